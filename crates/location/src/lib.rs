@@ -1,0 +1,14 @@
+//! Where bytes live and what pins them: the words every other crate speaks.
+//!
+//! Pure values only. Nothing here opens, resolves or touches anything, so that plans, listings and predictions can be
+//! computed and tested without a disk or a network.
+
+mod entry;
+mod location;
+mod range;
+mod version;
+
+pub use entry::{Entry, Kind};
+pub use location::{HttpUrl, Location, LocationError, S3Object};
+pub use range::ByteRange;
+pub use version::{FileIdentity, Strength, Version};

@@ -1,0 +1,245 @@
+//! Parsing and printing of locations. A string is parsed once, at the edge; after that a location is a type.
+//!
+//! Assumptions: an S3 key is UTF-8 and nothing in it is special (`a//b`, `..`, a trailing slash are all legal names), so
+//! keys are never normalised. A local path is raw bytes. An HTTP target is kept as it was written, percent-encoding
+//! included, because only the server knows which encodings it holds for equal.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+
+/// Bytes that may not stand bare in a URL path segment (RFC 3986, 3.3), `/` excepted: names join with it.
+const PATH_UNSAFE: &AsciiSet = &CONTROLS
+    .add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'[').add(b'\\')
+    .add(b']').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// An object or a prefix in a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct S3Object {
+    /// Bucket name; empty for the service itself (`s3://`), which lists buckets.
+    pub bucket: String,
+    /// Key, verbatim; empty for the bucket itself.
+    pub key: String,
+}
+
+/// An `http` or `https` URL in the three parts a request needs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HttpUrl {
+    /// Whether the scheme is `https`.
+    pub tls: bool,
+    /// `host` or `host:port`, as written.
+    pub authority: String,
+    /// Path and query as they go on the request line; begins with `/`.
+    pub target: String,
+}
+
+/// Where bytes live.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// A path on a mounted file system.
+    Local(PathBuf),
+    /// A key in an S3-compatible store.
+    S3(S3Object),
+    /// A URL.
+    Http(HttpUrl),
+}
+
+/// Why a string is no location.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{input}: {why}")]
+pub struct LocationError {
+    /// The string as given.
+    pub input: String,
+    /// What is wrong with it and what to write instead.
+    pub why: String,
+}
+
+impl Location {
+    /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` or `http(s)://HOST/PATH`.
+    ///
+    /// # Errors
+    /// An unknown scheme, a missing bucket or host, or bytes that the scheme cannot carry.
+    pub fn parse(input: &OsStr) -> Result<Self, LocationError> {
+        let fail = |why: &str| LocationError { input: input.to_string_lossy().into_owned(), why: why.to_owned() };
+        let bytes = input.as_bytes();
+        let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
+            return if bytes.is_empty() { Err(fail("an empty path")) } else { Ok(Self::Local(PathBuf::from(input))) };
+        };
+        let (scheme, rest) = (&bytes[..split], &bytes[split + 3..]);
+        if !scheme.iter().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(b)) {
+            return Ok(Self::Local(PathBuf::from(input)));
+        }
+        let text = || std::str::from_utf8(rest).map_err(|_| fail("not valid UTF-8, which this scheme needs"));
+        match scheme.to_ascii_lowercase().as_slice() {
+            b"file" => file_url(rest).ok_or_else(|| fail("write file:///ABSOLUTE/PATH")),
+            b"s3" => s3_url(text()?).ok_or_else(|| fail("a key without a bucket; write s3://BUCKET/KEY")),
+            b"http" => http_url(false, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
+            b"https" => http_url(true, text()?).ok_or_else(|| fail("no host, or a space in the URL")),
+            _ => Err(fail("unknown scheme; use a path, file://, s3://, http:// or https://")),
+        }
+    }
+
+    /// The location of `name` (an [`Entry`](crate::Entry)'s name) under this one: a `/` is put between where none is.
+    #[must_use]
+    pub fn join(&self, name: &[u8]) -> Self {
+        match self {
+            Self::Local(path) => {
+                let mut bytes = path.as_os_str().as_bytes().to_vec();
+                add_slash(&mut bytes);
+                bytes.extend_from_slice(name);
+                Self::Local(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+            }
+            Self::S3(S3Object { bucket, key }) => {
+                let mut joined = key.clone().into_bytes();
+                add_slash(&mut joined);
+                joined.extend_from_slice(name);
+                let key = String::from_utf8(joined).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+                Self::S3(S3Object { bucket: bucket.clone(), key })
+            }
+            Self::Http(url) => {
+                let path = url.target.split(['?', '#']).next().unwrap_or("/");
+                let mut target = path.as_bytes().to_vec();
+                add_slash(&mut target);
+                target.extend(percent_encode(name, PATH_UNSAFE).to_string().into_bytes());
+                Self::Http(HttpUrl { target: String::from_utf8_lossy(&target).into_owned(), ..url.clone() })
+            }
+        }
+    }
+
+    /// The last part of the name, decoded: what a copy into a directory is called. `None` where there is none
+    /// (a bucket, a host, `/`, `..`).
+    #[must_use]
+    pub fn file_name(&self) -> Option<Vec<u8>> {
+        let name = match self {
+            Self::Local(path) => return path.file_name().map(|name| name.as_bytes().to_vec()),
+            Self::S3(object) => object.key.trim_end_matches('/').rsplit('/').next()?.as_bytes().to_vec(),
+            Self::Http(url) => {
+                let path = url.target.split(['?', '#']).next()?.trim_end_matches('/');
+                percent_decode(path.rsplit('/').next()?.as_bytes()).collect()
+            }
+        };
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Whether it is written as a directory or prefix: it ends in `/`, or names a whole bucket.
+    #[must_use]
+    pub fn is_directory_like(&self) -> bool {
+        match self {
+            Self::Local(path) => path.as_os_str().as_bytes().ends_with(b"/"),
+            Self::S3(object) => object.key.is_empty() || object.key.ends_with('/'),
+            Self::Http(url) => url.target.split(['?', '#']).next().is_some_and(|path| path.ends_with('/')),
+        }
+    }
+
+    /// The path, for a local location.
+    #[must_use]
+    pub fn as_local(&self) -> Option<&Path> {
+        match self {
+            Self::Local(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+fn add_slash(bytes: &mut Vec<u8>) {
+    if !bytes.is_empty() && !bytes.ends_with(b"/") {
+        bytes.push(b'/');
+    }
+}
+
+fn file_url(rest: &[u8]) -> Option<Location> {
+    let path = rest.strip_prefix(b"localhost").unwrap_or(rest);
+    let decoded: Vec<u8> = percent_decode(path).collect();
+    path.starts_with(b"/").then(|| Location::Local(PathBuf::from(OsStr::from_bytes(&decoded))))
+}
+
+fn s3_url(rest: &str) -> Option<Location> {
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let object = S3Object { bucket: bucket.to_owned(), key: key.to_owned() };
+    (!bucket.is_empty() || key.is_empty()).then_some(Location::S3(object))
+}
+
+fn http_url(tls: bool, rest: &str) -> Option<Location> {
+    let rest = rest.split('#').next()?;
+    let cut = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(cut);
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    let printable = rest.bytes().all(|b| b > b' ' && b != 0x7f);
+    (!authority.is_empty() && printable).then(|| Location::Http(HttpUrl { tls, authority: authority.to_owned(), target }))
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.target)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::S3(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
+            Self::Http(url) => url.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Location {
+        Location::parse(OsStr::new(text)).unwrap()
+    }
+
+    #[test]
+    fn every_legal_key_survives_parsing_and_printing() {
+        for key in ["a//b", "../x", "dir/", "ü/\u{1F600}", "a b?c#d%20", "/lead"] {
+            let text = format!("s3://bucket/{key}");
+            let Location::S3(object) = parse(&text) else { panic!("{text}") };
+            assert_eq!(object.key, key);
+            assert_eq!(Location::S3(object).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_colon_stays_a_path_and_an_unknown_scheme_is_refused() {
+        assert_eq!(parse("a:b/c"), Location::Local("a:b/c".into()));
+        assert!(Location::parse(OsStr::new("ftp://host/x")).is_err());
+        assert!(Location::parse(OsStr::new("")).is_err());
+        assert!(Location::parse(OsStr::new("s3:///key")).is_err());
+        assert!(Location::parse(OsStr::new("http:///x")).is_err());
+    }
+
+    #[test]
+    fn joining_encodes_for_urls_and_keeps_bytes_for_paths() {
+        assert_eq!(parse("http://h/d?x=1").join(b"a b#").to_string(), "http://h/d/a%20b%23");
+        assert_eq!(parse("s3://b/p").join(b"k").to_string(), "s3://b/p/k");
+        assert_eq!(parse("s3://b").join(b"k").to_string(), "s3://b/k");
+        let Location::Local(path) = parse("/d").join(b"\xff") else { panic!() };
+        assert_eq!(path.as_os_str().as_bytes(), b"/d/\xff");
+    }
+
+    #[test]
+    fn file_names_are_decoded() {
+        assert_eq!(parse("https://h/d/a%20b?q").file_name().unwrap(), b"a b");
+        assert_eq!(parse("s3://b/x/y/").file_name().unwrap(), b"y");
+        assert_eq!(parse("s3://b").file_name(), None);
+        assert_eq!(parse("file:///tmp/a%20b").file_name().unwrap(), b"a b");
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics_and_printing_parses_back(text in "\\PC*") {
+            if let Ok(location) = Location::parse(OsStr::new(&text)) {
+                let printed = location.to_string();
+                prop_assert_eq!(Location::parse(OsStr::new(&printed)).map(|l| l.to_string()), Ok(printed));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What pins an object's content while it is read in pieces.
+//!
+//! A transfer reads one object in many requests over seconds or hours. Two pieces may be put together only if they are
+//! of the same version; how sure we can be of that depends on what the source tells, and decides what is allowed.
+
+use std::fmt;
+
+/// How far a version can be trusted to change whenever the content does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// The source tells nothing: one stream, no resume, no cache across opens.
+    None,
+    /// A weak `ETag`, or a modification time and a length: checked against every response, marked weak in the receipt.
+    Weak,
+    /// A strong `ETag`, an S3 version id, or a local file's identity: parallel, resumable, cacheable.
+    Strong,
+}
+
+/// A local file's identity: it changes whenever the content can have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Modification time, nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Inode change time, nanoseconds since 1970.
+    pub changed_ns: i128,
+}
+
+/// What a source says about the content it holds at one instant. Two equal versions of sufficient
+/// [`Strength`] stand for the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Length in bytes, where the source tells it.
+    pub size: Option<u64>,
+    /// The `ETag` as sent, with its quotes and `W/`.
+    pub etag: Option<String>,
+    /// S3 version id.
+    pub version_id: Option<String>,
+    /// The `Last-Modified` header as sent.
+    pub last_modified: Option<String>,
+    /// Identity of a local file.
+    pub file: Option<FileIdentity>,
+}
+
+impl Version {
+    /// What may be built on this version.
+    #[must_use]
+    pub fn strength(&self) -> Strength {
+        match (&self.etag, self.size) {
+            _ if self.version_id.is_some() || self.file.is_some() => Strength::Strong,
+            (Some(etag), _) if !etag.starts_with("W/") => Strength::Strong,
+            (Some(_), Some(_)) => Strength::Weak,
+            (None, Some(_)) if self.last_modified.is_some() => Strength::Weak,
+            _ => Strength::None,
+        }
+    }
+
+    /// The value to send as `If-Match`: only a strong `ETag` may stand there (RFC 9110, 13.1.1).
+    #[must_use]
+    pub fn if_match(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+    }
+
+    /// Whether a response that says `other` can be of the same content: every fact that both tell agrees.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+            a.is_none() || b.is_none() || a == b
+        }
+        same(self.size.as_ref(), other.size.as_ref())
+            && same(self.etag.as_ref(), other.etag.as_ref())
+            && same(self.version_id.as_ref(), other.version_id.as_ref())
+            && same(self.file.as_ref(), other.file.as_ref())
+            && (self.if_match().is_some() || same(self.last_modified.as_ref(), other.last_modified.as_ref()))
+    }
+}
+
+/// The shortest text that tells two versions of one object apart in an error or a receipt.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut facts = Vec::new();
+        facts.extend(self.version_id.as_ref().map(|id| format!("version {id}")));
+        facts.extend(self.etag.as_ref().map(|etag| format!("etag {etag}")));
+        if let Some(file) = self.file {
+            facts.push(format!("inode {} modified {}", file.inode, file.modified_ns));
+        }
+        if self.etag.is_none() {
+            facts.extend(self.last_modified.as_ref().map(|time| format!("modified {time}")));
+        }
+        facts.extend(self.size.map(|size| format!("{size} bytes")));
+        if facts.is_empty() { f.write_str("unknown") } else { f.write_str(&facts.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn etag(value: &str) -> Version {
+        Version { size: Some(3), etag: Some(value.into()), ..Version::default() }
+    }
+
+    #[test]
+    fn strength_follows_what_the_source_tells() {
+        assert_eq!(etag("\"a\"").strength(), Strength::Strong);
+        assert_eq!(etag("W/\"a\"").strength(), Strength::Weak);
+        let dated = Version { last_modified: Some("Mon".into()), size: Some(1), ..Version::default() };
+        assert_eq!(dated.strength(), Strength::Weak);
+        assert_eq!(Version { size: Some(1), ..Version::default() }.strength(), Strength::None);
+    }
+
+    #[test]
+    fn a_weak_etag_is_never_sent_as_if_match() {
+        assert_eq!(etag("W/\"a\"").if_match(), None);
+        assert_eq!(etag("\"a\"").if_match(), Some("\"a\""));
+    }
+
+    #[test]
+    fn a_changed_length_or_etag_disagrees_and_a_missing_fact_does_not() {
+        assert!(!etag("\"a\"").agrees_with(&etag("\"b\"")));
+        assert!(!etag("\"a\"").agrees_with(&Version { size: Some(4), ..Version::default() }));
+        assert!(etag("\"a\"").agrees_with(&Version::default()));
+    }
+}

@@ -1,0 +1,204 @@
+//! Everything that can go wrong with a store. Each error names its place; the edges add only an exit code.
+
+use std::io;
+use std::time::Duration;
+
+use firstbyte_location::Version;
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing is there.
+    #[error("{location}: not found")]
+    NotFound {
+        /// What was asked for.
+        location: String,
+    },
+    /// The store refuses these credentials, or none were given.
+    #[error("{location}: access denied ({detail})")]
+    Denied {
+        /// What was asked for.
+        location: String,
+        /// The store's own code and words.
+        detail: String,
+    },
+    /// Credentials cannot be had, or have expired.
+    #[error("{location}: no usable credentials ({detail})")]
+    Credentials {
+        /// What was asked for.
+        location: String,
+        /// Why.
+        detail: String,
+    },
+    /// The object has to be restored from an archive first.
+    #[error("{location}: archived in storage class {class}, not readable until it is restored")]
+    Archived {
+        /// The object.
+        location: String,
+        /// Its storage class.
+        class: String,
+    },
+    /// The content changed while it was being read, or differs from what was pinned.
+    #[error("{location}: changed while it was read: expected {expected}, found {found}")]
+    Changed {
+        /// The object.
+        location: String,
+        /// The version that was pinned.
+        expected: Box<Version>,
+        /// The version found; unknown where the store told only that it differs.
+        found: Box<Version>,
+    },
+    /// The server answered a range with the whole.
+    #[error("{location}: the server does not serve ranges")]
+    RangeIgnored {
+        /// The object.
+        location: String,
+    },
+    /// The body ended early.
+    #[error("{location}: the body ended {missing} bytes early")]
+    Truncated {
+        /// The object.
+        location: String,
+        /// How many bytes did not come.
+        missing: u64,
+    },
+    /// Content that does not have the checksum it should have.
+    #[error("{location}: {algorithm} mismatch: expected {expected}, got {found}")]
+    Checksum {
+        /// The object.
+        location: String,
+        /// Name of the algorithm.
+        algorithm: &'static str,
+        /// The checksum promised, hex.
+        expected: String,
+        /// The checksum computed, hex.
+        found: String,
+    },
+    /// No connection: refused, unresolvable, unroutable, or TLS not agreed.
+    #[error("{endpoint}: cannot connect ({detail})")]
+    Unreachable {
+        /// `host:port`.
+        endpoint: String,
+        /// The operating system's or TLS library's words.
+        detail: String,
+    },
+    /// Silence for longer than the deadline.
+    #[error("{location}: no answer for {after:?}")]
+    TimedOut {
+        /// What was asked for.
+        location: String,
+        /// The deadline.
+        after: Duration,
+    },
+    /// The connection broke.
+    #[error("{location}: connection lost ({detail})")]
+    Disconnected {
+        /// What was asked for.
+        location: String,
+        /// How.
+        detail: String,
+    },
+    /// The server asks for fewer requests (503 SlowDown, 429).
+    #[error("{location}: the server asks to slow down")]
+    SlowDown {
+        /// What was asked for.
+        location: String,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Any other refusal by a server.
+    #[error("{location}: server answered {status} {code}: {message}")]
+    Server {
+        /// What was asked for.
+        location: String,
+        /// HTTP status.
+        status: u16,
+        /// S3 error code, or the status text.
+        code: String,
+        /// The server's words.
+        message: String,
+    },
+    /// An answer that is no valid HTTP, XML, or not what was asked.
+    #[error("{location}: unusable answer ({detail})")]
+    Protocol {
+        /// What was asked for.
+        location: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A precondition on a write did not hold (the destination exists already, or changed).
+    #[error("{location}: exists already or has changed")]
+    Precondition {
+        /// The destination.
+        location: String,
+    },
+    /// The store cannot do this.
+    #[error("{location}: {what} is not possible here")]
+    Unsupported {
+        /// The location.
+        location: String,
+        /// What was asked.
+        what: &'static str,
+    },
+    /// A name that cannot exist where it should be written.
+    #[error("{location}: {why}")]
+    InvalidName {
+        /// The name.
+        location: String,
+        /// Why not.
+        why: String,
+    },
+    /// A local file operation failed.
+    #[error("{location}: {source}")]
+    Io {
+        /// The path.
+        location: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Options that cannot be used (a CA file that does not parse, an endpoint without a host).
+    #[error("{what}: {why}")]
+    Options {
+        /// Which option.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// Ended by [`Cancel`](crate::Cancel).
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Error {
+    /// Whether the same request may succeed when it is tried again.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Truncated { .. } | Self::TimedOut { .. } | Self::Disconnected { .. } | Self::SlowDown { .. } => true,
+            Self::Server { status, .. } => *status >= 500 && *status != 501,
+            _ => false,
+        }
+    }
+
+    /// What the user can try, where there is something.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NotFound { .. } => "check the spelling with `firstbyte ls`",
+            Self::Denied { .. } => "check the policy, --profile, or use --no-sign-request for a public bucket",
+            Self::Credentials { .. } => "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket",
+            Self::Archived { .. } => "restore it first: aws s3api restore-object",
+            Self::Changed { .. } => "run it again to copy the new version",
+            Self::Checksum { .. } => "run it again; if it fails again the source itself is damaged",
+            Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
+            Self::TimedOut { .. } => "check the network; a longer wait can be given with --read-timeout",
+            Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "free some space and run it again: it resumes",
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! Opens a location, whatever it lives on: stat, list, read a range, write, multipart.
+//!
+//! One concrete handle, [`Store`], over three private backends (local files, S3, HTTP). The byte path is ours: a
+//! request is written to a blocking socket, and [`Body`] hands its bytes to the caller's buffer or file, by splice where
+//! nobody needs to see them. Callers bring the threads. No S3 or TLS type leaves this crate.
+
+mod body;
+mod cancel;
+mod checksum;
+mod error;
+mod local;
+mod object;
+mod options;
+mod store;
+mod upload;
+
+pub use body::Body;
+pub use cancel::Cancel;
+pub use checksum::{Algorithm, Checksum, Hasher};
+pub use error::{Error, Result};
+pub use local::{Durability, LocalFile};
+pub use object::{Metadata, Stat};
+pub use options::{Options, Proxies, ServerSideEncryption, Signing};
+pub use store::{CounterSnapshot, Get, ListOptions, Listing, Store};
+pub use upload::{Payload, Part, Precondition, PutOptions, StaleUpload, Upload, Written};
