@@ -1,0 +1,47 @@
+# firstbyte: every chore by one word. `make` lists them.
+#
+# Nothing is assumed but a Debian-like system: each target first installs what it lacks (apt with sudo where needed,
+# rustup, `go install`, a Python environment in .venv) and only then works. CARGO_TARGET_DIR is honoured.
+
+SHELL := /bin/bash
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+export PATH := $(HOME)/.cargo/bin:$(HOME)/go/bin:/usr/local/go/bin:$(PATH):/usr/local/sbin:/usr/sbin
+export PYTHONDONTWRITEBYTECODE := 1
+
+FIRSTBYTE := $(CARGO_TARGET_DIR)/release/firstbyte
+
+.PHONY: help demo build check test bench soak dist clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: build ## the story on this machine, in at most 90 s
+	$(FIRSTBYTE) demo
+
+build: ## the release binary
+	@scripts/need.sh build
+	cargo build --release --locked --bin firstbyte
+
+check: ## the inner loop: format, lints, house rules, unit tests
+	@scripts/need.sh build
+	@python3 scripts/check.py fast
+
+test: ## everything: check, conformance on real servers, client compatibility, docs, audit
+	@scripts/need.sh build servers clients
+	@python3 scripts/check.py full
+
+bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
+	@scripts/need.sh servers peers
+	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
+
+soak: build ## the long runs: many kills, faults and clients (about an hour)
+	@scripts/need.sh servers clients
+	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
+
+dist: ## static binaries for x86-64 and aarch64 in dist/
+	@scripts/need.sh build dist
+	@scripts/dist.sh
+
+clean: ## what the other targets made
+	cargo clean
+	rm -rf .venv dist report.html

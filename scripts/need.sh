@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Installs what a step needs, and only what is missing, so that every make target works on a fresh machine and costs
+# nothing on a prepared one.
+#
+#   need.sh build|servers|clients|peers|dist ...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Pinned: the servers that the conformance suite and the benchmarks are stated against.
+VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+# From here on `go` fetches by itself the newer toolchain a module asks for.
+GO_LEAST=1.21
+
+die() { echo "need.sh: $*" >&2; exit 1; }
+
+# apt COMMAND=PACKAGE ...: installs the packages whose command is not there.
+apt() {
+    local missing=() pair
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair##*=}")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    apt_install "${missing[@]}"
+}
+
+apt_install() {
+    command -v apt-get >/dev/null || die "please install: $* (there is no apt-get here to do it)"
+    local root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || die "please install as root: apt-get install $*"
+        root=(sudo)
+    fi
+    echo "need.sh: installing $*" >&2
+    # Packages must not start their daemons: the tests start their own, on free ports.
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq -y --no-install-recommends "$@" >&2
+}
+
+build() {
+    # A C compiler and cmake for aws-lc (TLS and checksums' cryptography).
+    apt cc=build-essential cmake=cmake curl=curl python3=python3 git=git
+    if ! command -v cargo >/dev/null; then
+        echo "need.sh: installing Rust by rustup" >&2
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --no-modify-path >&2
+    fi
+    # Under rustup this installs the toolchain that rust-toolchain.toml names; without, the version must do.
+    if command -v rustup >/dev/null; then rustup show active-toolchain >/dev/null 2>&1 || rustup toolchain install >&2; fi
+    local least have
+    least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    have=$(rustc --version | cut -d' ' -f2)
+    older "$have" "$least" && die "rustc $have is too old, $least is needed: install it by rustup"
+    return 0
+}
+
+# older A B: whether version A comes before version B.
+older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
+
+servers() {
+    apt nginx=nginx curl=curl openssl=openssl jq=jq
+    command -v versitygw >/dev/null && command -v minio >/dev/null && return
+    apt go=golang-go
+    local have
+    have=$(go env GOVERSION 2>/dev/null || go version | cut -d' ' -f3)
+    older "${have#go}" "$GO_LEAST" &&
+        die "$have is too old to build the test servers, go $GO_LEAST is needed: see https://go.dev/doc/install"
+    command -v versitygw >/dev/null || { echo "need.sh: building versitygw" >&2; go install "$VERSITYGW"; }
+    command -v minio >/dev/null || { echo "need.sh: building minio" >&2; go install "$MINIO"; }
+}
+
+# venv FILE: brings .venv to what FILE pins; a copy of FILE beside it tells whether that was done.
+venv() {
+    local stamp=.venv/$(echo "$1" | tr / -)
+    cmp -s "$1" "$stamp" && return
+    python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
+    [ -x .venv/bin/python ] || python3 -m venv .venv
+    .venv/bin/pip install --quiet --disable-pip-version-check --requirement "$1" >&2
+    cp "$1" "$stamp"
+}
+
+clients() {
+    apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone
+    venv tests/clients/requirements.txt
+}
+
+peers() {
+    apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone hyperfine=hyperfine
+    venv peers/requirements.txt
+}
+
+dist() {
+    venv scripts/dist-requirements.txt
+    rustup target add x86_64-unknown-linux-musl aarch64-unknown-linux-musl >&2
+}
+
+for what in "$@"; do "$what"; done
