@@ -1,1 +1,23 @@
-//! placeholder
+//! Plans chunks (pure) and moves them between any two locations: bounded, resumable, verified.
+//!
+//! One mechanism carries everything. A *job* is one object on its way; a job may split into *pieces* (chunks of a
+//! download, parts of an upload); workers take pieces of objects already begun before they begin another. A single copy
+//! is a run of one job, a tree a run of many, and both share the level of concurrency, the memory ceiling, the rate
+//! limit and the watch over stalled requests.
+//!
+//! Pure parts, tested without a disk or a network: [`Plan`] (which bytes form a chunk), `level` (how many requests at
+//! once), `patience` (when a silent request is given up), `limit` (the token bucket), `journal` (its records).
+
+mod engine;
+mod error;
+mod observer;
+mod settings;
+mod summary;
+mod tree;
+
+pub use engine::{Engine, Job};
+pub use error::{Error, Failure, Result};
+pub use observer::{Action, Observer, Silent};
+pub use settings::{Compare, Concurrency, Hedging, Settings, Stop};
+pub use summary::{Bound, Summary, Verified};
+pub use tree::{Effect, Extras, Shard, Tree};

@@ -1,0 +1,105 @@
+//! How a transfer is to be done. The edges fill this in from flags; the defaults are for a small machine far from its data.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use firstbyte_store::{Checksum, Durability};
+
+/// How many requests are under way at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Concurrency {
+    /// As many as measurably help, 64 at the most.
+    #[default]
+    Auto,
+    /// That many.
+    Fixed(usize),
+}
+
+/// What makes `sync` take an object for unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Length, and modification time as `sync` documents it. One listing of each side, no request an object.
+    #[default]
+    SizeMtime,
+    /// Length and content: by checksums the stores hold, else by reading. Slow and strict.
+    Checksum,
+}
+
+/// Whether a request that stays silent is given up for a new one before its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hedging {
+    /// Yes, once it is several times slower than the others.
+    #[default]
+    On,
+    /// Never; only the store's own deadlines end it.
+    Off,
+}
+
+/// How transfers are done.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Ceiling for the resident memory of the process, bytes. Concurrency and buffers are chosen to stay below.
+    pub memory: u64,
+    /// Requests at once.
+    pub concurrency: Concurrency,
+    /// What is on stable storage when a copy is reported done.
+    pub durability: Durability,
+    /// Bytes a second over all requests; unlimited where none is given.
+    pub limit_rate: Option<u64>,
+    /// Longest time a run may take.
+    pub deadline: Option<Duration>,
+    /// What the content of the one object copied must have; refused for trees.
+    pub checksum: Option<Checksum>,
+    /// What `sync` compares.
+    pub compare: Compare,
+    /// Whether slow requests are replaced.
+    pub hedging: Hedging,
+    /// Where upload journals are kept (a cache directory); without one an upload does not resume.
+    pub state_dir: Option<PathBuf>,
+    /// How often a piece is tried again after transient errors.
+    pub retries: u32,
+    /// `Content-Type` for what is uploaded, instead of the source's own.
+    pub content_type: Option<String>,
+    /// Ends the run from another thread.
+    pub stop: Stop,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            // The promise: 32 MiB until told otherwise.
+            memory: 32 << 20,
+            concurrency: Concurrency::Auto,
+            durability: Durability::None,
+            limit_rate: None,
+            deadline: None,
+            checksum: None,
+            compare: Compare::SizeMtime,
+            hedging: Hedging::On,
+            state_dir: None,
+            // With back-off doubling from 50 ms to 5 s this rides out some 20 s of a failing server.
+            retries: 9,
+            content_type: None,
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// Ends a run cleanly: requests under way are cut, what arrived stays in the journal. Clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks every run with this handle to end; safe in a signal handler.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
