@@ -1,4 +1,17 @@
 //! Checksums over whole objects and parts: named, computed, combined, compared.
+//!
+//! A CRC is linear, so the CRCs of two neighbouring pieces give that of both together without the bytes: parts that
+//! arrive in any order are checked as they arrive. The hashes are sequential; they are here because stores and users
+//! give them. None of these is a secret, so they are compared as plain values.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use crc_fast::CrcAlgorithm;
+use sha2::Digest as _;
+
+use crate::{Error, Result};
 
 /// A checksum algorithm the stores and the command line know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +30,78 @@ pub enum Algorithm {
     Md5,
 }
 
+impl Algorithm {
+    /// Every algorithm, the preferred first.
+    pub const ALL: [Self; 6] =
+        [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1, Self::Md5];
+
+    /// Its name as S3 spells it: `CRC64NVME`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crc64Nvme => "CRC64NVME",
+            Self::Crc32c => "CRC32C",
+            Self::Crc32 => "CRC32",
+            Self::Sha256 => "SHA256",
+            Self::Sha1 => "SHA1",
+            Self::Md5 => "MD5",
+        }
+    }
+
+    /// The algorithm of that name; case and dashes do not matter (`sha-256`).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let plain = name.replace('-', "");
+        Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(&plain))
+    }
+
+    /// The S3 header that carries its value, base64. MD5 has none: S3 knows it as `Content-MD5` of one request only.
+    #[must_use]
+    pub fn header(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            Self::Crc32c => "x-amz-checksum-crc32c",
+            Self::Crc32 => "x-amz-checksum-crc32",
+            Self::Sha256 => "x-amz-checksum-sha256",
+            Self::Sha1 => "x-amz-checksum-sha1",
+            Self::Md5 => return None,
+        })
+    }
+
+    /// Length of its value in bytes.
+    #[must_use]
+    pub fn value_len(self) -> usize {
+        match self {
+            Self::Crc64Nvme => 8,
+            Self::Crc32c | Self::Crc32 => 4,
+            Self::Sha256 => 32,
+            Self::Sha1 => 20,
+            Self::Md5 => 16,
+        }
+    }
+
+    /// Whether the checksums of neighbouring pieces give that of the whole ([`Checksum::combine`]).
+    #[must_use]
+    pub fn is_combinable(self) -> bool {
+        self.crc().is_some()
+    }
+
+    fn crc(self) -> Option<CrcAlgorithm> {
+        match self {
+            Self::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
+            Self::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+            Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+            Self::Sha256 | Self::Sha1 | Self::Md5 => None,
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A full-object checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
@@ -26,6 +111,163 @@ pub struct Checksum {
     pub value: Vec<u8>,
 }
 
+impl Checksum {
+    /// Parses `ALGORITHM:VALUE`, the value in hex or base64. Which of the two it is follows from its length.
+    ///
+    /// # Errors
+    /// [`Error::Options`]: an unknown algorithm, or a value that is not of its length.
+    pub fn parse(text: &str) -> Result<Self> {
+        let fail = |why: String| Error::Options { what: format!("checksum {text}"), why };
+        let (name, value) =
+            text.split_once(':').ok_or_else(|| fail("write ALGORITHM:VALUE, such as sha256:9f86d081…".into()))?;
+        let algorithm = Algorithm::from_name(name).ok_or_else(|| {
+            let names = Algorithm::ALL.map(|algorithm| algorithm.name().to_lowercase()).join(", ");
+            fail(format!("unknown algorithm {name}; known are {names}"))
+        })?;
+        let hex = hex::decode(value).ok().and_then(|value| Self::new(algorithm, value));
+        hex.or_else(|| Self::from_base64(algorithm, value)).ok_or_else(|| {
+            let len = algorithm.value_len();
+            fail(format!("a {algorithm} is {len} bytes: {} hex digits, or base64", len * 2))
+        })
+    }
+
+    /// The checksum of these bytes, if they are as many as the algorithm gives.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<Self> {
+        (value.len() == algorithm.value_len()).then_some(Self { algorithm, value })
+    }
+
+    /// The value of an S3 checksum header. `None` for anything but a full-object checksum: a composite one ends in
+    /// `-PARTS`.
+    #[must_use]
+    pub fn from_base64(algorithm: Algorithm, text: &str) -> Option<Self> {
+        BASE64_STANDARD.decode(text.trim()).ok().and_then(|value| Self::new(algorithm, value))
+    }
+
+    /// The value as S3 headers carry it.
+    #[must_use]
+    pub fn to_base64(&self) -> String {
+        BASE64_STANDARD.encode(&self.value)
+    }
+
+    /// The value as `sha256sum` and the like print it.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        hex::encode(&self.value)
+    }
+
+    /// The checksum of this piece followed by the `next` one of `next_len` bytes. `None` where the algorithm is
+    /// sequential or the two differ in it.
+    #[must_use]
+    pub fn combine(&self, next: &Self, next_len: u64) -> Option<Self> {
+        let crc = self.algorithm.crc().filter(|_| self.algorithm == next.algorithm)?;
+        let both = crc_fast::checksum_combine(crc, self.as_number(), next.as_number(), next_len);
+        Some(Self::from_number(self.algorithm, both))
+    }
+
+    /// Checks content that has the checksum `found` against this one.
+    ///
+    /// # Errors
+    /// [`Error::Checksum`], naming `location`.
+    pub fn verify(&self, found: &Self, location: &dyn fmt::Display) -> Result<()> {
+        if self == found {
+            return Ok(());
+        }
+        Err(Error::Checksum {
+            location: location.to_string(),
+            algorithm: self.algorithm.name(),
+            expected: self.to_hex(),
+            found: found.to_hex(),
+        })
+    }
+
+    fn as_number(&self) -> u64 {
+        self.value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn from_number(algorithm: Algorithm, number: u64) -> Self {
+        Self { algorithm, value: number.to_be_bytes()[8 - algorithm.value_len()..].to_vec() }
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm.name().to_lowercase(), self.to_hex())
+    }
+}
+
 /// Computes a checksum over bytes as they pass.
 #[derive(Clone)]
-pub struct Hasher {}
+pub struct Hasher {
+    algorithm: Algorithm,
+    state: State,
+}
+
+#[derive(Clone)]
+enum State {
+    Crc(crc_fast::Digest),
+    Sha256(sha2::Sha256),
+    Sha1(sha1::Sha1),
+    Md5(md5::Md5),
+}
+
+impl Hasher {
+    /// A hasher that has seen nothing.
+    #[must_use]
+    pub fn new(algorithm: Algorithm) -> Self {
+        let state = match algorithm {
+            Algorithm::Crc64Nvme => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme)),
+            Algorithm::Crc32c => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi)),
+            Algorithm::Crc32 => State::Crc(crc_fast::Digest::new(CrcAlgorithm::Crc32IsoHdlc)),
+            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha1 => State::Sha1(sha1::Sha1::new()),
+            Algorithm::Md5 => State::Md5(md5::Md5::new()),
+        };
+        Self { algorithm, state }
+    }
+
+    /// The checksum of `bytes`.
+    #[must_use]
+    pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Checksum {
+        let mut hasher = Self::new(algorithm);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    /// What it computes.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            State::Crc(crc) => crc.update(bytes),
+            State::Sha256(sha) => sha.update(bytes),
+            State::Sha1(sha) => sha.update(bytes),
+            State::Md5(md5) => md5.update(bytes),
+        }
+    }
+
+    /// The checksum of all bytes taken.
+    #[must_use]
+    pub fn finish(self) -> Checksum {
+        let value = match self.state {
+            State::Crc(crc) => return Checksum::from_number(self.algorithm, crc.finalize()),
+            State::Sha256(sha) => sha.finalize().to_vec(),
+            State::Sha1(sha) => sha.finalize().to_vec(),
+            State::Md5(md5) => md5.finalize().to_vec(),
+        };
+        Checksum { algorithm: self.algorithm, value }
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hasher({})", self.algorithm)
+    }
+}
+
+#[cfg(test)]
+mod tests;
