@@ -1,0 +1,125 @@
+//! Everything read from the surroundings: proxies, the cache directory, how much memory this job may have.
+//!
+//! Only here, in `args.rs` (`FIRSTBYTE_<OPTION>`) and in the credential chain is the environment looked at, so that
+//! nothing below the command line depends on it.
+
+use std::path::{Path, PathBuf};
+
+use firstbyte_store::Proxies;
+
+/// Looks a variable up. The seam that lets tests run without touching the process's own environment.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A variable of this process; an empty one counts as unset, as curl and the AWS tools have it.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The proxies the usual variables name. Lower case wins, as with curl.
+pub fn proxies(lookup: Lookup<'_>) -> Proxies {
+    let either = |lower: &str| lookup(lower).or_else(|| lookup(&lower.to_ascii_uppercase()));
+    let bypass = either("no_proxy").unwrap_or_default();
+    Proxies {
+        http: either("http_proxy"),
+        https: either("https_proxy"),
+        bypass: bypass.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect(),
+    }
+}
+
+/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda, where only `/tmp` can be
+/// written, `/tmp/firstbyte`.
+pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
+    let base = if lookup("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+        PathBuf::from("/tmp")
+    } else if let Some(cache) = lookup("XDG_CACHE_HOME").filter(|path| path.starts_with('/')) {
+        PathBuf::from(cache)
+    } else {
+        lookup("HOME").map_or_else(|| PathBuf::from("/tmp"), |home| PathBuf::from(home).join(".cache"))
+    };
+    base.join("firstbyte")
+}
+
+/// The memory this job is confined to, in bytes: the lowest limit of its control groups and their parents, or what a
+/// Lambda function is configured with. `None`: not confined.
+pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));
+    let function = lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20);
+    group.into_iter().chain(function).min()
+}
+
+/// The lowest limit over the groups `membership` (the text of `/proc/self/cgroup`) names below `root`, v1 and v2.
+fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
+    let mut lowest: Option<u64> = None;
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (mount, file) = match controllers {
+            "" => (root.to_path_buf(), "memory.max"),
+            _ if controllers.split(',').any(|c| c == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // Inside a container the path is often the host's, which is not mounted here: the ancestors, up to the mount
+        // itself, are asked as well.
+        let mut group = mount.join(path.trim_start_matches('/'));
+        loop {
+            lowest = lowest.into_iter().chain(limit_in(&group.join(file))).min();
+            if group == mount || !group.pop() {
+                break;
+            }
+        }
+    }
+    lowest
+}
+
+fn limit_in(file: &Path) -> Option<u64> {
+    // v1 writes "no limit" as the largest multiple of the page size, v2 as `max`.
+    const UNLIMITED: u64 = 1 << 60;
+    std::fs::read_to_string(file).ok()?.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
+        move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn lower_case_proxy_variables_win_and_the_bypass_list_is_split() {
+        let vars = with(&[("http_proxy", "http://a"), ("HTTP_PROXY", "http://b"), ("NO_PROXY", "x, .y.org,")]);
+        let proxies = proxies(&vars);
+        assert_eq!(proxies.http.as_deref(), Some("http://a"));
+        assert_eq!(proxies.https, None);
+        assert_eq!(proxies.bypass, ["x", ".y.org"]);
+    }
+
+    #[test]
+    fn the_cache_lies_in_tmp_in_lambda_and_in_xdg_elsewhere() {
+        let lambda = with(&[("AWS_LAMBDA_FUNCTION_NAME", "f"), ("XDG_CACHE_HOME", "/c")]);
+        assert_eq!(cache_directory(&lambda), Path::new("/tmp/firstbyte"));
+        assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "/c")])), Path::new("/c/firstbyte"));
+        assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])), Path::new("/h/.cache/firstbyte"));
+    }
+
+    #[test]
+    fn the_tightest_group_counts_also_where_only_a_parent_has_a_limit() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("job/step")).unwrap();
+        std::fs::write(root.path().join("job/memory.max"), "1048576\n").unwrap();
+        std::fs::write(root.path().join("job/step/memory.max"), "max\n").unwrap();
+        assert_eq!(cgroup_limit("0::/job/step\n", root.path()), Some(1 << 20));
+        assert_eq!(cgroup_limit("0::/elsewhere\n", root.path()), None);
+    }
+
+    #[test]
+    fn version_one_groups_are_read_where_they_are_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("memory/job")).unwrap();
+        std::fs::write(root.path().join("memory/memory.limit_in_bytes"), "9223372036854771712").unwrap();
+        std::fs::write(root.path().join("memory/job/memory.limit_in_bytes"), "2097152").unwrap();
+        assert_eq!(cgroup_limit("4:memory:/job\n1:cpu:/job\n", root.path()), Some(2 << 20));
+        assert_eq!(cgroup_limit("4:memory:/docker/abc\n", root.path()), None);
+    }
+}

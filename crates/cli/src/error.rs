@@ -1,0 +1,116 @@
+//! What ends a verb early, as one line and an exit code: what, where, why, and what to try.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use firstbyte_location::LocationError;
+
+/// How a verb ends. The numbers are part of the command line's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All done.
+    Done = 0,
+    /// Nothing, or not what was asked, was done.
+    Failed = 1,
+    /// The command line itself is wrong.
+    Usage = 2,
+    /// Some items failed; the receipt names each.
+    Partial = 3,
+    /// Ended by Ctrl-C or SIGTERM: 128 and the number of SIGINT, as shells have it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a verb could not go on.
+#[derive(Debug)]
+pub struct Error {
+    /// The code to end with.
+    pub exit: Exit,
+    /// Where and why.
+    pub message: String,
+    /// What to try.
+    pub advice: Option<String>,
+}
+
+/// What the verbs return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A failure without special advice.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, message: message.into(), advice: None }
+    }
+
+    /// A command line that cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into(), advice: None }
+    }
+
+    /// The end by a signal.
+    pub fn interrupted() -> Self {
+        Self { exit: Exit::Interrupted, message: "interrupted".into(), advice: None }
+    }
+
+    /// Adds what to try.
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// A failed operation of the operating system at a named place.
+    pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
+        Self::failed(format!("{place}: {error}"))
+    }
+}
+
+/// One line, whatever a server put into its message.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
+        let flat: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        f.write_str(flat.trim())
+    }
+}
+
+impl From<firstbyte_store::Error> for Error {
+    fn from(error: firstbyte_store::Error) -> Self {
+        use firstbyte_store::Error as Store;
+        let exit = match error {
+            Store::Cancelled => return Self::interrupted(),
+            Store::Options { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+    }
+}
+
+impl From<LocationError> for Error {
+    fn from(error: LocationError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_with_its_advice_behind_it() {
+        let error = Error::failed("s3://b/k: server answered 500: line one\nline two\x1b[2J").advise("try later");
+        assert_eq!(error.to_string(), "s3://b/k: server answered 500: line one line two [2J; try later");
+    }
+
+    #[test]
+    fn a_store_error_keeps_its_place_and_its_advice() {
+        let error = Error::from(firstbyte_store::Error::NotFound { location: "s3://b/k".into() });
+        assert_eq!(error.exit, Exit::Failed);
+        assert!(error.to_string().starts_with("s3://b/k: not found; check the spelling"), "{error}");
+        assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);
+    }
+}
