@@ -118,8 +118,9 @@ impl Checksum {
     /// [`Error::Options`]: an unknown algorithm, or a value that is not of its length.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |why: String| Error::Options { what: format!("checksum {text}"), why };
-        let (name, value) =
-            text.split_once(':').ok_or_else(|| fail("write ALGORITHM:VALUE, such as sha256:9f86d081…".into()))?;
+        let (name, value) = text
+            .split_once(':')
+            .ok_or_else(|| fail("write ALGORITHM:VALUE, such as sha256:9f86d081…".into()))?;
         let algorithm = Algorithm::from_name(name).ok_or_else(|| {
             let names = Algorithm::ALL.map(|algorithm| algorithm.name().to_lowercase()).join(", ");
             fail(format!("unknown algorithm {name}; known are {names}"))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Entry, Location, Version};
 
 use crate::{Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written};
@@ -26,6 +27,8 @@ pub struct ListOptions {
     pub recursive: bool,
     /// Only names that come after this one, in byte order (S3; other stores filter).
     pub start_after: Option<String>,
+    /// Order of local entries: as they come, in constant memory, or as S3's come whatever is asked here.
+    pub order: Order,
 }
 
 /// Entries as they arrive, in constant memory; S3's in byte order. An error ends it, except those of single local directories.

@@ -52,7 +52,10 @@ fn a_mismatch_names_the_place_and_both_values() {
     let (good, bad) = (Hasher::of(Algorithm::Crc32, b"a"), Hasher::of(Algorithm::Crc32, b"b"));
     good.verify(&good.clone(), &"x").unwrap();
     let text = good.verify(&bad, &"s3://b/k").unwrap_err().to_string();
-    assert!(text.contains("s3://b/k") && text.contains(&good.to_hex()) && text.contains(&bad.to_hex()), "{text}");
+    assert!(
+        text.contains("s3://b/k") && text.contains(&good.to_hex()) && text.contains(&bad.to_hex()),
+        "{text}"
+    );
 }
 
 #[test]

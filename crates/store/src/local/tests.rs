@@ -1,0 +1,247 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
+
+use firstbyte_location::{ByteRange, Kind};
+
+use super::*;
+use crate::{Get, ListOptions, Metadata, Order, Payload, Precondition, PutOptions};
+
+fn temp() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    put(path, Payload::Bytes(bytes), &PutOptions::default()).unwrap();
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_name_that_no_file_can_have_is_refused_with_the_reason() {
+    let long = "x".repeat(256);
+    let deep = "d/".repeat(2100) + "x";
+    for (name, reason) in [
+        ("", "empty"),
+        ("/etc/passwd", "begins or ends"),
+        ("dir/", "begins or ends"),
+        ("a//b", "two /"),
+        ("../x", ".. would lead elsewhere"),
+        ("a/../../x", ".. would lead elsewhere"),
+        ("a/..", ".. would lead elsewhere"),
+        ("./x", ". would lead elsewhere"),
+        ("a\0b", "NUL"),
+        (long.as_str(), "256 bytes"),
+        (deep.as_str(), "a path of"),
+        ("d/.x.firstbyte-part", "unfinished copies"),
+    ] {
+        let error = local_path(Path::new("/root"), name.as_bytes()).unwrap_err();
+        assert!(matches!(error, Error::InvalidName { .. }), "{name}");
+        let text = error.to_string();
+        assert!(text.contains(reason) && !text.contains('\0') && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn every_other_name_is_taken_as_it_is() {
+    for name in ["a", "a/b", "...", "..a", "a b?#%+&", "ü/\u{1F600}", "-", "~", "a\\b", "\n"] {
+        let path = local_path(Path::new("/root"), name.as_bytes()).unwrap();
+        assert_eq!(path, PathBuf::from(format!("/root/{name}")));
+        assert_eq!(local_path(Path::new("/"), name.as_bytes()).unwrap(), PathBuf::from(format!("/{name}")));
+    }
+    local_path(Path::new("/root"), "x".repeat(255).as_bytes()).unwrap();
+}
+
+#[test]
+fn names_too_long_to_extend_get_partial_files_of_their_own() {
+    let root = temp();
+    let names = ["x".repeat(255), "x".repeat(254) + "y", "ü".repeat(127), "x".repeat(240), "x".repeat(239)];
+    let open: Vec<LocalFile> =
+        names.iter().map(|name| LocalFile::open(&root.path().join(name)).unwrap()).collect();
+    let partials: std::collections::BTreeSet<_> = open.iter().map(|file| file.path().clone()).collect();
+    assert_eq!(partials.len(), names.len());
+    for path in partials {
+        let name = path.file_name().unwrap().to_str().expect("cut at the start of a character");
+        assert!(name.len() <= 255 && name.starts_with('.') && name.ends_with(".firstbyte-part"), "{name}");
+    }
+    for file in open {
+        file.commit(&Metadata::default(), Durability::None).unwrap();
+    }
+    assert_eq!(names_in(root.path()).len(), names.len());
+}
+
+#[test]
+fn a_second_writer_gets_a_clear_error_and_the_first_finishes() {
+    let root = temp();
+    let path = root.path().join("file");
+    let first = LocalFile::open(&path).unwrap();
+    let error = LocalFile::open(&path).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock));
+    assert!(error.to_string().contains("another copy is writing it"), "{error}");
+    first.commit(&Metadata::default(), Durability::Full).unwrap();
+    LocalFile::open(&path).unwrap().discard().unwrap();
+    assert_eq!(names_in(root.path()), ["file"]);
+}
+
+#[test]
+fn a_dropped_partial_file_keeps_its_bytes_and_stays_out_of_listings() {
+    use std::os::unix::fs::FileExt;
+    let root = temp();
+    let path = root.path().join("file");
+    LocalFile::open(&path).unwrap().file().write_all_at(b"half", 0).unwrap();
+    assert!(!path.exists());
+    assert_eq!(list(root.path(), &ListOptions::default()).unwrap().count(), 0);
+    let again = LocalFile::open(&path).unwrap();
+    assert_eq!(fs::read(again.path()).unwrap(), b"half");
+    again.discard().unwrap();
+    assert!(names_in(root.path()).is_empty());
+}
+
+#[test]
+fn committing_keeps_the_time_and_a_private_file_private() {
+    let root = temp();
+    let path = root.path().join("file");
+    write(&path, b"old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    for modified in [UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789), UNIX_EPOCH - Duration::new(5, 1)]
+    {
+        let metadata = Metadata { modified: Some(modified), ..Metadata::default() };
+        put(&path, Payload::Bytes(b"new"), &PutOptions { metadata, ..PutOptions::default() }).unwrap();
+        let stat = stat(&path).unwrap();
+        assert_eq!((stat.modified, stat.metadata.modified), (Some(modified), Some(modified)));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn directories_devices_and_dangling_links_are_no_destinations() {
+    let root = temp();
+    fs::create_dir(root.path().join("dir")).unwrap();
+    symlink("nowhere", root.path().join("dangling")).unwrap();
+    symlink("/dev/null", root.path().join("device")).unwrap();
+    fs::write(root.path().join("plain"), "").unwrap();
+    let open = |name: &str| LocalFile::open(&root.path().join(name)).unwrap_err().to_string();
+    assert!(open("dir").contains("is a directory"), "{}", open("dir"));
+    assert!(open("dangling").contains("No such file"), "{}", open("dangling"));
+    assert!(open("device").contains("firstbyte cat"), "{}", open("device"));
+    assert!(open("plain/below").contains("Not a directory"), "{}", open("plain/below"));
+    assert!(open(&"x".repeat(300)).contains("name too long"), "{}", open(&"x".repeat(300)));
+    assert_eq!(names_in(root.path()), ["dangling", "device", "dir", "plain"]);
+}
+
+#[test]
+fn a_link_to_a_file_stays_a_link() {
+    let root = temp();
+    fs::create_dir(root.path().join("dir")).unwrap();
+    write(&root.path().join("dir/real"), b"old");
+    symlink("dir/real", root.path().join("link")).unwrap();
+    write(&root.path().join("link"), b"new");
+    assert!(fs::symlink_metadata(root.path().join("link")).unwrap().is_symlink());
+    assert_eq!(fs::read(root.path().join("dir/real")).unwrap(), b"new");
+}
+
+#[test]
+fn a_failed_write_leaves_the_destination_and_no_partial_file() {
+    let root = temp();
+    let path = root.path().join("file");
+    write(&path, b"old");
+    let short = root.path().join("short");
+    write(&short, b"12345");
+    let source = fs::File::open(&short).unwrap();
+    let payload = Payload::File(&source, ByteRange::new(2, 9));
+    let error = put(&path, payload, &PutOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("4 bytes short"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(names_in(root.path()), ["file", "short"]);
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_the_destination() {
+    // /dev/full answers every write with ENOSPC.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let error = backend::fill_from_start(&full, Payload::Bytes(b"x")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert!(io_error(Path::new("/x"), error).advice().unwrap().contains("free some space"));
+}
+
+#[test]
+fn a_longer_file_is_replaced_by_exactly_the_new_bytes_from_any_range_of_a_file() {
+    let root = temp();
+    let (source, path) = (root.path().join("source"), root.path().join("file"));
+    write(&source, b"0123456789");
+    write(&path, b"something longer than that");
+    let file = fs::File::open(&source).unwrap();
+    let written = put(&path, Payload::File(&file, ByteRange::new(3, 7)), &PutOptions::default()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"3456");
+    assert_eq!(written.version, stat(&path).unwrap().version);
+}
+
+#[test]
+fn preconditions_are_kept() {
+    let root = temp();
+    let path = root.path().join("file");
+    let when = |precondition| PutOptions { precondition, ..PutOptions::default() };
+    let version = put(&path, Payload::Bytes(b"1"), &when(Precondition::Absent)).unwrap().version;
+    let refused = |precondition| put(&path, Payload::Bytes(b"no"), &when(precondition)).unwrap_err();
+    assert!(matches!(refused(Precondition::Absent), Error::Precondition { .. }));
+    write(&path, b"2");
+    assert!(matches!(refused(Precondition::Matches(version)), Error::Precondition { .. }));
+    let version = stat(&path).unwrap().version;
+    put(&path, Payload::Bytes(b"3"), &when(Precondition::Matches(version.clone()))).unwrap();
+    delete(&path).unwrap();
+    assert!(matches!(refused(Precondition::Matches(version)), Error::Precondition { .. }));
+    assert!(names_in(root.path()).is_empty());
+}
+
+#[test]
+fn every_rewrite_is_another_version_even_with_the_same_length_and_time() {
+    let root = temp();
+    let path = root.path().join("file");
+    let metadata = Metadata { modified: Some(UNIX_EPOCH), ..Metadata::default() };
+    let options = PutOptions { metadata, ..PutOptions::default() };
+    let first = put(&path, Payload::Bytes(b"a"), &options).unwrap().version;
+    put(&path, Payload::Bytes(b"b"), &options).unwrap();
+    let pinned = Get { version: Some(first), ..Get::default() };
+    assert!(matches!(get(&path, &pinned).map(drop), Err(Error::Changed { .. })));
+}
+
+#[test]
+fn what_is_no_file_is_not_read_and_nothing_waits_for_it() {
+    let root = temp();
+    let pipe = root.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    assert!(matches!(get(&pipe, &Get::default()).map(drop), Err(Error::InvalidName { .. })));
+    assert!(matches!(get(root.path(), &Get::default()).map(drop), Err(Error::Io { .. })));
+    assert!(matches!(get(&pipe.join("x"), &Get::default()).map(drop), Err(Error::NotFound { .. })));
+    assert_eq!(stat(&pipe).unwrap().kind, Kind::Other);
+    symlink("loop", root.path().join("loop")).unwrap();
+    assert!(stat(&root.path().join("loop")).unwrap_err().to_string().contains("symbolic links"));
+}
+
+#[test]
+fn listings_follow_links_and_start_where_asked() {
+    let root = temp();
+    write(&root.path().join("d/x"), b"12");
+    write(&root.path().join("a"), b"1");
+    symlink("d", root.path().join("e")).unwrap();
+    let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
+    let names = |options: &ListOptions| -> Vec<String> {
+        list(root.path(), options).unwrap().map(|e| String::from_utf8(e.unwrap().name).unwrap()).collect()
+    };
+    assert_eq!(names(&options), ["a", "d/x", "e/x"]);
+    assert_eq!(names(&ListOptions { start_after: Some("d".into()), ..options.clone() }), ["d/x", "e/x"]);
+    assert_eq!(names(&ListOptions { start_after: Some("d/x".into()), ..options }), ["e/x"]);
+    assert!(matches!(
+        list(&root.path().join("no"), &ListOptions::default()).map(drop),
+        Err(Error::NotFound { .. })
+    ));
+}
