@@ -1,1 +1,47 @@
-//! placeholder
+//! Serves a directory over HTTP/1.1 and the S3 API, on one port, zero-copy.
+//!
+//! The connection loop is ours ([`connection`]): it owns the socket, so a response that is a file range leaves by
+//! sendfile on every request of a kept-alive connection, whatever came before. S3's grammar, signatures and XML are s3s's,
+//! called as a service ([`s3`]); a file it answers with travels back to the loop as a descriptor and a range.
+//! [`route`] decides which of the two a request belongs to; [`root`] is the only place that opens anything below the
+//! served directory; [`page`] is what people see in a browser.
+//!
+//! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] brings its own.
+
+mod answer;
+mod auth;
+mod condition;
+mod config;
+mod connection;
+mod content_type;
+mod directory;
+mod dispatch;
+mod error;
+mod etag;
+mod files;
+mod head;
+mod limits;
+mod listener;
+mod listing;
+mod log;
+mod metrics;
+mod page;
+mod range;
+mod request;
+mod response;
+mod root;
+mod route;
+mod s3;
+mod sendfile;
+mod server;
+mod site;
+mod tls;
+mod upload;
+mod wire;
+
+pub use auth::{Key, Keys, Rights};
+pub use config::{AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Tls, Writing};
+pub use error::{Error, Result};
+pub use head::{Head, HeadError, parse_head};
+pub use range::{RangeAnswer, parse_range};
+pub use server::{Running, Server};

@@ -1,0 +1,274 @@
+//! Who may do what: keys from a file, rights by prefix, sessions for browsers.
+//!
+//! S3 requests prove their key by signature (checked by s3s with the secret from [`Keys`]); plain HTTP requests carry the
+//! same key by HTTP Basic, or a session cookie that the login form hands out. Rights are given for prefixes of the path
+//! below the served directory, `bucket/key` for S3.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+
+/// The cookie a browser session lives in.
+pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
+
+/// A working day; who comes back later logs in again.
+const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+
+/// Bounds the memory of sessions: about 100 bytes each.
+const MOST_SESSIONS: usize = 10_000;
+
+/// What a key's holder may do below a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rights {
+    /// List and read.
+    Read,
+    /// List, read, write and delete.
+    Write,
+}
+
+/// An access key, its secret, and what they open.
+#[derive(Clone)]
+pub struct Key {
+    /// The access key's id.
+    pub access_key: String,
+    /// The secret that proves it.
+    pub secret: String,
+    /// Rights and the path prefixes they hold for; an empty prefix is everything.
+    pub grants: Vec<(Rights, String)>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("access_key", &self.access_key).field("grants", &self.grants).finish_non_exhaustive()
+    }
+}
+
+/// The keys of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    by_id: HashMap<String, Arc<Key>>,
+}
+
+impl Keys {
+    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`; `#` starts a comment. A key may
+    /// stand on several lines with several prefixes.
+    ///
+    /// # Errors
+    /// [`Error::Keys`], naming the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let error = |reason: String| Error::Keys { path: path.to_path_buf(), reason };
+        let text = std::fs::read_to_string(path).map_err(|cause| error(cause.to_string()))?;
+        Self::parse(&text).map_err(error)
+    }
+
+    /// The keys the lines of `text` give, as [`Self::read`] has them.
+    ///
+    /// # Errors
+    /// What is wrong, naming the line.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let mut keys: HashMap<String, Key> = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (Some(access_key), Some(secret), Some(rights)) = (words.next(), words.next(), words.next()) else {
+                return Err(format!("line {number}: expected ACCESS_KEY SECRET read|write [PREFIX]"));
+            };
+            let rights = match rights {
+                "read" => Rights::Read,
+                "write" => Rights::Write,
+                other => return Err(format!("line {number}: rights are `read` or `write`, not `{other}`")),
+            };
+            let prefix = words.next().unwrap_or_default().trim_start_matches('/').to_owned();
+            if words.next().is_some() {
+                return Err(format!("line {number}: more than four words"));
+            }
+            let key = keys.entry(access_key.to_owned()).or_insert_with(|| Key {
+                access_key: access_key.to_owned(),
+                secret: secret.to_owned(),
+                grants: Vec::new(),
+            });
+            if key.secret != secret {
+                return Err(format!("line {number}: `{access_key}` has another secret above"));
+            }
+            key.grants.push((rights, prefix));
+        }
+        if keys.is_empty() {
+            return Err("it holds no key".to_owned());
+        }
+        Ok(Self { by_id: keys.into_iter().map(|(id, key)| (id, Arc::new(key))).collect() })
+    }
+
+    /// The key of this id.
+    #[must_use]
+    pub fn get(&self, access_key: &str) -> Option<&Arc<Key>> {
+        self.by_id.get(access_key)
+    }
+
+    /// The key of this id, when `secret` is its secret; takes the same time whether or not.
+    #[must_use]
+    pub fn check(&self, access_key: &str, secret: &str) -> Option<&Arc<Key>> {
+        let key = self.by_id.get(access_key);
+        let expected = key.map_or("", |key| key.secret.as_str());
+        (same(expected.as_bytes(), secret.as_bytes()) && key.is_some()).then_some(key?)
+    }
+}
+
+/// Whether two secrets are equal, in a time that tells nothing about either.
+fn same(left: &[u8], right: &[u8]) -> bool {
+    let (left, right) = (Sha256::digest(left), Sha256::digest(right));
+    let difference = left.iter().zip(right.iter()).fold(0, |sum, (left, right)| sum | (left ^ right));
+    std::hint::black_box(difference) == 0
+}
+
+/// What one request may do, before the server's own policy on writing.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// The server has no keys.
+    Everyone,
+    /// The holder of this key.
+    Key(Arc<Key>),
+    /// Keys are needed and none was shown.
+    Nobody,
+}
+
+impl Access {
+    /// Whether `rights` hold for `path` (relative, `bucket/key`).
+    pub(crate) fn allows(&self, rights: Rights, path: &[u8]) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Nobody => false,
+            Self::Key(key) => {
+                key.grants.iter().any(|(granted, prefix)| *granted >= rights && path.starts_with(prefix.as_bytes()))
+            }
+        }
+    }
+
+    /// Whether anything below `path`, a directory ending in `/` or empty, may be read.
+    pub(crate) fn reaches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Nobody => false,
+            Self::Key(key) => key
+                .grants
+                .iter()
+                .any(|(_, prefix)| path.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(path)),
+        }
+    }
+
+    /// The name for the access log.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Key(key) => &key.access_key,
+            Self::Everyone | Self::Nobody => "-",
+        }
+    }
+}
+
+/// Browser sessions: random tokens, held in memory only.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    held: Mutex<HashMap<String, (String, Instant)>>,
+}
+
+impl Sessions {
+    /// A new session for the holder of `access_key`; gives the cookie's value.
+    pub(crate) fn begin(&self, access_key: &str) -> String {
+        let token = random_token();
+        let now = Instant::now();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= MOST_SESSIONS {
+            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFE);
+        }
+        if held.len() >= MOST_SESSIONS {
+            held.clear();
+        }
+        held.insert(token.clone(), (access_key.to_owned(), now));
+        token
+    }
+
+    /// Ends the session with this token.
+    pub(crate) fn end(&self, token: &str) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+    }
+
+    /// Whose session it is.
+    pub(crate) fn holder(&self, token: &str) -> Option<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (access_key, since) = held.get(token)?;
+        (since.elapsed() < SESSION_LIFE).then(|| access_key.clone())
+    }
+}
+
+/// 128 random bits as hex: names for sessions, uploads, temporary files.
+pub(crate) fn random_token() -> String {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
+    }
+    hex::encode(bytes)
+}
+
+/// The access key and secret of an `Authorization: Basic` value.
+pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
+    let (scheme, encoded) = authorization.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (access_key, secret) = text.split_once(':')?;
+    Some((access_key.to_owned(), secret.to_owned()))
+}
+
+/// The value of cookie `name` in a `Cookie` header.
+pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    header.split(';').filter_map(|pair| pair.trim().split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_hold_below_their_prefix_only() {
+        let keys = Keys::parse("alice s3cret write data/alice/\nalice s3cret read data/\nbob hunter2 read\n").unwrap();
+        let alice = Access::Key(keys.check("alice", "s3cret").unwrap().clone());
+        assert!(alice.allows(Rights::Write, b"data/alice/x"));
+        assert!(alice.allows(Rights::Read, b"data/bob/x"));
+        assert!(!alice.allows(Rights::Write, b"data/bob/x"));
+        assert!(!alice.allows(Rights::Read, b"other"));
+        assert!(alice.reaches(b"") && alice.reaches(b"data/") && !alice.reaches(b"other/"));
+    }
+
+    #[test]
+    fn wrong_secrets_and_unknown_keys_open_nothing() {
+        let keys = Keys::parse("alice s3cret read").unwrap();
+        assert!(keys.check("alice", "s3creT").is_none());
+        assert!(keys.check("mallory", "").is_none());
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        assert_eq!(Keys::parse("a b read\nc d own\n").unwrap_err(), "line 2: rights are `read` or `write`, not `own`");
+        assert!(Keys::parse("# nothing\n").is_err());
+    }
+
+    #[test]
+    fn sessions_end_when_told() {
+        let sessions = Sessions::default();
+        let token = sessions.begin("alice");
+        assert_eq!(sessions.holder(&token).as_deref(), Some("alice"));
+        sessions.end(&token);
+        assert_eq!(sessions.holder(&token), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a server is told before it starts. Every policy is an enum; nothing here reads the environment.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::auth::Keys;
+
+/// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only, loopback, no keys.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory to serve; nothing outside it is reachable.
+    pub directory: PathBuf,
+    /// Where to listen; port 0 takes a free one, which [`crate::Server::url`] tells.
+    pub listen: SocketAddr,
+    /// Whether clients may change the directory.
+    pub writing: Writing,
+    /// How the directory maps to S3 buckets.
+    pub buckets: Buckets,
+    /// Who may come in.
+    pub authentication: Authentication,
+    /// Whether listening beyond loopback without keys is meant.
+    pub exposure: Exposure,
+    /// Certificate and key, for HTTPS.
+    pub tls: Option<Tls>,
+    /// Which other origins a browser may read from.
+    pub cors: Cors,
+    /// Path prefix a reverse proxy puts before everything, such as `/data`; empty for none.
+    pub base_path: String,
+    /// Whether each answered request is told on stderr.
+    pub access_log: AccessLog,
+    /// Bounds on connections, time and rate.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Serves `directory` read-only on a free loopback port, without keys.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            writing: Writing::Refused,
+            buckets: Buckets::FirstLevel,
+            authentication: Authentication::None,
+            exposure: Exposure::Guarded,
+            tls: None,
+            cors: Cors::SameOrigin,
+            base_path: String::new(),
+            access_log: AccessLog::Off,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Whether clients may change the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// Every write is refused.
+    Refused,
+    /// Writes are taken from whoever has the right to.
+    Allowed,
+}
+
+/// How the directory maps to S3 buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Buckets {
+    /// Each first-level directory is a bucket.
+    FirstLevel,
+    /// The directory itself is the one bucket, under this name.
+    Named(String),
+}
+
+/// Who may come in.
+#[derive(Clone, Debug)]
+pub enum Authentication {
+    /// Anyone; signatures are accepted unread.
+    None,
+    /// Holders of these keys, each within its rights.
+    Keys(Keys),
+}
+
+/// Whether listening beyond loopback without keys is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// Without keys, refuse to listen beyond loopback.
+    Guarded,
+    /// The user said twice that everybody may come in.
+    Public,
+}
+
+/// Whether each answered request is told on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// It is not.
+    Off,
+    /// One line each.
+    Stderr,
+}
+
+/// Certificate chain and private key, both PEM files.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The chain, leaf first.
+    pub certificate: PathBuf,
+    /// The leaf's key.
+    pub key: PathBuf,
+}
+
+/// Which other origins a browser may read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cors {
+    /// None.
+    SameOrigin,
+    /// Any, without credentials.
+    Any,
+    /// These, such as `https://lab.example`.
+    Origins(Vec<String>),
+}
+
+/// Bounds on connections, time and rate.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections held at once; further ones wait in the kernel's queue.
+    pub connections: usize,
+    /// How long a request head may take from its first byte to its last.
+    pub head: Duration,
+    /// How long a kept-alive connection may wait for its next request.
+    pub idle: Duration,
+    /// How long a peer may neither send nor take a byte in the middle of a body.
+    pub stall: Duration,
+    /// How long running requests may go on after a stop was asked for.
+    pub drain: Duration,
+    /// Bytes per second over all connections; none for no limit.
+    pub rate: Option<u64>,
+    /// Bytes per second for one connection; none for no limit.
+    pub connection_rate: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // Each costs a descriptor or two; most hosts allow a process far more after raising its soft limit.
+            connections: 16_384,
+            // Long enough for a head over a bad mobile link, short enough that slowloris gains little.
+            head: Duration::from_secs(15),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(60),
+            drain: Duration::from_secs(30),
+            rate: None,
+            connection_rate: None,
+        }
+    }
+}

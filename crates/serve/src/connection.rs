@@ -1,0 +1,190 @@
+//! The life of one connection: read a head, answer, again, until either side has enough.
+//!
+//! An idle connection holds no buffer: one is made when the first byte of a request arrives and dropped when nothing is
+//! left in it. Requests sent ahead (pipelined) wait in the buffer and are answered in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::answer::{self, Answered};
+use crate::dispatch;
+use crate::head::{Framing, Head, HeadError, Persistence, parse_head};
+use crate::limits::RateLimit;
+use crate::log;
+use crate::request::{Request, RequestBody};
+use crate::response::Response;
+use crate::site::Site;
+use crate::wire::{Transport, Wire, WireBody};
+
+/// What a head is read with: most fit in one.
+const HEAD_ROOM: usize = 4 << 10;
+
+/// A refused body up to this length is read past, so that the connection can go on; a longer one ends it.
+const READ_PAST: usize = 256 << 10;
+
+/// Serves one connection to its end.
+pub(crate) async fn run(transport: Transport, peer: SocketAddr, site: &Arc<Site>, mut stopping: watch::Receiver<bool>) {
+    let own_rate = RateLimit::new(site.config.limits.connection_rate);
+    let mut wire = Wire::new(transport);
+    loop {
+        let head = tokio::select! {
+            head = read_head(&mut wire, site) => head,
+            _ = stopping.wait_for(|stop| *stop), if wire.buffer.is_empty() => return,
+        };
+        let head = match head {
+            Ok(Some(Ok(head))) => head,
+            Ok(Some(Err(refused))) => return refuse(&mut wire, &refused, site).await,
+            Ok(None) | Err(_) => return,
+        };
+        let Some(next) = exchange(wire, head, peer, site, &own_rate, &stopping).await else { return };
+        wire = next;
+        if wire.buffer.is_empty() {
+            wire.buffer = BytesMut::new();
+        }
+    }
+}
+
+/// Answers one request; gives the wire back when another may follow.
+async fn exchange(
+    mut wire: Wire,
+    head: Head,
+    peer: SocketAddr,
+    site: &Arc<Site>,
+    own_rate: &RateLimit,
+    stopping: &watch::Receiver<bool>,
+) -> Option<Wire> {
+    let begun = Instant::now();
+    wire.begin_body(head.framing, head.expects_continue);
+    let slot = Arc::new(Mutex::new(Some(wire)));
+    let length = match head.framing {
+        Framing::Length(length) => Some(length),
+        Framing::Chunked => None,
+    };
+    let body = match length {
+        Some(0) => RequestBody::Empty,
+        _ => RequestBody::Wire(WireBody::new(slot.clone(), length, site.config.limits.stall)),
+    };
+    let method = head.method.clone();
+    let target = if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
+    let request = Request { method: head.method, path: head.path, query: head.query, headers: head.headers, peer, body };
+    let outcome = Box::pin(dispatch::answer(site, request)).await;
+    let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+
+    let mut persistence = head.persistence;
+    if *stopping.borrow() || !read_past(&mut wire, site).await {
+        persistence = Persistence::Close;
+    }
+    let framing = answer::Framing { method: &method, minor_version: head.minor_version, persistence };
+    let status = outcome.response.status;
+    let sent = answer::send(&mut wire.transport, outcome.response, framing, site, own_rate).await;
+    site.metrics.count(outcome.route, status);
+    if site.config.access_log == crate::config::AccessLog::Stderr {
+        let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
+        let who = &outcome.who;
+        log::Line { peer, who, method: &method, target: &target, status, bytes, took: begun.elapsed() }.write();
+    }
+    match sent {
+        Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),
+        Ok(_) => {
+            close(&mut wire).await;
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%peer, %error, "the connection broke");
+            None
+        }
+    }
+}
+
+/// Reads a head; none when the peer left or stayed idle between requests.
+async fn read_head(wire: &mut Wire, site: &Site) -> io::Result<Option<Result<Head, HeadError>>> {
+    let limits = &site.config.limits;
+    if wire.buffer.is_empty() {
+        if let Transport::Plain(stream) = &wire.transport {
+            // Nothing is allocated before there is something to read.
+            timeout(limits.idle, stream.readable()).await??;
+        }
+        if timeout(limits.idle, fill(wire)).await?? == 0 {
+            return Ok(None);
+        }
+    }
+    timeout(limits.head, async {
+        loop {
+            match parse_head(&wire.buffer) {
+                Ok(Some(head)) => {
+                    wire.buffer.advance(head.length);
+                    return Ok(Some(Ok(head)));
+                }
+                Ok(None) => {}
+                Err(refused) => return Ok(Some(Err(refused))),
+            }
+            if fill(wire).await? == 0 {
+                return Ok(None);
+            }
+        }
+    })
+    .await?
+}
+
+async fn fill(wire: &mut Wire) -> io::Result<usize> {
+    std::future::poll_fn(|context| wire.poll_fill(context, HEAD_ROOM)).await
+}
+
+/// Reads past what the handler left of the body; whether another request can follow.
+async fn read_past(wire: &mut Wire, site: &Site) -> bool {
+    if wire.body_is_done() {
+        return true;
+    }
+    if wire.awaits_continue() {
+        // It was not told to send: whether the next bytes are a body or a request cannot be known.
+        return false;
+    }
+    let drain = async {
+        let mut read = 0;
+        while read <= READ_PAST {
+            match std::future::poll_fn(|context| wire.poll_body(context)).await {
+                Ok(piece) if piece.is_empty() => return true,
+                Ok(piece) => read += piece.len(),
+                Err(_) => return false,
+            }
+        }
+        false
+    };
+    timeout(site.config.limits.head, drain).await.unwrap_or(false)
+}
+
+async fn refuse(wire: &mut Wire, refused: &HeadError, site: &Site) {
+    let framing = answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
+    let response = Response::text(refused.status(), refused);
+    let own_rate = RateLimit::new(None);
+    site.metrics.count(crate::route::Route::Plain, refused.status());
+    if answer::send(&mut wire.transport, response, framing, site, &own_rate).await.is_ok() {
+        close(wire).await;
+    }
+}
+
+/// Closes so that the peer reads the answer first: closing with its bytes unread would reset the connection.
+async fn close(wire: &mut Wire) {
+    if wire.transport.shutdown().await.is_err() {
+        return;
+    }
+    let linger = async {
+        let mut read = 0;
+        while read < READ_PAST {
+            wire.buffer.clear();
+            match fill(wire).await {
+                Ok(count) if count > 0 => read += count,
+                _ => return,
+            }
+        }
+    };
+    // Long enough for what is already on its way.
+    let _ = timeout(std::time::Duration::from_secs(2), linger).await;
+}

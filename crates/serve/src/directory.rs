@@ -1,0 +1,127 @@
+//! Reads one directory of the served tree: its visible files and directories, links resolved beneath the root.
+//!
+//! A link to a file counts as the file. A link to a directory counts as one too, but walks do not descend through it: it
+//! may lead back up.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+
+use rustix::fs::{AtFlags, Dir, FileType};
+
+use crate::etag::Identity;
+use crate::root::{EntryPath, Root, is_hidden};
+
+/// One visible entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: OsString,
+    /// What it is.
+    pub(crate) kind: Kind,
+}
+
+/// What an entry is; everything else (sockets, devices, links leading out) is invisible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link to a directory inside.
+    LinkedDirectory,
+}
+
+/// A directory being read: iterates over its visible entries, in the file system's order. Blocking.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    root: &'a Root,
+    path: &'a EntryPath,
+    entries: Dir,
+}
+
+impl<'a> Reader<'a> {
+    /// Opens the directory `path`.
+    pub(crate) fn open(root: &'a Root, path: &'a EntryPath) -> io::Result<Self> {
+        let entries = Dir::new(root.open_directory(path)?)?;
+        Ok(Self { root, path, entries })
+    }
+
+    /// The version of the entry `name` in this directory; none when it went away.
+    pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
+        let directory: BorrowedFd<'_> = self.entries.fd().ok()?;
+        match rustix::fs::statat(directory.as_fd(), entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
+            Ok(_) => {
+                let file = self.root.open_blocking(&self.path.join(&entry.name), rustix::fs::OFlags::PATH).ok()?;
+                Some((&file.metadata().ok()?).into())
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn kind(&self, name: &OsString, reported: FileType) -> Option<Kind> {
+        match reported {
+            FileType::RegularFile => return Some(Kind::File),
+            FileType::Directory => return Some(Kind::Directory),
+            FileType::Symlink | FileType::Unknown => {}
+            _ => return None,
+        }
+        let file = self.root.open_blocking(&self.path.join(name), rustix::fs::OFlags::PATH).ok()?;
+        let metadata = file.metadata().ok()?;
+        match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Some(Kind::File),
+            (_, true) if reported == FileType::Symlink => Some(Kind::LinkedDirectory),
+            (_, true) => Some(Kind::Directory),
+            _ => None,
+        }
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = io::Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.entries.read()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error.into())),
+            };
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." || is_hidden(name) {
+                continue;
+            }
+            let name = OsString::from_vec(name.to_vec());
+            if let Some(kind) = self.kind(&name, entry.file_type()) {
+                return Some(Ok(Entry { name, kind }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_files_and_links_leading_out_are_invisible() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("file"), "x").unwrap();
+        std::fs::write(at(".x.firstbyte-part"), "x").unwrap();
+        std::fs::create_dir(at(".firstbyte")).unwrap();
+        std::fs::create_dir(at("sub")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", at("out")).unwrap();
+        std::os::unix::fs::symlink("file", at("in")).unwrap();
+        std::os::unix::fs::symlink(".", at("loop")).unwrap();
+        let (root, path) = (Root::open(directory.path()).unwrap(), EntryPath::default());
+        let reader = Reader::open(&root, &path).unwrap();
+        let mut entries: Vec<_> = reader.map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
+        entries.sort();
+        let names: Vec<_> = entries.iter().map(|(name, kind)| (name.to_str().unwrap(), *kind)).collect();
+        let expected =
+            [("file", Kind::File), ("in", Kind::File), ("loop", Kind::LinkedDirectory), ("sub", Kind::Directory)];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,114 @@
+//! From a request to its response: base path, origin checks, route, access, handler.
+
+use std::sync::Arc;
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ALLOW, CONTENT_TYPE, ORIGIN, VARY,
+};
+use http::{Method, StatusCode};
+
+use crate::config::Cors;
+use crate::page;
+use crate::request::Request;
+use crate::response::{Body, Response};
+use crate::root::EntryPath;
+use crate::route::{Route, route};
+use crate::site::{Access, Site};
+use crate::{files, s3};
+
+/// An answer and what the log and the counters say of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) response: Response,
+    pub(crate) route: Route,
+    pub(crate) who: String,
+}
+
+/// Answers a request.
+pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
+    let origin = request.header(ORIGIN).map(str::to_owned);
+    let allowed = origin.filter(|origin| allows_origin(&site.config.cors, origin));
+    if let Err(refused) = strip_base(site, &mut request) {
+        return Outcome { response: refused, route: Route::Plain, who: "-".to_owned() };
+    }
+    let route = route(&request);
+    let access = site.access(&request);
+    let mut who = access.name().to_owned();
+    let mut response = if let Err(reason) = site.check_origin(&request) {
+        Response::text(StatusCode::FORBIDDEN, reason)
+    } else if request.method == Method::OPTIONS {
+        preflight()
+    } else {
+        match route {
+            Route::S3 => {
+                let (response, key) = s3::answer(site, request).await;
+                if let Some(key) = key {
+                    who = key;
+                }
+                response
+            }
+            Route::Metrics => metrics(site, &access),
+            Route::Reserved => {
+                let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
+                page::reserved(site, request, &rest, &access).await
+            }
+            Route::Plain if is_metrics(site, &request).await => metrics(site, &access),
+            Route::Plain => files::answer(site, request, &access).await,
+        }
+    };
+    if let Some(origin) = allowed {
+        let origin = if site.config.cors == Cors::Any { "*".to_owned() } else { origin };
+        response = response
+            .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin)
+            .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, "etag, content-length, content-range, last-modified")
+            .with_header(VARY, "origin");
+    }
+    Outcome { response, route, who }
+}
+
+fn strip_base(site: &Site, request: &mut Request) -> Result<(), Response> {
+    let base = &site.config.base_path;
+    if base.is_empty() {
+        return Ok(());
+    }
+    match request.path.strip_prefix(base.as_str()) {
+        Some(rest) if rest.starts_with('/') => request.path = rest.to_owned(),
+        Some("") => "/".clone_into(&mut request.path),
+        _ => return Err(Response::text(StatusCode::NOT_FOUND, format_args!("everything here is below {base}/"))),
+    }
+    Ok(())
+}
+
+fn allows_origin(cors: &Cors, origin: &str) -> bool {
+    match cors {
+        Cors::SameOrigin => false,
+        Cors::Any => true,
+        Cors::Origins(origins) => origins.iter().any(|item| item == origin),
+    }
+}
+
+fn preflight() -> Response {
+    Response::new(StatusCode::NO_CONTENT)
+        .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS")
+        .with_header(ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, PUT, POST, DELETE")
+        .with_header(ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, range, if-match, if-none-match, x-amz-*")
+}
+
+/// Whether `/metrics` means the counters: only when no file or bucket has that name.
+async fn is_metrics(site: &Site, request: &Request) -> bool {
+    request.path == "/metrics"
+        && match EntryPath::parse(b"metrics") {
+            Ok(path) => site.root.open_entry(&path).await.is_err(),
+            Err(_) => false,
+        }
+}
+
+fn metrics(site: &Site, access: &Access) -> Response {
+    if matches!(access, Access::Nobody) {
+        return files::unauthorized();
+    }
+    Response::new(StatusCode::OK)
+        .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")
+        .with_body(Body::Bytes(site.metrics.render().into()))
+}

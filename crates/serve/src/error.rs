@@ -1,0 +1,59 @@
+//! Why a server cannot start. What goes wrong with one request is that request's response.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A result with this crate's [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory to serve cannot be opened.
+    #[error("cannot serve {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; try another port, or port 0 for a free one")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Listening beyond loopback would let everybody in.
+    #[error("refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public as well", path.display())]
+    Exposed {
+        /// The address.
+        address: SocketAddr,
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The key file cannot be used.
+    #[error("cannot use the key file {}: {reason}", path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("cannot use {} for TLS: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// The runtime or its threads cannot be had.
+    #[error("cannot start the server's threads: {0}")]
+    Runtime(#[source] io::Error),
+}

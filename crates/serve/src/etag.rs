@@ -1,0 +1,121 @@
+//! The version of a file as HTTP names it: a strong entity tag, and the time of its last change.
+//!
+//! The tag holds device, inode, size, modification and change time, so that it is the same in the answer to a PUT, a HEAD
+//! and a list, and differs after every change. It is never 32 hex digits: clients take that for an MD5.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::Stat;
+
+/// What tells one version of a file from every other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    /// In bytes.
+    pub(crate) size: u64,
+    /// Time of the last modification, nanoseconds since 1970.
+    pub(crate) modified: i128,
+    changed: i128,
+}
+
+impl From<&Metadata> for Identity {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl From<&Stat> for Identity {
+    #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between architectures")]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+impl Identity {
+    /// The strong tag, without quotes.
+    #[must_use]
+    pub(crate) fn etag(&self) -> String {
+        let Self { device, inode, size, modified, changed } = self;
+        format!("{device:x}-{inode:x}-{size:x}-{modified:x}-{:x}", changed.wrapping_sub(*modified) as u64)
+    }
+
+    /// When the file last changed, to the second, as HTTP dates have it.
+    #[must_use]
+    pub(crate) fn last_modified(&self) -> SystemTime {
+        let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+}
+
+/// The strong tag of the file behind `metadata`, without quotes.
+#[must_use]
+pub(crate) fn etag(metadata: &Metadata) -> String {
+    Identity::from(metadata).etag()
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+}
+
+/// When the file last changed, to the second, as HTTP dates have it.
+#[must_use]
+pub(crate) fn last_modified(metadata: &Metadata) -> SystemTime {
+    Identity::from(metadata).last_modified()
+}
+
+/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`.
+#[must_use]
+pub(crate) fn http_date(time: SystemTime) -> String {
+    let format = time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    time::OffsetDateTime::from(time).format(format).unwrap_or_default()
+}
+
+/// The moment an HTTP date names; none when it is not in the form every sender must use.
+#[must_use]
+pub(crate) fn parse_http_date(text: &str) -> Option<SystemTime> {
+    let format = time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    let date = time::PrimitiveDateTime::parse(text.trim(), format).ok()?;
+    Some(date.assume_utc().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_and_read_as_http_has_them() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        assert_eq!(http_date(moment), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(moment));
+        assert_eq!(parse_http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn a_tag_changes_with_the_content_and_is_no_md5() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = etag(&file.as_file().metadata().unwrap());
+        std::fs::write(file.path(), b"longer").unwrap();
+        let after = etag(&file.as_file().metadata().unwrap());
+        assert_ne!(before, after);
+        assert!(before.contains('-'));
+    }
+}

@@ -1,0 +1,242 @@
+//! Plain HTTP on files and directories: GET, HEAD, and with writing allowed PUT and DELETE.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use firstbyte_location::ByteRange;
+use http::header::{
+    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, Method, StatusCode};
+use rustix::fs::AtFlags;
+
+use crate::condition::{Current, Verdict, judge_read, judge_write, range_applies};
+use crate::config::Writing;
+use crate::content_type::content_type;
+use crate::etag::{etag, http_date, last_modified};
+use crate::listing;
+use crate::page;
+use crate::range::{RangeAnswer, parse_range};
+use crate::request::Request;
+use crate::response::{Body, Response};
+use crate::root::{EntryPath, PathError};
+use crate::site::{Access, Site};
+use crate::upload::{Replace, TemporaryFile, Writer};
+
+/// Answers a plain request for a file or directory.
+pub(crate) async fn answer(site: &Arc<Site>, request: Request, access: &Access) -> Response {
+    let path = match EntryPath::from_url(&request.path) {
+        Ok(path) => path,
+        Err(PathError::Hidden) => return not_found(),
+        Err(error) => return Response::text(StatusCode::BAD_REQUEST, error),
+    };
+    let method = request.method.clone();
+    match method {
+        Method::GET | Method::HEAD => get(site, request, &path, access).await,
+        Method::PUT | Method::DELETE if !site.may_write(access, &path) => refuse_write(site, access),
+        Method::PUT => put(site, request, &path).await.unwrap_or_else(|error| failure(&error)),
+        Method::DELETE => delete(site, &request, path).await.unwrap_or_else(|error| failure(&error)),
+        _ => Response::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
+            .with_header(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
+    }
+}
+
+async fn get(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Access) -> Response {
+    let is_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+    if matches!(access, Access::Nobody) {
+        return if is_page { page::login(site, &request) } else { unauthorized() };
+    }
+    match site.root.open_file(path).await {
+        Ok(_) if !site.may_read(access, path) => forbidden(),
+        Ok(_) if request.path.ends_with('/') => not_found(),
+        Ok(file) => match file.metadata() {
+            Ok(metadata) => file_response(&request, path, file, &metadata),
+            Err(error) => failure(&error),
+        },
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => directory(site, request, path, access).await,
+        Err(error) => failure(&error),
+    }
+}
+
+async fn directory(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Access) -> Response {
+    if !site.may_list(access, path) {
+        return forbidden();
+    }
+    if !request.path.ends_with('/') {
+        let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
+        let target = format!("{}{}/{query}", site.config.base_path, request.path);
+        return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory").with_header(LOCATION, target);
+    }
+    match listing::Format::asked_by(&request) {
+        Some(format) => listing::answer(site, &request, path, format).await,
+        None => page::directory(site, path, access).await,
+    }
+}
+
+/// The answer with a file, or what conditions and ranges make of it.
+fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Metadata) -> Response {
+    let tag = etag(metadata);
+    let current = Current { etag: &tag, modified: last_modified(metadata) };
+    let described = |status| {
+        Response::new(status)
+            .with_header(ETAG, format!("\"{tag}\""))
+            .with_header(LAST_MODIFIED, http_date(current.modified))
+            .with_header(ACCEPT_RANGES, "bytes")
+    };
+    match judge_read(&request.headers, current) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return described(StatusCode::NOT_MODIFIED),
+        Verdict::Failed => return described(StatusCode::PRECONDITION_FAILED),
+    }
+    let size = metadata.len();
+    let mut response = match asked_range(&request.headers, current, size) {
+        RangeAnswer::Unsatisfiable => {
+            return described(StatusCode::RANGE_NOT_SATISFIABLE).with_header(CONTENT_RANGE, format!("bytes */{size}"));
+        }
+        RangeAnswer::Whole => {
+            described(StatusCode::OK).with_body(Body::File { file: Arc::new(file), range: ByteRange::new(0, size) })
+        }
+        RangeAnswer::Part(range) => described(StatusCode::PARTIAL_CONTENT)
+            .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1))
+            .with_body(Body::File { file: Arc::new(file), range }),
+    };
+    response = response.with_header(CONTENT_TYPE, content_type(path.name()));
+    if request.query("download").is_some() {
+        response = response.with_header(CONTENT_DISPOSITION, attachment(path));
+    }
+    response
+}
+
+fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAnswer {
+    match headers.get(RANGE).and_then(|value| value.to_str().ok()) {
+        Some(value) if range_applies(headers, current) => parse_range(value, size),
+        _ => RangeAnswer::Whole,
+    }
+}
+
+/// `attachment` with the file's name in the form every browser since 2011 reads.
+fn attachment(path: &EntryPath) -> String {
+    let name = path.name().unwrap_or_default();
+    let name = std::os::unix::ffi::OsStrExt::as_bytes(name);
+    format!("attachment; filename*=UTF-8''{}", percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC))
+}
+
+async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Result<Response> {
+    if request.path.ends_with('/') {
+        return Ok(Response::text(StatusCode::BAD_REQUEST, "a file's name cannot end in `/`"));
+    }
+    if request.headers.contains_key(CONTENT_RANGE) {
+        // RFC 9110 section 14.5: storing a part as the whole would corrupt the file.
+        return Ok(Response::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
+    }
+    let existed = match judge_current(site, &request.headers, path).await? {
+        Ok(existed) => existed,
+        Err(refused) => return Ok(refused),
+    };
+    let (root, target) = (site.root.clone(), path.clone());
+    let create = move || TemporaryFile::create(&root, &target);
+    let temporary = tokio::task::spawn_blocking(create).await.map_err(io::Error::other)??;
+    let mut writer = Writer::new(temporary.file().clone(), 0, ());
+    while let Some(piece) = request.body.next().await {
+        let piece = piece?;
+        site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
+        writer.write(piece).await?;
+    }
+    writer.finish().await?;
+    let absent = request.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
+    if let Err(refused) = judge_current(site, &request.headers, path).await? {
+        return Ok(refused);
+    }
+    let replace = if absent { Replace::Nothing } else { Replace::Any };
+    let file = tokio::task::spawn_blocking(move || temporary.commit(replace)).await.map_err(io::Error::other)??;
+    site.s3.forget_listings();
+    let tag = etag(&file.metadata()?);
+    let status = if existed { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    Ok(Response::new(status).with_header(ETAG, format!("\"{tag}\"")))
+}
+
+async fn delete(site: &Arc<Site>, request: &Request, path: EntryPath) -> io::Result<Response> {
+    match judge_current(site, &request.headers, &path).await? {
+        Ok(true) => {}
+        Ok(false) => return Ok(not_found()),
+        Err(refused) => return Ok(refused),
+    }
+    let root = site.root.clone();
+    let remove = move || match root.remove(&path, AtFlags::empty()) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => root.remove(&path, AtFlags::REMOVEDIR),
+        done => done,
+    };
+    tokio::task::spawn_blocking(remove).await.map_err(io::Error::other)??;
+    site.s3.forget_listings();
+    Ok(Response::new(StatusCode::NO_CONTENT))
+}
+
+/// Whether something is there, or the refusal when the conditions speak against writing over it.
+async fn judge_current(site: &Site, headers: &HeaderMap, path: &EntryPath) -> io::Result<Result<bool, Response>> {
+    let metadata = match site.root.open_entry(path).await {
+        Ok(entry) => Some(entry.metadata()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let tag = metadata.as_ref().map(etag);
+    let current = metadata.as_ref().zip(tag.as_deref());
+    let current = current.map(|(metadata, etag)| Current { etag, modified: last_modified(metadata) });
+    Ok(match judge_write(headers, current) {
+        Verdict::Proceed => Ok(current.is_some()),
+        _ => Err(Response::text(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects")),
+    })
+}
+
+fn refuse_write(site: &Site, access: &Access) -> Response {
+    if site.config.writing == Writing::Refused {
+        return Response::text(StatusCode::FORBIDDEN, "this server takes no writes; start it with --write");
+    }
+    if matches!(access, Access::Nobody) { unauthorized() } else { forbidden() }
+}
+
+/// 401, asking for a key by HTTP Basic.
+pub(crate) fn unauthorized() -> Response {
+    Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
+        .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
+}
+
+/// 403: the key does not reach so far.
+pub(crate) fn forbidden() -> Response {
+    Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
+}
+
+/// 404.
+pub(crate) fn not_found() -> Response {
+    Response::text(StatusCode::NOT_FOUND, "there is no such file or directory")
+}
+
+/// What a failed file operation is to the client. What a link points to outside is not told from what is missing.
+pub(crate) fn failure(error: &io::Error) -> Response {
+    let (status, line) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),
+        io::ErrorKind::NotADirectory => return not_found(),
+        io::ErrorKind::InvalidInput => (StatusCode::FORBIDDEN, "this is not a regular file"),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (StatusCode::FORBIDDEN, "the server may not do that to this file")
+        }
+        io::ErrorKind::AlreadyExists => (StatusCode::PRECONDITION_FAILED, "the file is there already"),
+        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a directory has this name"),
+        io::ErrorKind::DirectoryNotEmpty => (StatusCode::CONFLICT, "the directory is not empty"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full")
+        }
+        io::ErrorKind::TimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming"),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+            (StatusCode::BAD_REQUEST, "the request's body is cut short or malformed")
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return not_found(),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's file system failed"),
+    };
+    if status == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(%error, "a file operation failed");
+    }
+    Response::text(status, line)
+}

@@ -1,0 +1,78 @@
+//! Accepts connections up to the bound, one task each; drains them at the end.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::connection;
+use crate::site::Site;
+use crate::wire::Transport;
+
+/// How long to wait when the process has no descriptor left for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts and serves until `shutdown` is done, then drains.
+pub(crate) async fn run(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    site: Arc<Site>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let most = site.config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+    let permits = Arc::new(Semaphore::new(most));
+    let (stopping, _) = watch::channel(false);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &permits) => accepted,
+            () = &mut shutdown => break,
+        };
+        let Ok((stream, peer, permit)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let (site, acceptor, stopping) = (site.clone(), acceptor.clone(), stopping.subscribe());
+        tokio::spawn(async move {
+            site.metrics.accepted.fetch_add(1, Relaxed);
+            site.metrics.open.fetch_add(1, Relaxed);
+            let limit = site.config.limits.head;
+            if let Ok(Ok(transport)) = tokio::time::timeout(limit, prepare(stream, acceptor)).await {
+                connection::run(transport, peer, &site, stopping).await;
+            }
+            site.metrics.open.fetch_sub(1, Relaxed);
+            drop(permit);
+        });
+    }
+    drop(listener);
+    // Told to stop, idle connections close at once and the others after their answer.
+    let _ = stopping.send(true);
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
+    if tokio::time::timeout(site.config.limits.drain, permits.acquire_many(all)).await.is_err() {
+        tracing::warn!("some requests were still running when the drain time was over; they are cut off");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, std::net::SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, permit))
+}
+
+async fn prepare(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Result<Transport> {
+    // Answers are written whole or corked: waiting for more to fill a packet would only delay them.
+    stream.set_nodelay(true)?;
+    match acceptor {
+        None => Ok(Transport::Plain(stream)),
+        Some(acceptor) => Ok(Transport::Tls(Box::new(acceptor.accept(stream).await?))),
+    }
+}

@@ -1,0 +1,157 @@
+//! Listings for programs: JSON or NDJSON, one object an entry, streamed while the directory is read, in its own order.
+//!
+//! An entry is `{"name", "kind", "size", "modified", "etag"}`; with `?recursive` the name is the path below the listed
+//! directory. Names that are not UTF-8 have their odd bytes replaced and carry the exact ones as `"name_hex"`.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use serde::Serialize;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::mpsc;
+
+use crate::directory::{Kind, Reader};
+use crate::etag::Identity;
+use crate::request::Request;
+use crate::response::{Body, Response};
+use crate::root::{EntryPath, Root};
+use crate::site::Site;
+
+/// Lines are sent in pieces of this size: few system calls, little memory.
+const PIECE: usize = 64 << 10;
+
+/// Which form was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// One array.
+    Json,
+    /// One object a line.
+    Ndjson,
+}
+
+impl Format {
+    /// The form `request` asks for by `?format=` or `Accept`; none for a page.
+    pub(crate) fn asked_by(request: &Request) -> Option<Self> {
+        let accept = request.header(ACCEPT).unwrap_or_default();
+        match request.query("format").as_deref() {
+            Some("json") => Some(Self::Json),
+            Some("ndjson") => Some(Self::Ndjson),
+            _ if accept.contains("application/x-ndjson") => Some(Self::Ndjson),
+            _ if accept.contains("application/json") && !accept.contains("text/html") => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: std::borrow::Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+    kind: &'static str,
+    size: u64,
+    modified: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+}
+
+/// Streams the listing of `path`.
+pub(crate) async fn answer(site: &Arc<Site>, request: &Request, path: &EntryPath, format: Format) -> Response {
+    let recursive = request.query("recursive").is_some();
+    // Two pieces on their way: one being sent, one being filled.
+    let (pieces, receiver) = mpsc::channel(2);
+    let (root, path) = (site.root.clone(), path.clone());
+    tokio::task::spawn_blocking(move || {
+        let mut writer = RowWriter { pieces, buffer: Vec::with_capacity(PIECE), format, rows: 0 };
+        let walked = writer.walk(&root, &path, &[], recursive).and_then(|()| writer.end());
+        if let Err(error) = walked {
+            // Breaks the answer off, so that the client does not take it for whole.
+            let _ = writer.pieces.blocking_send(Err(error));
+        }
+    });
+    let stream = futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|piece| (piece, receiver))
+    });
+    Response::new(StatusCode::OK)
+        .with_header(CONTENT_TYPE, format.content_type())
+        .with_body(Body::Stream(Box::pin(stream)))
+}
+
+struct RowWriter {
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+    buffer: Vec<u8>,
+    format: Format,
+    rows: u64,
+}
+
+impl RowWriter {
+    fn walk(&mut self, root: &Root, path: &EntryPath, prefix: &[u8], recursive: bool) -> io::Result<()> {
+        let mut reader = Reader::open(root, path)?;
+        let mut below = Vec::new();
+        while let Some(entry) = reader.next() {
+            let entry = entry?;
+            let Some(identity) = reader.identity(&entry) else { continue };
+            let mut name = prefix.to_vec();
+            name.extend_from_slice(entry.name.as_bytes());
+            self.row(&name, entry.kind, &identity)?;
+            if recursive && entry.kind == Kind::Directory {
+                name.push(b'/');
+                below.push((path.join(&entry.name), name));
+            }
+        }
+        drop(reader);
+        for (path, prefix) in below {
+            match self.walk(root, &path, &prefix, recursive) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
+        let text = String::from_utf8_lossy(name);
+        let is_file = kind == Kind::File;
+        let modified = time::OffsetDateTime::from_unix_timestamp_nanos(identity.modified);
+        let row = Row {
+            name_hex: (text.as_bytes() != name).then(|| hex::encode(name)),
+            name: text,
+            kind: if is_file { "file" } else { "directory" },
+            size: if is_file { identity.size } else { 0 },
+            modified: modified.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default(),
+            etag: is_file.then(|| identity.etag()),
+        };
+        if self.format == Format::Json {
+            self.buffer.extend_from_slice(if self.rows == 0 { b"[\n" } else { b",\n" });
+        }
+        self.rows += 1;
+        serde_json::to_writer(&mut self.buffer, &row).map_err(io::Error::from)?;
+        if self.format == Format::Ndjson {
+            self.buffer.push(b'\n');
+        }
+        if self.buffer.len() < PIECE { Ok(()) } else { self.flush() }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        if self.format == Format::Json {
+            self.buffer.extend_from_slice(if self.rows == 0 { b"[]\n" } else { b"\n]\n" });
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
+        self.pieces.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,121 @@
+//! Tells an S3 request from a plain HTTP one. Both live on one port, and `/x` may mean either.
+//!
+//! A request is S3 when any of these holds; everything else is plain HTTP (files, pages, program listings):
+//!
+//! 1. its `Authorization` starts with `AWS4-HMAC-SHA256` or `AWS `;
+//! 2. its query holds `X-Amz-Signature`, `X-Amz-Credential` or `AWSAccessKeyId` (a presigned URL);
+//! 3. it has a header whose name starts with `x-amz-`;
+//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or `location`.
+//!
+//! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl http://host/bucket?list-type=2` an S3 list. The two
+//! agree on what bytes and which `ETag` a file has; they differ in what errors and directories look like.
+
+use http::header::AUTHORIZATION;
+
+use crate::request::{Request, query_pairs};
+
+/// Which part of the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The S3 API.
+    S3,
+    /// A file or directory over plain HTTP.
+    Plain,
+    /// The browser's assets, uploads and login below `/.firstbyte/`.
+    Reserved,
+    /// The counters.
+    Metrics,
+}
+
+impl Route {
+    /// All of them, in the order of their discriminants.
+    pub(crate) const ALL: [Self; 4] = [Self::S3, Self::Plain, Self::Reserved, Self::Metrics];
+
+    /// Its label in `/metrics`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Plain => "http",
+            Self::Reserved => "page",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// Query names that only S3 uses.
+const SUB_RESOURCES: [&str; 33] = [
+    "list-type", "prefix", "delimiter", "marker", "max-keys", "encoding-type", "uploads", "uploadId", "partNumber", "delete", "location", "versioning", "versions", "versionId", "acl", "tagging",
+    "policy", "policyStatus", "cors", "lifecycle", "encryption", "object-lock", "notification", "replication",
+    "requestPayment", "website", "logging", "attributes", "retention", "legal-hold", "ownershipControls",
+    "publicAccessBlock", "x-id",
+];
+
+/// Decides.
+pub(crate) fn route(request: &Request) -> Route {
+    let path = request.path.as_str();
+    if path == "/.firstbyte/metrics" {
+        return Route::Metrics;
+    }
+    if path.starts_with("/.firstbyte/") {
+        return Route::Reserved;
+    }
+    if is_s3(request) { Route::S3 } else { Route::Plain }
+}
+
+fn is_s3(request: &Request) -> bool {
+    let signed = request
+        .header(AUTHORIZATION)
+        .is_some_and(|value| value.starts_with("AWS4-HMAC-SHA256") || value.starts_with("AWS "));
+    signed
+        || request.headers.keys().any(|name| name.as_str().starts_with("x-amz-"))
+        || query_pairs(&request.query).any(|(name, _)| {
+            matches!(name.as_str(), "X-Amz-Signature" | "X-Amz-Credential" | "AWSAccessKeyId")
+                || SUB_RESOURCES.contains(&name.as_str())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::request::RequestBody;
+
+    fn request(target: &str, header: Option<(&'static str, &str)>) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let headers: HeaderMap =
+            header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let peer = ([127, 0, 0, 1], 1).into();
+        let (path, query) = (path.to_owned(), query.to_owned());
+        Request { method: Method::GET, path, query, headers, peer, body: RequestBody::Empty }
+    }
+
+    #[test]
+    fn signatures_amz_headers_and_sub_resources_mean_s3() {
+        for (target, header) in [
+            ("/b/k", Some(("authorization", "AWS4-HMAC-SHA256 Credential=x"))),
+            ("/b/k", Some(("authorization", "AWS key:signature"))),
+            ("/b/k", Some(("x-amz-date", "20260101T000000Z"))),
+            ("/b/k?X-Amz-Signature=0", None),
+            ("/b?list-type=2", None),
+            ("/b?uploads", None),
+            ("/b/k?uploadId=7&partNumber=1", None),
+        ] {
+            assert_eq!(route(&request(target, header)), Route::S3, "{target} {header:?}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_plain_http() {
+        for (target, header) in [
+            ("/b/k", None),
+            ("/b/?format=json", None),
+            ("/b/k?download", None),
+            ("/b/k", Some(("authorization", "Basic YTpi"))),
+        ] {
+            assert_eq!(route(&request(target, header)), Route::Plain, "{target} {header:?}");
+        }
+        assert_eq!(route(&request("/.firstbyte/metrics", None)), Route::Metrics);
+        assert_eq!(route(&request("/.firstbyte/app.js", None)), Route::Reserved);
+    }
+}

@@ -1,0 +1,175 @@
+//! Sends a range of a file: by sendfile(2) on plain TCP, read and encrypted on TLS.
+//!
+//! The socket never blocks; the disk might. Before each quantum the page cache is asked (`preadv2` with `RWF_NOWAIT`)
+//! whether the quantum is there. If not, it is read ahead and a blocking thread waits for it, so that a cold disk holds up
+//! its own connection and no other.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use firstbyte_location::ByteRange;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::limits::RateLimit;
+use crate::site::Site;
+use crate::wire::Transport;
+
+/// What one connection sends before others get their turn: more than a socket buffer takes at once, so that a fast reader
+/// is not slowed, and little enough that a thousand take turns within a second.
+const QUANTUM: u64 = 1 << 20;
+
+/// What is read and encrypted at once on TLS: sixteen records, and the memory such a connection needs.
+const TLS_PIECE: u64 = 256 << 10;
+
+/// Sends `range` of `file`; gives the bytes sent.
+pub(crate) async fn send_file(
+    transport: &mut Transport,
+    file: &Arc<File>,
+    range: ByteRange,
+    site: &Site,
+    own_rate: &RateLimit,
+) -> io::Result<()> {
+    let stall = site.config.limits.stall;
+    let quantum = QUANTUM.min(site.rate.quantum()).min(own_rate.quantum());
+    let mut rest = range;
+    while !rest.is_empty() {
+        let part = ByteRange::at(rest.start, rest.len().min(quantum));
+        let sent = match transport {
+            Transport::Plain(stream) => {
+                warm(file, part, site).await?;
+                let sent = timeout(stall, splice(stream, file, part)).await??;
+                site.metrics.sendfile_bytes.fetch_add(sent, Relaxed);
+                sent
+            }
+            Transport::Tls(stream) => {
+                let part = ByteRange::at(part.start, part.len().min(TLS_PIECE));
+                let piece = read_piece(file, part, site).await?;
+                timeout(stall, stream.write_all(&piece)).await??;
+                site.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
+                piece.len() as u64
+            }
+        };
+        if sent == 0 {
+            // Shorter than when its length was announced: the client must see a broken answer, not a short one.
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent"));
+        }
+        rest = rest.skip(sent);
+        site.rate.charge(sent).await;
+        own_rate.charge(sent).await;
+        if !rest.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+/// One sendfile, as soon as the socket takes any byte.
+async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<u64> {
+    let count = usize::try_from(part.len()).unwrap_or(usize::MAX);
+    let sent = stream
+        .async_io(Interest::WRITABLE, || {
+            let mut offset = part.start;
+            Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), count)?)
+        })
+        .await?;
+    Ok(sent as u64)
+}
+
+/// Sees to it that the page cache holds `part`.
+async fn warm(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<()> {
+    if is_cached(file, part.start) && is_cached(file, part.end - 1) {
+        return Ok(());
+    }
+    site.metrics.cold_reads.fetch_add(1, Relaxed);
+    let file = file.clone();
+    let read = move || read_ahead(&file, part);
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+}
+
+/// Whether reading the byte at `offset` would not wait. Where the file system cannot say (tmpfs), it does not wait.
+fn is_cached(file: &File, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut target = [IoSliceMut::new(&mut byte)];
+    let probe = rustix::io::preadv2(file.as_fd(), &mut target, offset, ReadWriteFlags::NOWAIT);
+    !matches!(probe, Err(Errno::AGAIN))
+}
+
+/// Reads `part` into the page cache: announced whole, then touched page by page in the order the disk delivers.
+fn read_ahead(file: &File, part: ByteRange) -> io::Result<()> {
+    let length = std::num::NonZeroU64::new(part.len());
+    rustix::fs::fadvise(file, part.start, length, Advice::WillNeed)?;
+    // One byte every 128 KiB, the default read-ahead window, is enough to wait for all of it.
+    let mut byte = [0];
+    for offset in (part.start..part.end).step_by(128 << 10).chain([part.end - 1]) {
+        file.read_at(&mut byte, offset)?;
+    }
+    Ok(())
+}
+
+/// The bytes of `part`: read here when cached, else on a blocking thread.
+async fn read_piece(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<Vec<u8>> {
+    warm(file, part, site).await?;
+    let mut piece = vec![0; usize::try_from(part.len()).unwrap_or(0)];
+    let count = file.read_at(&mut piece, part.start)?;
+    piece.truncate(count);
+    Ok(piece)
+}
+
+/// Writes `bytes` whole within the stall time for each step, `more` to follow at once or not.
+pub(crate) async fn send_bytes(
+    transport: &mut Transport,
+    bytes: &[u8],
+    follow: Follow,
+    stall: Duration,
+) -> io::Result<()> {
+    if let (Transport::Plain(stream), Follow::More) = (&*transport, follow) {
+        return send_corked(stream, bytes, stall).await;
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = timeout(stall, transport.write(rest)).await??;
+        rest = &rest[count..];
+    }
+    timeout(stall, transport.flush()).await?
+}
+
+/// Whether more follows at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// Yes: the kernel may wait and send both in one packet.
+    More,
+    /// No.
+    Nothing,
+}
+
+async fn send_corked(stream: &TcpStream, bytes: &[u8], stall: Duration) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let send = || Ok(rustix::net::send(stream, rest, rustix::net::SendFlags::MORE)?);
+        let count = timeout(stall, stream.async_io(Interest::WRITABLE, send)).await??;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_ahead_past_holes_and_to_the_last_byte_works() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(300_001).unwrap();
+        read_ahead(&file, ByteRange::new(0, 300_001)).unwrap();
+        assert!(is_cached(&file, 300_000));
+    }
+}
