@@ -1,0 +1,256 @@
+// The directory listing: entries stream in as NDJSON into one array; only the rows in view are in the document.
+'use strict';
+
+const page = document.body.dataset;
+const find = (selector) => document.querySelector(selector);
+const scroller = find('.scroller'), spacer = find('.spacer'), note = find('.note'), counts = find('.counts');
+const search = find('.search input');
+
+// Browsers limit an element's height (Firefox to about 17 million pixels); past this the scroll bar is scaled.
+const TALLEST = 12_000_000;
+// Rows kept above and below the view, so that quick scrolling shows no gap.
+const MARGIN = 8;
+
+const narrow = matchMedia('(max-width: 640px)');
+const rowHeight = () => (narrow.matches ? 58 : 40);
+const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
+const timeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+const numberFormat = new Intl.NumberFormat();
+
+const order = {
+  name: (a, b) => collator.compare(a.name, b.name) || (a.name < b.name ? -1 : 1),
+  size: (a, b) => (a.size ?? -1) - (b.size ?? -1) || order.name(a, b),
+  modified: (a, b) => (a.modified ?? 0) - (b.modified ?? 0) || order.name(a, b),
+};
+
+let all = [];            // every entry, in the chosen order
+let shown = all;         // those the search leaves
+let sort = { by: 'name', down: false };
+let active = -1;         // index in `shown` of the row the keyboard is on
+let loading = null;      // the AbortController of the stream, while it runs
+
+// Characters that would break the line, or make a name look like another, are shown as their code.
+function visible(name) {
+  return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (c) => (c === '\n' ? '\\n' : c === '\t' ? '\\t' : `\\u{${c.codePointAt(0).toString(16)}}`));
+}
+
+function humanSize(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  let value = bytes, unit = -1;
+  do { value /= 1024; unit += 1; } while (value >= 999.5);
+  return `${value < 9.95 ? value.toFixed(1) : Math.round(value)} ${['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'][unit]}`;
+}
+
+const plural = (n, one, many) => `${numberFormat.format(n)} ${n === 1 ? one : many}`;
+
+/* ---- order and search ---- */
+
+function arrange() {
+  const { by, down } = sort;
+  // Directories first, whichever way the rest runs.
+  all.sort((a, b) => b.directory - a.directory || (down ? -order[by](a, b) : order[by](a, b)));
+  filter();
+}
+
+function filter() {
+  const words = search.value.toLocaleLowerCase().split(/\s+/).filter(Boolean);
+  shown = words.length ? all.filter((e) => words.every((w) => e.folded.includes(w))) : all;
+  active = Math.min(active, shown.length - 1);
+  count();
+  render();
+}
+
+function count() {
+  const directories = all.reduce((n, e) => n + e.directory, 0);
+  const bytes = all.reduce((n, e) => n + (e.directory ? 0 : e.size ?? 0), 0);
+  const total = `${plural(directories, 'folder', 'folders')}, ${plural(all.length - directories, 'file', 'files')}, ${humanSize(bytes)}`;
+  counts.textContent = shown.length === all.length ? total : `${numberFormat.format(shown.length)} found of ${total}`;
+  counts.classList.toggle('busy', Boolean(loading));
+  spacer.setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
+  if (!loading && !note.classList.contains('bad')) {
+    note.hidden = shown.length > 0;
+    note.textContent = all.length ? 'No name here matches.' : 'This folder is empty.';
+  }
+}
+
+/* ---- rows ---- */
+
+const rows = [];         // row elements, reused while scrolling
+
+function makeRow() {
+  const row = find('#row').content.firstElementChild.cloneNode(true);
+  const [link, size, time] = row.children;
+  spacer.append(row);
+  return { row, link, icon: link.querySelector('use'), label: link.querySelector('bdi'), size, time, entry: null };
+}
+
+function fill(slot, entry, index) {
+  slot.row.id = `row-${index}`;
+  slot.row.setAttribute('aria-rowindex', index + 2);
+  slot.row.classList.toggle('active', index === active);
+  if (slot.entry === entry) return;
+  slot.entry = entry;
+  slot.row.classList.toggle('directory', entry.directory);
+  slot.icon.setAttribute('href', entry.directory ? '#folder' : '#file');
+  slot.link.href = entry.href;
+  slot.label.textContent = visible(entry.name);
+  slot.link.title = visible(entry.name);
+  slot.size.textContent = entry.directory || entry.size == null ? '' : humanSize(entry.size);
+  slot.size.title = entry.size == null ? '' : plural(entry.size, 'byte', 'bytes');
+  slot.time.textContent = entry.modified == null ? '' : timeFormat.format(entry.modified);
+  slot.time.title = entry.modified == null ? '' : new Date(entry.modified).toISOString();
+}
+
+function geometry() {
+  const height = rowHeight(), full = shown.length * height, tall = Math.min(full, TALLEST);
+  const room = Math.max(1, tall - scroller.clientHeight);
+  return { height, tall, scale: Math.max(1, (full - scroller.clientHeight) / room) };
+}
+
+function render() {
+  const { height, tall, scale } = geometry();
+  spacer.style.height = `${tall}px`;
+  const top = scroller.scrollTop * scale;
+  const first = Math.max(0, Math.floor(top / height) - MARGIN);
+  const last = Math.min(shown.length, Math.ceil((top + scroller.clientHeight) / height) + MARGIN);
+  while (rows.length < last - first) rows.push(makeRow());
+  const used = new Set();
+  for (let index = first; index < last; index += 1) {
+    const slot = rows[index % rows.length];
+    used.add(slot);
+    fill(slot, shown[index], index);
+    slot.row.hidden = false;
+    slot.row.style.transform = `translateY(${index * height - top + scroller.scrollTop}px)`;
+  }
+  for (const slot of rows) if (!used.has(slot)) slot.row.hidden = true;
+  if (active >= 0) scroller.setAttribute('aria-activedescendant', `row-${active}`);
+}
+
+let painting = false;
+function renderSoon() {
+  if (painting) return;
+  painting = true;
+  requestAnimationFrame(() => { painting = false; render(); });
+}
+
+function moveTo(index) {
+  active = Math.max(0, Math.min(shown.length - 1, index));
+  const { height, scale } = geometry();
+  const top = scroller.scrollTop * scale, view = scroller.clientHeight;
+  if (active * height < top) scroller.scrollTop = (active * height) / scale;
+  else if ((active + 1) * height > top + view) scroller.scrollTop = ((active + 1) * height - view) / scale;
+  render();
+}
+
+/* ---- the stream ---- */
+
+const strict = new TextDecoder('utf-8', { fatal: true });
+
+// A name that is not UTF-8 comes as hex besides: what is no character in it is shown as \xNN.
+function spell(bytes) {
+  let out = '';
+  for (let at = 0; at < bytes.length;) {
+    let taken = 0;
+    for (let length = 1; length <= 4 && !taken; length += 1) {
+      try {
+        out += strict.decode(bytes.subarray(at, at + length));
+        taken = length;
+      } catch { /* perhaps a longer character */ }
+    }
+    if (!taken) out += `\\x${bytes[at].toString(16).padStart(2, '0')}`;
+    at += taken || 1;
+  }
+  return out;
+}
+
+function entryOf(line) {
+  const { name: text, name_hex: hex, kind, size, modified } = JSON.parse(line);
+  const directory = kind === 'directory';
+  const name = hex ? spell(Uint8Array.from(hex.match(/../g), (byte) => parseInt(byte, 16))) : text;
+  // Relative, and `./` first: a name such as `javascript:x` stays a name.
+  const href = `./${hex ? hex.replace(/../g, '%$&') : encodeURIComponent(text)}${directory ? '/' : ''}`;
+  return { name, folded: name.toLocaleLowerCase(), href, directory, size: directory ? null : size, modified: Date.parse(modified) || null };
+}
+
+async function* lines(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    const pieces = (rest + (value ?? '')).split('\n');
+    rest = done ? '' : pieces.pop();
+    yield pieces.filter(Boolean);
+    if (done) return;
+  }
+}
+
+async function load() {
+  loading?.abort();
+  const mine = loading = new AbortController();
+  const fresh = [];
+  const first = all.length === 0;
+  let sorted = 0;
+  try {
+    const response = await fetch('?format=ndjson', { signal: mine.signal, headers: { accept: 'application/x-ndjson' } });
+    if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
+    for await (const batch of lines(response.body)) {
+      for (const line of batch) fresh.push(entryOf(line));
+      // A reload swaps the list at its end; a first load shows it growing, sorted anew each time it has doubled.
+      if (first && fresh.length > 2 * sorted) {
+        sorted = fresh.length;
+        all = fresh.slice();
+        arrange();
+      }
+    }
+    note.classList.remove('bad');
+    all = fresh;
+  } catch (error) {
+    if (mine.signal.aborted) return;
+    note.classList.add('bad');
+    note.hidden = false;
+    note.textContent = `The list could not be read to its end: ${error.message}. Reload the page to try again.`;
+    all = fresh;
+  }
+  loading = null;
+  arrange();
+  document.body.dataset.loaded = all.length;
+}
+
+/* ---- events ---- */
+
+find('.head').addEventListener('click', (event) => {
+  const by = event.target.closest('button')?.dataset.by;
+  if (!by) return;
+  sort = { by, down: sort.by === by ? !sort.down : by !== 'name' };
+  for (const button of document.querySelectorAll('.head button')) {
+    const on = button.dataset.by === by;
+    button.parentElement.setAttribute('aria-sort', on ? (sort.down ? 'descending' : 'ascending') : 'none');
+  }
+  scroller.scrollTop = 0;
+  arrange();
+});
+
+search.addEventListener('input', () => { scroller.scrollTop = 0; active = -1; filter(); });
+search.addEventListener('keydown', (event) => {
+  if (event.key === 'ArrowDown' || event.key === 'Enter') { event.preventDefault(); scroller.focus(); moveTo(0); }
+  if (event.key === 'Escape') { search.value = ''; filter(); }
+});
+
+scroller.addEventListener('keydown', (event) => {
+  const view = Math.max(1, Math.floor(scroller.clientHeight / rowHeight()) - 1);
+  const step = { ArrowDown: 1, ArrowUp: -1, PageDown: view, PageUp: -view, Home: -Infinity, End: Infinity }[event.key];
+  if (step) { event.preventDefault(); moveTo(active + step); }
+  if (event.key === 'Enter' && event.target === scroller && shown[active]) location.href = shown[active].href;
+});
+
+document.addEventListener('keydown', (event) => {
+  const typing = event.target.closest('input, textarea, select') || event.ctrlKey || event.metaKey || event.altKey;
+  if (event.key === '/' && !typing) { event.preventDefault(); search.focus(); }
+});
+
+scroller.addEventListener('scroll', renderSoon, { passive: true });
+addEventListener('resize', renderSoon);
+narrow.addEventListener('change', renderSoon);
+document.addEventListener('firstbyte:changed', load);
+load();

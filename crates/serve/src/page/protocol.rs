@@ -1,0 +1,190 @@
+//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`, written as in its URL.
+//!
+//! | request | does | answers |
+//! | --- | --- | --- |
+//! | `GET uploads?path=` | lists what is unfinished there | an array of states |
+//! | `POST uploads?path=` `{name, size, mtime}` | begins, or finds what is there | `{id, part_size, held, existing, ...}` |
+//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N in place | 201; 200 when it was held already |
+//! | `POST uploads/ID/complete?path=` `{existing}` | puts the file in place | `{name}` |
+//! | `DELETE uploads/ID?path=` | forgets it | 204 |
+//!
+//! A refusal is `{error, message}` with a fitting status. All but GET need the header `x-firstbyte-page`, which no other
+//! site can make a browser send, besides the checks on Host and Origin. A body goes from the socket to the file piece by
+//! piece; only one piece is held at a time.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::may_upload;
+use super::upload::{Claim, Error, Existing, PartWriter, Source};
+use crate::auth::Access;
+use crate::request::{Request, RequestBody};
+use crate::response::Response;
+use crate::root::EntryPath;
+use crate::site::Site;
+
+/// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
+const LONGEST_JSON: usize = 16 << 10;
+/// Carries the part's CRC32C as eight hex digits.
+const CRC32C: &str = "x-firstbyte-crc32c";
+/// Says that the page itself asks.
+const FROM_PAGE: &str = "x-firstbyte-page";
+
+/// A refusal: status, code for programs, sentence for people.
+struct Refusal(StatusCode, &'static str, String);
+
+type Answer = std::result::Result<Response, Refusal>;
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let (status, code) = error.code();
+        if status.is_server_error() {
+            tracing::warn!("upload: {error}");
+        }
+        Self(status, code, error.to_string())
+    }
+}
+
+fn bad(message: &str) -> Refusal { Refusal(StatusCode::BAD_REQUEST, "request", message.into()) }
+
+#[derive(Default, Deserialize)]
+struct Completion {
+    #[serde(default)]
+    existing: Existing,
+}
+
+/// Answers one request of the protocol.
+pub(super) async fn answer(site: &Site, access: &Access, request: Request) -> Response {
+    match dispatch(site, access, request).await {
+        Ok(response) => response,
+        Err(Refusal(status, code, message)) => json_response(status, &json!({ "error": code, "message": message })),
+    }
+}
+
+async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer {
+    let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
+    let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
+    if !may_upload(site, access, &path) {
+        let message = "uploading here is not allowed: the server is read-only, or your key may not write here";
+        return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
+    }
+    if request.method != Method::GET && request.headers.get(FROM_PAGE).is_none() {
+        let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
+        return Err(Refusal(StatusCode::FORBIDDEN, "origin", message));
+    }
+    let uploads = site.page.uploads.clone();
+    let directory = Directory { site, path: &path };
+    let rest = request.path.strip_prefix("/.firstbyte/uploads").unwrap_or_default().to_owned();
+    let words: Vec<&str> = rest.split('/').skip(1).collect();
+    match (&request.method, words.as_slice()) {
+        (&Method::GET, []) => {
+            let directory = directory.open().await?;
+            let found = blocking(move || uploads.list(&directory)).await?;
+            Ok(json_response(StatusCode::OK, &json!(found)))
+        }
+        (&Method::POST, []) => {
+            let source: Source = read_json(&mut request.body).await?;
+            let directory = directory.make().await?;
+            let status = blocking(move || uploads.begin(directory, source)).await?;
+            Ok(json_response(StatusCode::OK, &json!(status)))
+        }
+        (&Method::POST, [id, "complete"]) => {
+            let Completion { existing } = read_json(&mut request.body).await?;
+            let (directory, id) = (directory.open().await?, (*id).to_owned());
+            let name = blocking(move || uploads.complete(directory, &id, existing)).await?;
+            site.s3.forget_listings();
+            Ok(json_response(StatusCode::OK, &json!({ "name": name })))
+        }
+        (&Method::DELETE, [id]) => {
+            let (directory, id) = (directory.open().await?, (*id).to_owned());
+            blocking(move || uploads.discard(&directory, &id)).await?;
+            Ok(Response::new(StatusCode::NO_CONTENT))
+        }
+        (&Method::PUT, [id, number]) => {
+            let number = number.parse().map_err(|_| bad("the part's number is not one"))?;
+            let directory = directory.open().await?;
+            receive(site, directory, id, number, &mut request).await
+        }
+        _ => Err(Refusal(StatusCode::NOT_FOUND, "request", "the upload protocol has no such request".into())),
+    }
+}
+
+/// Takes part `number` off the wire and into its place.
+async fn receive(site: &Site, directory: OwnedFd, id: &str, number: usize, request: &mut Request) -> Answer {
+    let crc = request.header(CRC32C).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let crc = crc.ok_or_else(|| bad("send the part's CRC32C in x-firstbyte-crc32c, as eight hex digits"))?;
+    let length = request.body.length();
+    let length = length.ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
+    let (uploads, id) = (site.page.uploads.clone(), id.to_owned());
+    let claim = blocking(move || uploads.find(directory, &id)?.claim(number, length)).await?;
+    match claim {
+        Claim::Held => {
+            // Read to its end, so that the connection can carry the next request.
+            while let Some(piece) = request.body.next().await {
+                piece.map_err(|e| bad(&e.to_string()))?;
+            }
+            Ok(json_response(StatusCode::OK, &json!({ "part": number })))
+        }
+        Claim::Write(mut part) => {
+            while let Some(piece) = request.body.next().await {
+                let piece = piece.map_err(|e| bad(&format!("part {number}: {e}; send it again")))?;
+                site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
+                part = blocking(move || write(part, &piece)).await?;
+            }
+            blocking(move || part.finish(crc)).await?;
+            Ok(json_response(StatusCode::CREATED, &json!({ "part": number })))
+        }
+    }
+}
+
+fn write(mut part: PartWriter, piece: &[u8]) -> Result<PartWriter, Error> {
+    part.write(piece)?;
+    Ok(part)
+}
+
+/// The directory a request names, not yet opened.
+struct Directory<'a> {
+    site: &'a Site,
+    path: &'a EntryPath,
+}
+
+impl Directory<'_> {
+    async fn open(&self) -> std::result::Result<OwnedFd, Refusal> {
+        let (root, path) = (self.site.root.clone(), self.path.clone());
+        blocking(move || root.open_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })).await
+    }
+
+    /// Also makes what is missing on the way: people upload folders.
+    async fn make(&self) -> std::result::Result<OwnedFd, Refusal> {
+        let (root, path) = (self.site.root.clone(), self.path.clone());
+        blocking(move || root.make_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })).await
+    }
+}
+
+/// Runs file system work where it may wait for the disk without holding up other connections.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> std::result::Result<T, Refusal> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(Refusal::from),
+        Err(stopped) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "io", stopped.to_string())),
+    }
+}
+
+async fn read_json<T: serde::de::DeserializeOwned>(body: &mut RequestBody) -> std::result::Result<T, Refusal> {
+    let text = body.collect(LONGEST_JSON).await.map_err(|e| bad(&e.to_string()))?;
+    serde_json::from_slice(&text).map_err(|e| bad(&format!("the body is not the JSON expected here: {e}")))
+}
+
+fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+    let mut response = Response::document("application/json", value.to_string())
+        .with_header(CACHE_CONTROL, "no-store")
+        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response.status = status;
+    response
+}

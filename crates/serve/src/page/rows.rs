@@ -1,0 +1,35 @@
+//! The first entries of a directory, for browsers that run no scripts.
+
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+
+use crate::directory::{Kind, Reader};
+use crate::root::{EntryPath, Root};
+
+/// Rows a page brings along: whole for the directories people browse by hand, and some 100 KB for others.
+pub(super) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
+
+/// One row of a page without scripts.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The entry's name, as it is on disk.
+    pub(super) name: Vec<u8>,
+    /// A file's length in bytes; none for a directory.
+    pub(super) size: Option<u64>,
+}
+
+/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path`, then sorts these: directories first, then by name. Blocking.
+pub(super) fn first(root: &Root, path: &EntryPath) -> io::Result<Vec<Row>> {
+    let mut reader = Reader::open(root, path)?;
+    let mut rows = Vec::new();
+    while rows.len() < ROWS_WITHOUT_SCRIPTS
+        && let Some(entry) = reader.next()
+    {
+        let entry = entry?;
+        let Some(identity) = reader.identity(&entry) else { continue };
+        let size = (entry.kind == Kind::File).then_some(identity.size);
+        rows.push(Row { name: entry.name.into_vec(), size });
+    }
+    rows.sort_by(|a, b| (a.size.is_some(), &a.name).cmp(&(b.size.is_some(), &b.name)));
+    Ok(rows)
+}

@@ -1,0 +1,154 @@
+//! The pages themselves: one HTML shell with its style and scripts inside, so that a page is one request.
+//!
+//! Nothing is loaded from elsewhere. The content security policy names the hashes of exactly these scripts and this
+//! style, so markup that got in through a name or a file would still not run.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use sha2::{Digest as _, Sha256};
+
+use super::html::{escape, fill, human_size, url_path, visible};
+use super::rows::{ROWS_WITHOUT_SCRIPTS, Row};
+use crate::response::{Body, Response};
+use crate::root::EntryPath;
+
+const CSS: &str = include_str!("assets/page.css");
+const PAGE: &str = include_str!("assets/page.html");
+const LISTING: &str = include_str!("assets/listing.js");
+const UPLOAD: &str = include_str!("assets/upload.js");
+const UPLOAD_BUTTONS: &str = include_str!("assets/upload-buttons.html");
+const UPLOAD_PANEL: &str = include_str!("assets/upload-panel.html");
+const LOGIN: &str = include_str!("assets/login.html");
+const SIGN_OUT: &str = include_str!("assets/sign-out.html");
+/// The worker that sends parts; the one script a page loads by URL.
+pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
+
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}' 'sha256-{}'; worker-src 'self'; \
+         connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        hash(CSS),
+        hash(LISTING),
+        hash(UPLOAD)
+    )
+});
+
+/// Whether the page offers to upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uploading {
+    /// It does.
+    Offered,
+    /// The server is read-only, or the visitor may not write here.
+    Hidden,
+}
+
+/// What a directory page is of.
+#[derive(Debug)]
+pub(super) struct Directory<'a> {
+    /// Path prefix of a reverse proxy, such as `/data`; empty for none.
+    pub(super) base: &'a str,
+    /// The directory.
+    pub(super) path: &'a EntryPath,
+    /// Whether to offer uploads.
+    pub(super) uploading: Uploading,
+    /// Who is signed in, where somebody is.
+    pub(super) account: Option<&'a str>,
+    /// The first [`ROWS_WITHOUT_SCRIPTS`] entries, directories first.
+    pub(super) rows: &'a [Row],
+}
+
+/// The page of a directory. Its entries come by the program listing, so it is as small for 10^6 of them as for one.
+pub(super) fn directory(of: &Directory<'_>) -> Response {
+    let trail = of.path.as_bytes();
+    let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
+    let title = name.map_or_else(|| "/".into(), visible);
+    let path = if trail.is_empty() { "/".into() } else { format!("/{}/", url_path(trail)) };
+    let offered = |text: &'static str| if of.uploading == Uploading::Offered { text } else { "" };
+    let html = fill(PAGE, |place| match place {
+        "title" => escape(&title).into(),
+        "css" => CSS.into(),
+        "base" => escape(of.base).into(),
+        "path" => path.clone().into(),
+        "crumbs" => crumbs(of.base, trail).into(),
+        "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
+        "upload_panel" => offered(UPLOAD_PANEL).into(),
+        "account" => of.account.map_or(Cow::Borrowed(""), |account| sign_out(of.base, account).into()),
+        "listing_js" => LISTING.into(),
+        "upload_js" if of.uploading == Uploading::Offered => format!("<script>{UPLOAD}</script>").into(),
+        "rows" => rows(&format!("{}{path}", of.base), of.rows).into(),
+        _ => "".into(),
+    });
+    page(StatusCode::OK, html)
+}
+
+/// The form that asks for a key and its secret; `next` is where to go afterwards.
+pub(super) fn login(base: &str, next: &str, problem: Option<&str>) -> Response {
+    let status = StatusCode::UNAUTHORIZED;
+    let html = fill(LOGIN, |place| match place {
+        "css" => CSS.into(),
+        "action" => format!("{}/.firstbyte/login", escape(base)).into(),
+        "next" => escape(next).into(),
+        "problem" => problem.map_or(Cow::Borrowed(""), |why| format!("<p class=\"bad\" role=\"alert\">{}</p>", escape(why)).into()),
+        _ => "".into(),
+    });
+    page(status, html)
+}
+
+fn page(status: StatusCode, html: String) -> Response {
+    Response::new(status)
+        .with_header(CONTENT_TYPE, "text/html; charset=utf-8")
+        .with_header(CONTENT_SECURITY_POLICY, &*POLICY)
+        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff")
+        .with_header(REFERRER_POLICY, "same-origin")
+        // It depends on who asks, and on what the server was told at its last start.
+        .with_header(CACHE_CONTROL, "no-cache, private")
+        .with_body(Body::Bytes(html.into()))
+}
+
+fn sign_out(base: &str, account: &str) -> String {
+    fill(SIGN_OUT, |place| match place {
+        "action" => format!("{}/.firstbyte/logout", escape(base)).into(),
+        "account" => escape(account).into(),
+        _ => "".into(),
+    })
+}
+
+/// Links to every directory above, outermost first.
+fn crumbs(base: &str, trail: &[u8]) -> String {
+    if trail.is_empty() {
+        return "<span aria-current=\"page\">Home</span>".into();
+    }
+    let mut out = format!("<a href=\"{}/\">Home</a>", escape(base));
+    let mut end = 0;
+    for name in trail.split(|b| *b == b'/') {
+        end += name.len();
+        let text = escape(&visible(name));
+        out.push_str("<span class=\"slash\" aria-hidden=\"true\">/</span>");
+        if end == trail.len() {
+            out.push_str(&format!("<bdi aria-current=\"page\">{text}</bdi>"));
+        } else {
+            out.push_str(&format!("<a href=\"{}/{}/\"><bdi>{text}</bdi></a>", escape(base), url_path(&trail[..end])));
+        }
+        end += 1;
+    }
+    out
+}
+
+fn rows(directory: &str, rows: &[Row]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        let slash = if row.size.is_none() { "/" } else { "" };
+        let size = row.size.map_or_else(String::new, human_size);
+        let (href, text) = (url_path(&row.name), escape(&visible(&row.name)));
+        out.push_str(&format!("<li><a href=\"{directory}{href}{slash}\"><bdi>{text}</bdi>{slash}</a> <span>{size}</span></li>\n"));
+    }
+    if rows.len() >= ROWS_WITHOUT_SCRIPTS {
+        out.push_str("<li>Further entries may follow: allow scripts, or read the <a href=\"?format=ndjson\">NDJSON listing</a>.</li>\n");
+    }
+    out
+}

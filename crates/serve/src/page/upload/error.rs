@@ -1,0 +1,84 @@
+//! What can go wrong with an upload, and how HTTP says it.
+
+use std::io;
+
+use http::StatusCode;
+
+/// What can go wrong with an upload.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Not a name a file here may have.
+    #[error("{0:?} cannot be a file name here; rename the file and upload it again")]
+    Name(String),
+    /// Unknown, finished or removed.
+    #[error("there is no upload {0} here; begin it again")]
+    NoUpload(String),
+    /// Past the last part.
+    #[error("there is no part {number}: the upload has {parts}")]
+    NoPart { number: usize, parts: usize },
+    /// The announced length is not the part's.
+    #[error("part {number} has {expected} bytes, not {got}")]
+    Length { number: usize, expected: u64, got: u64 },
+    /// The body went on past the part.
+    #[error("the body of part {0} is longer than announced")]
+    TooLong(usize),
+    /// The body ended early.
+    #[error("the body of part {number} ended {missing} bytes early; send it again")]
+    Short { number: usize, missing: u64 },
+    /// The bytes are not the ones the sender summed.
+    #[error("part {0} was damaged on its way; send it again")]
+    Checksum(usize),
+    /// Another request is at it.
+    #[error("{0} is being received by another request; try again in a moment")]
+    InUse(String),
+    /// Another process is at it.
+    #[error("upload {0} is open in another server process")]
+    Elsewhere(String),
+    /// Parts are not there yet.
+    #[error("{} parts are missing", .0.len())]
+    Incomplete(Vec<usize>),
+    /// The name is taken.
+    #[error("{0:?} exists already; replace it, keep both, or skip")]
+    Exists(String),
+    /// It cannot fit.
+    #[error("the file has {size} bytes and the server's disk {free} free; make room and upload it again")]
+    Space { size: u64, free: u64 },
+    /// All places are taken by uploads with a request under way.
+    #[error("too many uploads at once; try again in a moment")]
+    TooMany,
+    /// The operating system says no.
+    #[error("{place}: {cause}")]
+    Io { place: String, cause: io::Error },
+}
+
+/// With this module's error.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(super) fn io(place: impl Into<String>, cause: impl Into<io::Error>) -> Self {
+        Self::Io { place: place.into(), cause: cause.into() }
+    }
+
+    /// The status and the word a program tells it by.
+    pub(crate) fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
+            Self::NoUpload(_) => (StatusCode::NOT_FOUND, "no-upload"),
+            Self::NoPart { .. } => (StatusCode::BAD_REQUEST, "no-part"),
+            Self::Length { .. } | Self::TooLong(_) | Self::Short { .. } => (StatusCode::BAD_REQUEST, "length"),
+            Self::Checksum(_) => (StatusCode::BAD_REQUEST, "checksum"),
+            Self::InUse(_) | Self::Elsewhere(_) => (StatusCode::CONFLICT, "in-use"),
+            Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
+            Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
+            Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
+            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too-many"),
+            Self::Io { cause, .. } => match cause.kind() {
+                io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "no-directory"),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, "denied"),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (StatusCode::INSUFFICIENT_STORAGE, "space"),
+                io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => (StatusCode::CONFLICT, "directory"),
+                _ => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
+            },
+        }
+    }
+}
