@@ -44,7 +44,8 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));
-    let function = lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20);
+    let function =
+        lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20);
     group.into_iter().chain(function).min()
 }
 
@@ -53,10 +54,14 @@ fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
     let mut lowest: Option<u64> = None;
     for line in membership.lines() {
         let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
         let (mount, file) = match controllers {
             "" => (root.to_path_buf(), "memory.max"),
-            _ if controllers.split(',').any(|c| c == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+            _ if controllers.split(',').any(|c| c == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         // Inside a container the path is often the host's, which is not mounted here: the ancestors, up to the mount
@@ -88,7 +93,8 @@ mod tests {
 
     #[test]
     fn lower_case_proxy_variables_win_and_the_bypass_list_is_split() {
-        let vars = with(&[("http_proxy", "http://a"), ("HTTP_PROXY", "http://b"), ("NO_PROXY", "x, .y.org,")]);
+        let vars =
+            with(&[("http_proxy", "http://a"), ("HTTP_PROXY", "http://b"), ("NO_PROXY", "x, .y.org,")]);
         let proxies = proxies(&vars);
         assert_eq!(proxies.http.as_deref(), Some("http://a"));
         assert_eq!(proxies.https, None);
@@ -100,7 +106,10 @@ mod tests {
         let lambda = with(&[("AWS_LAMBDA_FUNCTION_NAME", "f"), ("XDG_CACHE_HOME", "/c")]);
         assert_eq!(cache_directory(&lambda), Path::new("/tmp/firstbyte"));
         assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "/c")])), Path::new("/c/firstbyte"));
-        assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])), Path::new("/h/.cache/firstbyte"));
+        assert_eq!(
+            cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])),
+            Path::new("/h/.cache/firstbyte")
+        );
     }
 
     #[test]

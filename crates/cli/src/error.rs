@@ -69,10 +69,32 @@ impl Error {
     }
 }
 
+impl Error {
+    /// A transfer's error, by reference: receipts and progress lines keep the original.
+    pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
+        use firstbyte_transfer::Error as Transfer;
+        let exit = match error {
+            Transfer::Interrupted | Transfer::Store(firstbyte_store::Error::Cancelled) => Exit::Interrupted,
+            Transfer::Invalid { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+    }
+
+    /// The same error with its place in front, where the message does not name it.
+    pub fn about(mut self, location: &str) -> Self {
+        if !self.message.contains(location) {
+            self.message = format!("{location}: {}", self.message);
+        }
+        self
+    }
+}
+
 /// One line, whatever a server put into its message.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
+        let line =
+            self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
         let flat: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         f.write_str(flat.trim())
     }
@@ -90,6 +112,12 @@ impl From<firstbyte_store::Error> for Error {
     }
 }
 
+impl From<firstbyte_transfer::Error> for Error {
+    fn from(error: firstbyte_transfer::Error) -> Self {
+        Self::from_transfer(&error)
+    }
+}
+
 impl From<LocationError> for Error {
     fn from(error: LocationError) -> Self {
         Self::usage(error.to_string())
@@ -102,7 +130,8 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_with_its_advice_behind_it() {
-        let error = Error::failed("s3://b/k: server answered 500: line one\nline two\x1b[2J").advise("try later");
+        let error =
+            Error::failed("s3://b/k: server answered 500: line one\nline two\x1b[2J").advise("try later");
         assert_eq!(error.to_string(), "s3://b/k: server answered 500: line one line two [2J; try later");
     }
 

@@ -1,1 +1,56 @@
-fn main() {}
+//! `firstbyte`: copies, serves and measures large files and very many small ones.
+//!
+//! This program only parses, wires and renders; the work is done in the libraries. Nothing is started that the verb at
+//! hand does not need: a three-byte object should cost what three bytes cost.
+
+#![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
+
+mod args;
+mod environment;
+mod error;
+mod pattern;
+mod progress;
+mod receipt;
+mod signals;
+mod size;
+mod verbs;
+
+use std::process::ExitCode;
+
+use args::{Cli, Verb};
+use error::{Exit, Result};
+use verbs::{cat, completions, cp, link, serve, stat, sync};
+
+fn main() -> ExitCode {
+    let cli = Cli::from_process();
+    log_to_stderr(cli.globals.verbose);
+    run(&cli)
+        .unwrap_or_else(|error| {
+            eprintln!("firstbyte: {error}");
+            error.exit
+        })
+        .into()
+}
+
+fn run(cli: &Cli) -> Result<Exit> {
+    let globals = &cli.globals;
+    match &cli.verb {
+        Verb::Cp(args) => cp::run(args, globals),
+        Verb::Sync(args) => sync::run(args, globals),
+        Verb::Cat(args) => cat::run(args, globals),
+        Verb::Stat(args) => stat::run(args, globals),
+        Verb::Serve(args) => serve::run(args, globals),
+        Verb::Link(args) => link::run(args, globals),
+        Verb::Completions(args) => Ok(completions::run(args)),
+    }
+}
+
+/// `-v` shows what the libraries do, `-vv` every request.
+fn log_to_stderr(verbosity: u8) {
+    let level = match verbosity {
+        0 => return,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}

@@ -16,7 +16,10 @@ enum Token {
     /// `?`
     One,
     /// `[...]`
-    Set { negated: bool, ranges: Vec<(char, char)> },
+    Set {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
     /// `*`
     Star,
     /// `**`
@@ -37,7 +40,10 @@ impl Pattern {
                 '*' => (Token::Star, 1),
                 '?' => (Token::One, 1),
                 '[' => set(rest).unwrap_or((Token::Char('['), 1)),
-                '\\' => rest[1..].chars().next().map_or((Token::Char('\\'), 1), |c| (Token::Char(c), 1 + c.len_utf8())),
+                '\\' => rest[1..]
+                    .chars()
+                    .next()
+                    .map_or((Token::Char('\\'), 1), |c| (Token::Char(c), 1 + c.len_utf8())),
                 _ => (Token::Char(c), c.len_utf8()),
             };
             tokens.push(token);
@@ -69,6 +75,19 @@ impl Pattern {
             states = next;
         }
         states[self.tokens.len()]
+    }
+
+    /// Whether a name with a `/` in it can match.
+    pub fn crosses_directories(&self) -> bool {
+        self.tokens
+            .iter()
+            .any(|token| matches!(token, Token::Char('/') | Token::StarStar | Token::Directories))
+    }
+
+    /// Whether it matches `name` or a directory that `name` lies in.
+    pub fn matches_within(&self, name: &str) -> bool {
+        let parents = name.match_indices('/').map(|(at, _)| &name[..at]);
+        self.matches(name) || parents.into_iter().any(|parent| self.matches(parent))
     }
 
     /// Steps over the tokens that may match nothing; `boundary`: here a directory begins.
@@ -155,8 +174,11 @@ impl Filter {
         }
         let name = String::from_utf8_lossy(name);
         let last = name.trim_end_matches('/').rsplit('/').next().unwrap_or(&name);
-        let decisive =
-            self.rules.iter().rev().find(|rule| rule.pattern.matches(if rule.whole_name { &name } else { last }));
+        let decisive = self
+            .rules
+            .iter()
+            .rev()
+            .find(|rule| rule.pattern.matches(if rule.whole_name { &name } else { last }));
         decisive.is_none_or(|rule| rule.verdict == Verdict::Include)
     }
 }

@@ -11,13 +11,22 @@ use serde::Serialize;
 use crate::size::human;
 
 /// How far content was checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verified {
-    /// Against a checksum over the whole object.
-    Full,
     /// Against the length and the version only: the source offers no more.
     Length,
+    /// Against a checksum over the whole object.
+    Full,
+}
+
+impl From<firstbyte_transfer::Verified> for Verified {
+    fn from(verified: firstbyte_transfer::Verified) -> Self {
+        match verified {
+            firstbyte_transfer::Verified::Length => Self::Length,
+            firstbyte_transfer::Verified::Full => Self::Full,
+        }
+    }
 }
 
 /// An item that failed, and why.
@@ -39,9 +48,9 @@ pub struct Receipt {
     /// The destination, for verbs that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
-    /// Objects moved.
+    /// Objects complete at their destination.
     pub objects: u64,
-    /// Bytes moved by this run, resumed ones not counted.
+    /// Their length together.
     pub bytes: u64,
     /// Objects left alone because they were the same already.
     pub skipped: u64,
@@ -50,7 +59,7 @@ pub struct Receipt {
     pub deleted: Option<u64>,
     /// Wall time.
     pub seconds: f64,
-    /// From the start of the process to the first byte.
+    /// From the start of the transfer to its first byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
     /// `bytes / seconds`.
@@ -79,7 +88,7 @@ pub struct Receipt {
     pub failed: Vec<Failed>,
     /// What held the transfer back.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bound_by: Option<&'static str>,
+    pub bound_by: Option<String>,
 }
 
 impl Receipt {
@@ -114,7 +123,7 @@ impl Receipt {
             Some(Verified::Length) => line.push_str(", verified: length"),
             None => {}
         }
-        line.extend(self.bound_by.map(|bound| format!(", bound by: {bound}")));
+        line.extend(self.bound_by.as_ref().map(|bound| format!(", bound by: {bound}")));
         line
     }
 }
@@ -124,7 +133,11 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are positive, and `as` saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are positive, and `as` saturates"
+)]
 fn whole_rate(rate: f64) -> u64 {
     rate as u64
 }
@@ -167,8 +180,13 @@ mod tests {
 
     #[test]
     fn people_get_one_line_that_names_only_what_happened() {
-        let receipt =
-            Receipt { bytes: 1 << 30, objects: 1, seconds: 2.0, verified: Some(Verified::Full), ..Receipt::default() };
+        let receipt = Receipt {
+            bytes: 1 << 30,
+            objects: 1,
+            seconds: 2.0,
+            verified: Some(Verified::Full),
+            ..Receipt::default()
+        };
         assert_eq!(receipt.line(), "1.00 GiB in 2.00 s (0 B/s), 1 object, verified: full");
     }
 }

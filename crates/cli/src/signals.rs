@@ -1,73 +1,42 @@
 //! Ctrl-C and SIGTERM: the first ends the work cleanly, its journal kept, so that the next run resumes; the second ends
 //! the process at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::{Error, Exit, Result};
 
-type Callback = Box<dyn FnOnce() + Send>;
-
-/// Tells a verb that it should end.
-#[derive(Clone, Default)]
-pub struct Interrupt {
-    state: Arc<State>,
-}
-
-#[derive(Default)]
-struct State {
-    raised: AtomicBool,
-    callbacks: Mutex<Vec<Callback>>,
-}
-
-impl Interrupt {
-    /// Begins to watch for the signals.
-    ///
-    /// # Errors
-    /// The operating system refuses the handlers or the thread.
-    pub fn install() -> Result<Self> {
-        let interrupt = Self::default();
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::io("signal handlers", &e))?;
-        let watcher = interrupt.clone();
-        // The thread lives as long as the process: there is nothing to join.
-        std::thread::Builder::new()
-            .name("signals".into())
-            .stack_size(64 << 10)
-            .spawn(move || {
-                for _ in signals.forever() {
-                    watcher.raise();
-                }
-            })
-            .map_err(|e| Error::io("signal thread", &e))?;
-        Ok(interrupt)
-    }
-
-    fn raise(&self) {
-        if self.state.raised.swap(true, Ordering::SeqCst) {
+/// Calls `first` when the first signal comes, from a thread of its own; a second signal ends the process.
+///
+/// # Errors
+/// The operating system refuses the handlers or the thread.
+pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::io("signal handlers", &e))?;
+    let watch = move || {
+        let mut arrivals = signals.forever();
+        if arrivals.next().is_some() {
+            first();
+        }
+        if arrivals.next().is_some() {
             std::process::exit(Exit::Interrupted as i32);
         }
-        let callbacks = std::mem::take(&mut *self.callbacks());
-        callbacks.into_iter().for_each(|callback| callback());
-    }
+    };
+    // The thread lives as long as the process: there is nothing to join. It calls two functions, hence the small stack.
+    let thread = std::thread::Builder::new().name("signals".into()).stack_size(64 << 10);
+    thread.spawn(watch).map(drop).map_err(|e| Error::io("signal thread", &e))
+}
 
-    /// Runs `callback` when the first signal comes; at once if it has come already.
-    pub fn on_raise(&self, callback: impl FnOnce() + Send + 'static) {
-        self.callbacks().push(Box::new(callback));
-        if self.is_raised() {
-            let callbacks = std::mem::take(&mut *self.callbacks());
-            callbacks.into_iter().for_each(|callback| callback());
-        }
-    }
-
-    /// Whether a signal has come.
-    pub fn is_raised(&self) -> bool {
-        self.state.raised.load(Ordering::SeqCst)
-    }
-
-    fn callbacks(&self) -> std::sync::MutexGuard<'_, Vec<Callback>> {
-        self.state.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Watches for the signals and gives what to wait on: something arrives with the first one.
+///
+/// # Errors
+/// As [`on_interrupt`].
+pub fn interruption() -> Result<mpsc::Receiver<()>> {
+    let (send, receive) = mpsc::channel();
+    let first = move || {
+        // Nobody waits any more: then the work is over already.
+        let _ = send.send(());
+    };
+    on_interrupt(first).map(|()| receive)
 }

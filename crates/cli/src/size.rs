@@ -1,7 +1,7 @@
-//! Sizes, durations and rates as people write them: `64MiB`, `5GB`, `1.5h`, `0.6Gbit/s`.
+//! Sizes and durations as people write them: `64MiB`, `5GB`, `1.5h`. Rates are the link crate's.
 //!
-//! Units with an `i`, and bare `K`, `M`, `G`, `T`, are powers of 1024, as `dd` and rclone have it; `KB`, `MB` and bits
-//! are powers of 1000, as disks and links are sold.
+//! Units with an `i`, and bare `K`, `M`, `G`, `T`, are powers of 1024, as `dd` and rclone have it; `KB` and `MB` are
+//! powers of 1000, as disks are sold.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -29,7 +29,11 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
 }
 
 /// The largest whole number of bytes that is not above `value`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "split() admits no sign, and `as` saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "split() admits no sign, and `as` saturates"
+)]
 fn whole(value: f64) -> u64 {
     value as u64
 }
@@ -40,24 +44,6 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let factor = bytes_per_unit(unit)
         .ok_or_else(|| format!("`{unit}` is no unit of size; write for example 64MiB, 5GB or 1048576"))?;
     Ok(whole(number * factor))
-}
-
-/// Parses a rate in bytes a second: `40MB/s`, `10MiB`, `0.6Gbit/s`, `100Mbps`.
-pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text)?;
-    let lower = unit.to_ascii_lowercase();
-    let unit = lower.strip_suffix("/s").unwrap_or(&lower);
-    let bits = unit.strip_suffix("bit").or_else(|| unit.strip_suffix("bps"));
-    let factor = match bits {
-        // `bytes_per_unit("mb")` is 10^6; an eighth of that for a million bits.
-        Some(prefix) => bytes_per_unit(&format!("{prefix}b")).map(|bytes| bytes / 8.0),
-        None => bytes_per_unit(unit),
-    };
-    match factor.map(|factor| whole(number * factor)) {
-        Some(0) => Err(format!("`{text}` is no rate: nothing would ever move")),
-        Some(rate) => Ok(rate),
-        None => Err(format!("`{unit}` is no unit of rate; write for example 40MB/s, 10MiB or 0.6Gbit/s")),
-    }
 }
 
 /// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
@@ -107,16 +93,6 @@ mod tests {
         assert!(parse_size("64 apples").unwrap_err().contains("apples"));
         assert!(parse_size("").is_err());
         assert!(parse_size("-1").is_err());
-    }
-
-    #[test]
-    fn rates_know_bits_and_bytes() {
-        assert_eq!(parse_rate("0.6Gbit/s"), Ok(75_000_000));
-        assert_eq!(parse_rate("100Mbps"), Ok(12_500_000));
-        assert_eq!(parse_rate("40MB/s"), Ok(40_000_000));
-        assert_eq!(parse_rate("10MiB"), Ok(10 << 20));
-        assert!(parse_rate("0").is_err());
-        assert!(parse_rate("5 parsecs").is_err());
     }
 
     #[test]

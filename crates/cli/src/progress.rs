@@ -1,0 +1,112 @@
+//! What a person sees while a transfer runs: one line with bytes, objects, rate and time left, and a line for each
+//! object that fails. Drawn on standard error only, and only where that is a terminal.
+
+use std::io::{IsTerminal, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::Location;
+use firstbyte_transfer::{Action, Failure, Observer};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::{Globals, ProgressMode};
+use crate::error::Error;
+
+/// Draws the bar, prints what a dry run plans and what fails.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    rows: Rows,
+    finished: AtomicU64,
+    expected: AtomicU64,
+}
+
+/// How the rows of a dry run are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Text,
+    Json,
+}
+
+impl Progress {
+    /// A bar as the global options ask for.
+    pub fn new(globals: &Globals) -> Self {
+        let wanted =
+            globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
+        Self {
+            bar: wanted.then(new_bar),
+            rows: if globals.json { Rows::Json } else { Rows::Text },
+            finished: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+        }
+    }
+
+    /// Removes the bar: what follows on standard error is the outcome.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show_objects(&self) {
+        if let Some(bar) = &self.bar {
+            let (done, of) = (self.finished.load(Ordering::Relaxed), self.expected.load(Ordering::Relaxed));
+            bar.set_message(format!("{done}/{of}"));
+        }
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    // Ten times a second is as fast as anybody reads; each drawing costs a system call.
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+    let template =
+        "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg} objects, {eta} left";
+    // The template is a constant, and indicatif knows all its keys; the plain bar is no worse than nothing.
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message("0/0");
+    bar
+}
+
+impl Observer for Progress {
+    fn expected(&self, objects: u64, bytes: u64) {
+        self.expected.fetch_add(objects, Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc_length(bytes);
+            self.show_objects();
+        }
+    }
+
+    fn moved(&self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(bytes);
+        }
+    }
+
+    fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.show_objects();
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let error = Error::from_transfer(&failure.error);
+        let line = format!("firstbyte: {}", error.about(&failure.location));
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn planned(&self, action: &Action) {
+        let row = match (self.rows, action) {
+            (Rows::Text, Action::Copy { source, destination, .. }) => format!("would copy {source} to {destination}"),
+            (Rows::Text, Action::Delete { location }) => format!("would delete {location}"),
+            (Rows::Json, Action::Copy { source, destination, size }) => serde_json::json!({
+                "action": "copy", "source": source.to_string(), "destination": destination.to_string(), "size": size,
+            })
+            .to_string(),
+            (Rows::Json, Action::Delete { location }) => {
+                serde_json::json!({ "action": "delete", "location": location.to_string() }).to_string()
+            }
+        };
+        // A reader that has gone away (`| head`) has seen what it wanted.
+        let _ = writeln!(std::io::stdout(), "{row}");
+    }
+}

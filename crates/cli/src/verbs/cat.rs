@@ -1,0 +1,121 @@
+//! `cat`: writes objects, or ranges of them, to standard output.
+
+use std::ffi::OsString;
+use std::io;
+use std::str::FromStr;
+
+use clap::Args;
+use firstbyte_location::{ByteRange, Location};
+use firstbyte_store::Store;
+use firstbyte_transfer::Engine;
+
+use super::report::{Output, Report, stop_on_signal};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::progress::Progress;
+
+/// Write objects, or a range of them, to standard output
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte cat s3://bucket/table.csv.gz | zcat | head
+  firstbyte cat s3://bucket/big.bam --range 0-65535      # the first 64 KiB, both ends included
+  firstbyte cat part-1 part-2 --range -100               # the last 100 bytes of each")]
+pub struct CatArgs {
+    /// What to write, one after the other
+    #[arg(required = true, value_name = "LOC")]
+    locations: Vec<OsString>,
+    /// START-END (both included, as in HTTP), START- or -LAST
+    #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
+    range: Option<RangeSpec>,
+}
+
+/// A range as it is written, before the object's length is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RangeSpec {
+    /// From one offset up to, not including, another.
+    Span(ByteRange),
+    /// The last bytes.
+    Last(u64),
+}
+
+impl FromStr for RangeSpec {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        const FORM: &str = "write START-END, START- or -LAST, in bytes";
+        let (start, end) = text.split_once('-').ok_or(FORM)?;
+        let number = |digits: &str| digits.parse::<u64>().map_err(|_| FORM);
+        match (start, end) {
+            ("", last) => Ok(Self::Last(number(last)?)),
+            (start, "") => Ok(Self::Span(ByteRange::new(number(start)?, u64::MAX))),
+            (start, end) => {
+                let (start, end) = (number(start)?, number(end)?);
+                if end < start {
+                    Err("the range ends before it starts")
+                } else {
+                    Ok(Self::Span(ByteRange::new(start, end.saturating_add(1))))
+                }
+            }
+        }
+    }
+}
+
+impl RangeSpec {
+    fn resolve(self, location: &Location, store: &Store) -> Result<ByteRange> {
+        match self {
+            Self::Span(range) => Ok(range),
+            Self::Last(count) => {
+                let size = store.stat(location)?.size();
+                let unknown = || Error::failed(format!("{location}: the server does not tell its length"));
+                let size = size.ok_or_else(|| unknown().advise("give a range from its start"))?;
+                Ok(ByteRange::new(size.saturating_sub(count), size))
+            }
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
+    let locations =
+        args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+    let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal()?));
+    let mut report = Report::new("cat", super::joined(&args.locations), None);
+    let progress = Progress::new(globals);
+    let mut out = super::standard_output()?;
+    for location in &locations {
+        let range = args.range.map(|range| range.resolve(location, engine.store())).transpose();
+        match range.map(|range| engine.cat(location, range, &mut out, &progress)) {
+            // Whoever read our output has seen enough (`| head`): that is no failure.
+            Ok(Err(error)) if is_closed_pipe(&error) => break,
+            Ok(run) => report.add(run),
+            Err(error) => report.fail(error),
+        }
+        if report.has_ended() {
+            break;
+        }
+    }
+    progress.clear();
+    // People read the data, not a summary behind it.
+    let globals = Globals { quiet: true, ..globals.clone() };
+    report.end(&globals, Output::Data)
+}
+
+fn is_closed_pipe(error: &firstbyte_transfer::Error) -> bool {
+    matches!(error, firstbyte_transfer::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_written_as_in_http() {
+        assert_eq!("0-9".parse(), Ok(RangeSpec::Span(ByteRange::new(0, 10))));
+        assert_eq!("5-".parse(), Ok(RangeSpec::Span(ByteRange::new(5, u64::MAX))));
+        assert_eq!("-7".parse(), Ok(RangeSpec::Last(7)));
+        for wrong in ["9-0", "", "-", "a-b", "5"] {
+            assert!(wrong.parse::<RangeSpec>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `cp`: copies objects and trees between any two locations.
+//!
+//! A single object takes the engine's single copy, which can check a checksum; everything named singly or by a glob
+//! makes one lazy stream of jobs, in constant memory; each tree is a run of its own.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_store::{Checksum, ListOptions, Store};
+use firstbyte_transfer::{Action, Effect, Engine, Failure, Job, Observer, Settings, Summary, Tree};
+
+use super::operands::{
+    Depth, Destination, Levels, Source, Wildcards, refuse_into_itself, refuse_onto_itself,
+};
+use super::policy::Policy;
+use super::report::{Output, Report, stop_on_signal};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::pattern::Pattern;
+use crate::progress::Progress;
+use crate::size;
+
+/// Copy between any two locations; kill it at any point, run it again, it resumes
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte cp s3://bucket/big.bam .
+  firstbyte cp -r results/ s3://bucket/results/          # SRC/ means its contents
+  firstbyte cp 's3://bucket/2026-*/*.gz' data/           # * stays within a directory, ** does not
+  firstbyte cp -r s3://bucket/run . --exclude '*' --include '*.vcf'
+  firstbyte cp https://host/db.tar.gz . --checksum sha256:9f86d0...
+  tar c dir | firstbyte cp - s3://bucket/dir.tar
+  firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days")]
+pub struct CpArgs {
+    /// Sources, and behind them the destination
+    #[arg(required = true, value_names = ["SRC", "DST"])]
+    operands: Vec<OsString>,
+    /// Copy directories with everything below them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Take *, ? and [ in sources as they are
+    #[arg(long)]
+    no_glob: bool,
+    /// What the one object copied must have: sha256:HEX, crc64nvme:HEX, crc32c:HEX, md5:HEX
+    #[arg(long, value_name = "ALGO:HEX", value_parser = Checksum::parse)]
+    checksum: Option<Checksum>,
+    /// Abort multipart uploads below the locations that began longer ago than AGE
+    #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "1d")]
+    #[arg(value_parser = size::parse_duration)]
+    abort_stale: Option<Duration>,
+    #[command(flatten)]
+    policy: Policy,
+}
+
+/// Runs it.
+pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
+    if let Some(age) = args.abort_stale {
+        return abort_stale(&args.operands, age, args, globals);
+    }
+    let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
+    };
+    let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
+    let destination = Destination::parse(last, sources, wildcards)?;
+    let stop = stop_on_signal()?;
+    let settings = Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop) };
+    let store = args.policy.store(globals)?;
+    let mut report = Report::new("cp", super::joined(sources), Some(last.to_string_lossy().into_owned()));
+    let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
+    let parsed: Result<Vec<Source>> =
+        sources.iter().map(|text| Source::parse(text, depth, wildcards, &store)).collect();
+    let copy = Copy { args, engine: Engine::new(store, settings), progress: Progress::new(globals) };
+    let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
+    copy.progress.clear();
+    outcome.unwrap_or_else(|error| report.fail(error));
+    report.end(globals, if matches!(destination, Destination::Stdout) { Output::Data } else { Output::Free })
+}
+
+fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
+    let engine = Engine::new(args.policy.store(globals)?, globals.settings(stop_on_signal()?));
+    let mut report = Report::new("cp", super::joined(operands), None);
+    report.receipt().deleted = Some(0);
+    for operand in operands {
+        let aborted = engine.abort_stale(&Location::parse(operand)?, age)?;
+        *report.receipt().deleted.get_or_insert(0) += aborted.len() as u64;
+        if !globals.quiet {
+            aborted
+                .iter()
+                .for_each(|stale| eprintln!("aborted {} {}", stale.upload.location, stale.upload.id));
+        }
+    }
+    report.end(globals, Output::Free)
+}
+
+/// One run of `cp`.
+struct Copy<'a> {
+    args: &'a CpArgs,
+    engine: Engine,
+    progress: Progress,
+}
+
+impl Copy<'_> {
+    fn all(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+        match (sources, destination) {
+            (_, Destination::Stdout) => self.to_stream(sources, &mut super::standard_output()?, report),
+            (_, Destination::Stream(path)) => self.to_stream(sources, &mut open_stream(path)?, report),
+            ([Source::Stdin], _) => {
+                let target = sources[0].target(destination)?;
+                let metadata = self.args.policy.metadata();
+                report.add(self.engine.put_stream(
+                    &mut io::stdin().lock(),
+                    &target,
+                    &metadata,
+                    &self.progress,
+                ));
+                Ok(())
+            }
+            ([Source::Object(source)], _) if self.args.policy.effect() == Effect::Apply => {
+                let target = sources[0].target(destination)?;
+                refuse_onto_itself(source, &target)?;
+                report.add(self.engine.copy(source, &target, &self.progress));
+                Ok(())
+            }
+            _ => self.many(sources, destination, report),
+        }
+    }
+
+    fn to_stream(&self, sources: &[Source], out: &mut File, report: &mut Report) -> Result<()> {
+        for source in sources {
+            let Source::Object(location) = source else {
+                return Err(Error::usage("only single objects can be written to a stream"));
+            };
+            report.add(self.engine.cat(location, None, out, &self.progress));
+        }
+        Ok(())
+    }
+
+    fn many(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+        let mut jobs: Jobs<'_> = Box::new(std::iter::empty());
+        let mut trees = Vec::new();
+        for source in sources {
+            let target = source.target(destination)?;
+            match source {
+                Source::Stdin => return Err(Error::usage("standard input can only be the one source")),
+                Source::Object(location) => {
+                    refuse_onto_itself(location, &target)?;
+                    let job = Job { source: location.clone(), destination: target, entry: None };
+                    jobs = Box::new(jobs.chain(std::iter::once(Ok(job))));
+                }
+                Source::Glob { base, pattern, levels } => {
+                    let matched = self.matching(base, pattern, *levels, target)?;
+                    jobs = Box::new(jobs.chain(matched));
+                }
+                Source::Tree { root, .. } => {
+                    refuse_into_itself(root, &target)?;
+                    trees.push((root.clone(), target));
+                }
+            }
+        }
+        if trees.len() < sources.len() {
+            self.jobs(jobs, report)?;
+        }
+        let select = |name: &[u8]| self.args.policy.filter.takes(name);
+        for (source, destination) in trees {
+            if report.has_ended() {
+                break;
+            }
+            let (shard, effect) = (self.args.policy.shard(), self.args.policy.effect());
+            let tree = Tree { source, destination, select: &select, shard, effect };
+            report.add(self.engine.copy_tree(&tree, &self.progress));
+        }
+        Ok(())
+    }
+
+    fn jobs(&self, mut jobs: Jobs<'_>, report: &mut Report) -> Result<()> {
+        if self.args.policy.effect() == Effect::Apply {
+            let summary = self.engine.copy_many(&mut jobs, &self.progress);
+            let nothing =
+                summary.objects + summary.skipped + summary.failures == 0 && summary.ended.is_none();
+            report.add(Ok(summary));
+            return if nothing { Err(no_match(report)) } else { Ok(()) };
+        }
+        let mut summary = Summary::default();
+        for job in jobs {
+            match job {
+                Ok(Job { source, destination, entry }) => {
+                    let size = entry.and_then(|entry| entry.size);
+                    self.progress.planned(&Action::Copy { source, destination, size });
+                }
+                Err(failure) => {
+                    self.progress.failed(&failure);
+                    summary.failures += 1;
+                    summary.failed.push(failure);
+                }
+            }
+        }
+        report.add(Ok(summary));
+        Ok(())
+    }
+
+    /// Lists what a glob matches, as the jobs are asked for.
+    fn matching<'a>(
+        &'a self,
+        base: &Location,
+        pattern: &'a Pattern,
+        levels: Levels,
+        to: Location,
+    ) -> Result<Jobs<'a>> {
+        let store: &Store = self.engine.store();
+        let options = ListOptions { recursive: levels == Levels::All, ..ListOptions::default() };
+        let listing = store.list(base, &options)?;
+        let (base, trees) = (base.clone(), self.args.recursive);
+        let wanted = move |entry: &Entry| {
+            let name = String::from_utf8_lossy(&entry.name);
+            let matches = if trees { pattern.matches_within(&name) } else { pattern.matches(&name) };
+            let policy = &self.args.policy;
+            entry.kind != Kind::Directory
+                && matches
+                && policy.filter.takes(&entry.name)
+                && policy.shard().takes(&entry.name)
+        };
+        Ok(Box::new(listing.filter_map(move |entry| match entry {
+            Ok(entry) if !wanted(&entry) => None,
+            Ok(entry) => Some(Ok(Job {
+                source: base.join(&entry.name),
+                destination: to.join(&entry.name),
+                entry: Some(entry),
+            })),
+            Err(error) => Some(Err(Failure { location: base.to_string(), error: error.into() })),
+        })))
+    }
+}
+
+type Jobs<'a> = Box<dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a>;
+
+fn no_match(report: &mut Report) -> Error {
+    Error::failed(format!("{}: no name matches", report.receipt().source))
+        .advise("check the pattern with --dry-run")
+}
+
+fn open_stream(path: &Path) -> Result<File> {
+    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(path.display(), &error))
+}

@@ -1,0 +1,31 @@
+//! The verbs, one file each: their options, and what they do with them. What several share stands in `operands`
+//! (which object goes where), `policy` (the options of `cp` and `sync`) and `report` (how a verb ends).
+
+pub mod cat;
+pub mod completions;
+pub mod cp;
+pub mod link;
+mod operands;
+mod policy;
+mod report;
+pub mod serve;
+pub mod stat;
+pub mod sync;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::error::{Error, Result};
+
+/// Operands as a receipt names them.
+fn joined(operands: &[OsString]) -> String {
+    operands.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Standard output as a plain file: std's own looks for line ends in every byte.
+fn standard_output() -> Result<File> {
+    let descriptor = io::stdout().as_fd().try_clone_to_owned();
+    descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
+}

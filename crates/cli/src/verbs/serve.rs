@@ -1,0 +1,125 @@
+//! `serve`: a directory over HTTP and the S3 API.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte_link::Rate;
+use firstbyte_serve::{
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Keys, Limits, Server, Tls, Writing,
+};
+use serde_json::json;
+
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::signals;
+
+/// Serve a directory over HTTP and the S3 API on one port; read-only and on loopback unless told
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte serve data                                    # http://127.0.0.1:8080/, buckets: data's directories
+  firstbyte serve data --bucket data --write              # data itself is the bucket
+  firstbyte serve data --listen 0.0.0.0:8080 --auth keys  # lines of: ACCESS_KEY SECRET read|write [PREFIX]
+  firstbyte serve data --listen 127.0.0.1:0               # prints the URL it got")]
+pub struct ServeArgs {
+    /// The directory; nothing outside it can be reached
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
+    listen: String,
+    /// Let clients change the directory
+    #[arg(long)]
+    write: bool,
+    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write [PREFIX]
+    #[arg(long, value_name = "FILE")]
+    auth: Option<PathBuf>,
+    /// Listen beyond loopback without --auth: everybody who can connect may read, and with --write also change,
+    /// everything. Has to be said as well as --listen
+    #[arg(long, conflicts_with = "auth")]
+    public_unauthenticated: bool,
+    /// Certificate chain for HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key for HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Bytes a second over all connections
+    #[arg(long, value_name = "RATE")]
+    limit_rate: Option<Rate>,
+    /// Bytes a second for one connection
+    #[arg(long, value_name = "RATE")]
+    limit_connection_rate: Option<Rate>,
+    /// Other origins whose pages may read: `*`, or https://HOST; can be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Vec<String>,
+    /// Path that a reverse proxy puts before everything
+    #[arg(long, value_name = "PATH", default_value = "")]
+    base_path: String,
+    /// Serve DIR itself as the one bucket of this name
+    #[arg(long, value_name = "NAME")]
+    bucket: Option<String>,
+    /// Log each request on standard error
+    #[arg(long)]
+    access_log: bool,
+}
+
+impl ServeArgs {
+    fn config(&self) -> Result<Config> {
+        Ok(Config {
+            listen: self.address()?,
+            writing: if self.write { Writing::Allowed } else { Writing::Refused },
+            buckets: self.bucket.clone().map_or(Buckets::FirstLevel, Buckets::Named),
+            authentication: match &self.auth {
+                Some(file) => {
+                    Authentication::Keys(Keys::read(file).map_err(|e| Error::failed(e.to_string()))?)
+                }
+                None => Authentication::None,
+            },
+            exposure: if self.public_unauthenticated { Exposure::Public } else { Exposure::Guarded },
+            tls: match (&self.tls_cert, &self.tls_key) {
+                (Some(certificate), Some(key)) => {
+                    Some(Tls { certificate: certificate.clone(), key: key.clone() })
+                }
+                _ => None,
+            },
+            cors: match self.cors.as_slice() {
+                [] => Cors::SameOrigin,
+                origins if origins.iter().any(|origin| origin == "*") => Cors::Any,
+                origins => Cors::Origins(origins.to_vec()),
+            },
+            base_path: self.base_path.clone(),
+            access_log: if self.access_log { AccessLog::Stderr } else { AccessLog::Off },
+            limits: Limits {
+                rate: self.limit_rate.map(Rate::get),
+                connection_rate: self.limit_connection_rate.map(Rate::get),
+                ..Limits::default()
+            },
+            ..Config::new(&self.directory)
+        })
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        let wrong =
+            |why: String| Error::usage(format!("--listen {}: {why}", self.listen)).advise("write HOST:PORT");
+        let mut addresses = self.listen.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
+        addresses.next().ok_or_else(|| wrong("no such host".into()))
+    }
+}
+
+/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish.
+pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
+    let interruption = signals::interruption()?;
+    let running = Server::start(args.config()?).map_err(|error| Error::failed(error.to_string()))?;
+    if globals.json {
+        println!("{}", json!({ "verb": "serve", "source": args.directory, "url": running.url() }));
+    } else {
+        println!("{}", running.url());
+    }
+    // An error means that the sender is gone, which it is only after it has sent.
+    let _ = interruption.recv();
+    running.stop();
+    // Ending it by a signal is the only way there is, so it is no interruption.
+    Ok(Exit::Done)
+}

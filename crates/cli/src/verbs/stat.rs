@@ -1,0 +1,128 @@
+//! `stat`: what a store tells about an object, before anything is read.
+
+use std::ffi::OsString;
+use std::time::{Instant, SystemTime};
+
+use clap::Args;
+use firstbyte_location::{Kind, Location, Strength};
+use firstbyte_store::Stat;
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::receipt::{Failed, Receipt};
+use crate::size::human;
+
+/// Say what is at a location: size, version, times, checksum, metadata
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte stat s3://bucket/big.bam
+  firstbyte --json stat https://host/file | jq .size")]
+pub struct StatArgs {
+    /// What to describe
+    #[arg(required = true, value_name = "LOC")]
+    locations: Vec<OsString>,
+}
+
+/// Runs it.
+pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
+    let started = Instant::now();
+    let locations =
+        args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+    let store = globals.store()?;
+    let mut failed: Vec<Error> = Vec::new();
+    for location in &locations {
+        match store.stat(location) {
+            Ok(stat) if globals.json => println!("{}", Value::Object(fields(location, &stat))),
+            Ok(stat) => print_aligned(&fields(location, &stat)),
+            Err(error) => {
+                let error = Error::from(error);
+                if globals.json {
+                    let requests = store.counters().requests;
+                    println!("{}", receipt(location, &error, requests, started));
+                }
+                failed.push(error);
+            }
+        }
+    }
+    let (count, all) = (failed.len(), locations.len());
+    let Some(last) = failed.pop() else { return Ok(Exit::Done) };
+    failed.iter().for_each(|error| eprintln!("firstbyte: {error}"));
+    Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
+}
+
+fn receipt(location: &Location, error: &Error, requests: u64, started: Instant) -> Value {
+    let failed = vec![Failed { location: location.to_string(), error: error.to_string() }];
+    let mut receipt =
+        Receipt { verb: "stat", source: location.to_string(), requests, failed, ..Receipt::default() };
+    receipt.finish(started);
+    json!(receipt)
+}
+
+/// The facts, in the order people look for them.
+fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
+    let version = &stat.version;
+    let mut out = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        out.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    set("location", Some(json!(location.to_string())));
+    set("kind", Some(json!(kind(stat.kind))));
+    set("size", stat.size().map(Value::from));
+    set("modified", stat.modified.and_then(timestamp).map(Value::from));
+    set("version", Some(json!(version.to_string())));
+    set("strength", Some(json!(strength(version.strength()))));
+    set("etag", version.etag.as_deref().map(Value::from));
+    set("version_id", version.version_id.as_deref().map(Value::from));
+    set("checksum", stat.checksum.as_ref().map(|checksum| json!(checksum.to_string())));
+    set("ranges", stat.ranges.map(Value::from));
+    set("storage_class", stat.storage_class.as_deref().map(Value::from));
+    set("content_type", stat.metadata.content_type.as_deref().map(Value::from));
+    for (name, value) in &stat.metadata.headers {
+        set(&name.replace('-', "_"), Some(json!(value)));
+    }
+    set("metadata", (!stat.metadata.user.is_empty()).then(|| json!(stat.metadata.user)));
+    out
+}
+
+fn print_aligned(fields: &Map<String, Value>) {
+    let width = fields.keys().map(String::len).max().unwrap_or_default();
+    for (name, value) in fields {
+        match value {
+            Value::String(text) => println!("{name:width$}  {text}"),
+            Value::Number(number) if name == "size" => {
+                println!("{name:width$}  {number} ({})", human(number.as_u64().unwrap_or_default()));
+            }
+            Value::Object(pairs) => {
+                for (key, value) in pairs {
+                    println!("{name:width$}  {key}={}", value.as_str().unwrap_or_default());
+                }
+            }
+            other => println!("{name:width$}  {other}"),
+        }
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Other => "other",
+    }
+}
+
+fn strength(strength: Strength) -> &'static str {
+    match strength {
+        Strength::Strong => "strong",
+        Strength::Weak => "weak",
+        Strength::None => "none",
+    }
+}
+
+fn timestamp(time: SystemTime) -> Option<String> {
+    OffsetDateTime::from(time).format(&Rfc3339).ok()
+}
