@@ -84,7 +84,7 @@ clients() {
 }
 
 peers() {
-    apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone hyperfine=hyperfine
+    apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time
     venv peers/requirements.txt
 }
 

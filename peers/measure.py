@@ -1,0 +1,164 @@
+"""Times contenders alternately and keeps every figure.
+
+Assumes that absolute times drift (other tenants, frequency, caches), so nothing is compared but medians of runs that
+alternated within one row. A run is one process: what a user types, from start to exit.
+"""
+
+import itertools
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from servers import CLEAN
+
+# Longer than any honest run here; a hang must not stop the other rows.
+RUN_TIMEOUT = 240
+# How often a contender may fail in a row before it is left out of the rest of it.
+FAILURES = 2
+
+
+@dataclass
+class Contender:
+    """One way to do the work: `command(destination)` is its argument list, with a fresh destination each time."""
+
+    name: str
+    command: Callable[[Path], list[str]]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Goal:
+    """Our median must be at most `most` times the median of `peer`; `least` turns it round."""
+
+    peer: str
+    most: float
+
+
+@dataclass
+class Sample:
+    """One run."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+@dataclass
+class Series:
+    """All runs of one contender in one row."""
+
+    name: str
+    command: str
+    samples: list[Sample] = field(default_factory=list)
+    error: str | None = None
+
+    def seconds(self) -> list[float]:
+        return [sample.seconds for sample in self.samples]
+
+    def median(self) -> float:
+        return statistics.median(self.seconds())
+
+    def spread(self) -> tuple[float, float]:
+        return min(self.seconds()), max(self.seconds())
+
+    def peak_bytes(self) -> int:
+        return max(sample.peak_bytes for sample in self.samples)
+
+
+class Failed(Exception):
+    """A run that exited otherwise than 0, took too long, or delivered wrong content."""
+
+
+def run_once(contender: Contender, destination: Path) -> Sample:
+    """Runs a contender to its end.
+
+    GNU time starts it, because a process's peak memory as its parent sees it includes the parent's own at the fork,
+    and GNU time is smaller than anything measured here.
+    """
+    with tempfile.NamedTemporaryFile("r") as figures, tempfile.TemporaryFile("w+") as errors:
+        command = ["time", "-q", "-f", "%U %S %M", "-o", figures.name, *contender.command(destination)]
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            env=CLEAN | contender.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(RUN_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            raise Failed(f"still running after {RUN_TIMEOUT} s") from None
+        seconds = time.perf_counter() - began
+        if code != 0:
+            errors.seek(0)
+            lines = errors.read().strip().splitlines() or ["no message"]
+            raise Failed(f"exit code {code}: {lines[-1][:200]}")
+        user, system, kibibytes = figures.read().split()
+    return Sample(seconds, float(user) + float(system), int(kibibytes) * 1024)
+
+
+def shown(command: list[str], stage: Path) -> str:
+    """A command as a reader can repeat it: programs by name, the stage as $STAGE."""
+    here = f"{Path(__file__).resolve().parent.parent}/"
+    words = [word.replace(str(stage), "$STAGE").replace(here, "") for word in command]
+    words[0] = os.path.basename(words[0])
+    return " ".join(f"'{word}'" if " " in word or "*" in word else word for word in words)
+
+
+def alternate(
+    contenders: list[Contender],
+    stage: Path,
+    check: Callable[[Contender, Path], None],
+    pairs: int,
+    seconds: float,
+) -> list[Series]:
+    """Runs all contenders once unmeasured, then `pairs` times in turn, the first of each round changing.
+
+    Every run gets a fresh destination under `stage`; its content is checked after each run, outside the timing. Stops
+    early once `seconds` are over and three rounds are in.
+    """
+    series = {c.name: Series(c.name, shown(c.command(stage / "out"), stage)) for c in contenders}
+    failures = dict.fromkeys(series, 0)
+    until = time.monotonic() + seconds
+    for round_ in range(pairs + 1):
+        if round_ > 3 and time.monotonic() > until:
+            break
+        turn = round_ % len(contenders)
+        for contender in contenders[turn:] + contenders[:turn]:
+            if failures[contender.name] >= FAILURES:
+                continue
+            destination = fresh(stage)
+            try:
+                sample = run_once(contender, destination)
+                check(contender, destination)
+            except (Failed, OSError) as error:
+                failures[contender.name] += 1
+                series[contender.name].error = str(error)
+                continue
+            finally:
+                shutil.rmtree(destination, ignore_errors=True)
+            # Round 0 warms page cache, connections and code, for all alike.
+            if round_ > 0:
+                series[contender.name].samples.append(sample)
+    return list(series.values())
+
+
+# Destinations are numbered, so that no tool finds what an earlier run left.
+numbers = itertools.count()
+
+
+def fresh(stage: Path) -> Path:
+    """A new empty directory under `stage`."""
+    path = stage / f"out-{next(numbers)}"
+    path.mkdir(parents=True)
+    return path

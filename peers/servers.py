@@ -1,0 +1,174 @@
+"""Starts the servers that rows need, on free loopback ports, and ends exactly those it started."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+KEY, SECRET = "benchbench", "benchbench-secret"
+# What every S3 tool here reads.
+AWS = {
+    "AWS_ACCESS_KEY_ID": KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+# The environment of every process here: nothing that would send a tool elsewhere or make it trust otherwise.
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT")) and not name.lower().endswith("_proxy")
+}
+START_TIMEOUT = 20
+
+
+@dataclass
+class Server:
+    """A running server."""
+
+    pid: int
+    port: int
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def peak_bytes(self) -> int:
+        """Most memory it ever held at once."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) * 1024
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port: int, process: subprocess.Popen) -> None:
+    """Returns once something accepts on `port`."""
+    until = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"{process.args[0]} does not listen on port {port}")
+
+
+class Servers(contextlib.ExitStack):
+    """The servers of one bench run; leaving the context ends them."""
+
+    def __init__(self, stage: Path, firstbyte: Path):
+        super().__init__()
+        self.stage, self.binary = stage, firstbyte
+        self.ours: dict[int, subprocess.Popen] = {}
+
+    def start(self, command: list[str], port: int, env: dict[str, str] | None = None, scheme: str = "http") -> Server:
+        """Starts a server that listens on `port`."""
+        log = self.enter_context(open(self.stage / f"{os.path.basename(command[0])}-{port}.log", "w"))
+        process = subprocess.Popen(command, env=CLEAN | (env or {}), stdout=log, stderr=log, cwd=self.stage)
+        self.callback(stop, process)
+        wait_for(port, process)
+        return Server(process.pid, port, scheme)
+
+    def nginx(self, root: Path) -> Server:
+        """nginx over `root`, tuned as its manual says for files: sendfile, no access log; PUT and listings allowed."""
+        port = free_port()
+        home = self.stage / f"nginx-{port}"
+        home.mkdir()
+        temporary = " ".join(f"{kind}_temp_path {home}/{kind};" for kind in ("proxy", "fastcgi", "uwsgi", "scgi"))
+        (home / "nginx.conf").write_text(
+            f"""{"user root;" if os.geteuid() == 0 else ""}
+            daemon off; worker_processes auto; worker_rlimit_nofile 16384; pid {home}/pid; error_log {home}/error.log;
+            events {{ worker_connections 8192; }}
+            http {{ sendfile on; tcp_nopush on; access_log off; keepalive_requests 100000; {temporary}
+                client_body_temp_path {home}/body; client_max_body_size 0;
+                server {{ listen 127.0.0.1:{port} backlog=4096; root {root};
+                    location / {{ autoindex on; dav_methods PUT; }} }} }}
+            """
+        )
+        return self.start(["nginx", "-p", str(home), "-c", str(home / "nginx.conf")], port)
+
+    def vsftpd(self, root: Path) -> Server:
+        """vsftpd over `root`, anonymous, read-only."""
+        port = free_port()
+        conf = self.stage / f"vsftpd-{port}.conf"
+        conf.write_text(
+            f"listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\nanonymous_enable=YES\n"
+            f"anon_root={root}\nno_anon_password=YES\nuse_sendfile=YES\nxferlog_enable=NO\nseccomp_sandbox=NO\n"
+            "secure_chroot_dir=/var/empty\nrun_as_launching_user=YES\n"
+        )
+        return self.start(["vsftpd", str(conf)], port, scheme="ftp")
+
+    def minio(self, root: Path, certificates: Path | None = None) -> Server:
+        """MinIO over `root`, with TLS where a directory of certificates is given."""
+        port, console = free_port(), free_port()
+        command = ["minio", "server", "--quiet", "--address", f"127.0.0.1:{port}"]
+        command += ["--console-address", f"127.0.0.1:{console}"]
+        if certificates:
+            command += ["--certs-dir", str(certificates)]
+        env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
+        server = self.start([*command, str(root)], port, env, "https" if certificates else "http")
+        # It accepts before it can serve.
+        time.sleep(2)
+        return server
+
+    def serve(self, root: Path, *flags: str) -> Server:
+        """Our own server over `root`; it says on standard output where it listens."""
+        return self.own(["serve", str(root), "--listen", "127.0.0.1:0", *flags])
+
+    def link(self, to: Server, *flags: str) -> Server:
+        """Our link proxy in front of `to`."""
+        server = self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
+        return Server(server.pid, server.port, to.scheme)
+
+    def own(self, arguments: list[str]) -> Server:
+        """Starts firstbyte as a server and waits for the address it prints."""
+        log = self.enter_context(open(self.stage / "firstbyte.log", "a"))
+        process = subprocess.Popen([str(self.binary), *arguments], env=CLEAN, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.callback(stop, process)
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+        line = process.stdout.readline() if ready else ""
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        if not found:
+            raise RuntimeError(f"firstbyte {arguments[0]} gave no address: {line!r}")
+        self.ours[process.pid] = process
+        return Server(process.pid, int(found[1]))
+
+    def end_link(self, link: Server) -> dict[str, int]:
+        """Ends a link and returns what it counted."""
+        process = self.ours[link.pid]
+        process.terminate()
+        return json.loads(process.communicate(timeout=START_TIMEOUT)[0])
+
+
+def stop(process: subprocess.Popen) -> None:
+    """Ends one process that we started."""
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def certificates(directory: Path) -> Path:
+    """A certificate authority and a certificate for 127.0.0.1 signed by it; returns the directory MinIO wants."""
+    directory.mkdir()
+    run = lambda *words: subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)  # noqa: E731
+    (directory / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=bench CA",
+        "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
+    run("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", "private.key", "-out", "request")
+    run("x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+        "-extfile", "san", "-out", "public.crt")  # fmt: skip
+    return directory
