@@ -4,7 +4,7 @@
 //! ordered and closed, and each one in it is entered at its place. Either way one directory is open at a time.
 
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use firstbyte_location::{Entry, Kind};
 use rustix::io::Errno;
@@ -15,19 +15,19 @@ use crate::{Depth, Error, Options, Order, Result, Symlinks};
 /// The directories above one, to tell when a link leads back to one of them.
 struct Chain {
     identity: Identity,
-    above: Option<Rc<Chain>>,
+    above: Option<Arc<Chain>>,
 }
 
 /// A directory found and not read yet.
 struct Waiting {
     name: Vec<u8>,
-    above: Option<Rc<Chain>>,
+    above: Option<Arc<Chain>>,
 }
 
 /// Entries read and not handed out yet, all of one directory.
 struct Batch {
     entries: std::vec::IntoIter<Result<Entry>>,
-    chain: Option<Rc<Chain>>,
+    chain: Option<Arc<Chain>>,
 }
 
 /// The entries below a root, as they are found.
@@ -36,7 +36,7 @@ pub struct Walk {
     options: Options,
     root: Directory,
     /// The directory whose next buffer is read once its last one is handed out; only unsorted.
-    open: Option<(Directory, Option<Rc<Chain>>)>,
+    open: Option<(Directory, Option<Arc<Chain>>)>,
     /// What was read and not handed out: one directory a level where sorted, else one.
     batches: Vec<Batch>,
     waiting: Vec<Waiting>,
@@ -87,7 +87,7 @@ impl Iterator for Walk {
 
 impl Walk {
     /// Notes a directory that is to be entered.
-    fn queue(&mut self, entry: &Result<Entry>, above: Option<Rc<Chain>>) {
+    fn queue(&mut self, entry: &Result<Entry>, above: Option<Arc<Chain>>) {
         if let Ok(entry) = entry
             && entry.kind == Kind::Directory
             && self.options.depth == Depth::Recursive
@@ -114,7 +114,7 @@ impl Walk {
     }
 
     /// Begins with a directory, unless a link led back to it.
-    fn enter(&mut self, directory: Directory, name: &[u8], above: Option<Rc<Chain>>) -> Result<()> {
+    fn enter(&mut self, directory: Directory, name: &[u8], above: Option<Arc<Chain>>) -> Result<()> {
         if self.options.symlinks == Symlinks::Report {
             return self.read(directory, None);
         }
@@ -126,11 +126,11 @@ impl Walk {
             }
             ancestor = chain.above.as_deref();
         }
-        self.read(directory, Some(Rc::new(Chain { identity, above })))
+        self.read(directory, Some(Arc::new(Chain { identity, above })))
     }
 
     /// Reads a buffer of entries, or, where they are sorted, all of them.
-    fn read(&mut self, directory: Directory, chain: Option<Rc<Chain>>) -> Result<()> {
+    fn read(&mut self, directory: Directory, chain: Option<Arc<Chain>>) -> Result<()> {
         let mut entries = Vec::new();
         let sorted = self.options.order == Order::Bytes;
         loop {

@@ -48,9 +48,20 @@ pub(crate) fn get(path: &Path, get: &Get) -> Result<Body> {
             found: Box::new(stat.version),
         });
     }
-    let whole = ByteRange::new(0, metadata.size());
-    let range = get.range.map_or(whole, |range| whole.skip(range.start).intersect(range));
+    let range = within(path, get.range, metadata.size())?;
     Ok(Body::from_file(path.display().to_string(), stat, range, file, get.cancel.clone()))
+}
+
+/// The part of the range asked for that a file of `size` bytes has. As for a server, one that starts past the end is a
+/// mistake, except that of an empty file every range from its start is empty.
+fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
+    let whole = ByteRange::new(0, size);
+    let Some(asked) = asked else { return Ok(whole) };
+    if asked.start > 0 && asked.start >= size {
+        let detail = format!("byte {} was asked of a file of {size} bytes", asked.start);
+        return Err(Error::Protocol { location: path.display().to_string(), detail });
+    }
+    Ok(whole.intersect(asked))
 }
 
 /// Writes a whole file beside its destination and puts it in place.
