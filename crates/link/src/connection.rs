@@ -1,0 +1,198 @@
+//! A connection through the link: two sockets, two lines, and the faults of the request under way.
+
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use rustix::net::RecvFlags;
+
+use crate::LinkConfig;
+use crate::counters::Counters;
+use crate::fault::{Dice, Fault, Plan};
+use crate::line::{End, Ending, Line, Ready, Spare};
+use crate::pace::Pace;
+
+/// How far a head is looked at for the answer's length: more than the heads that servers send.
+const PEEK: usize = 4096;
+
+/// What all connections of a link share.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) config: &'a LinkConfig,
+    pub(crate) counters: &'a Counters,
+    /// The wire to the server and the wire to the clients.
+    pub(crate) paces: [Pace; 2],
+    pub(crate) spare: Spare,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// A connection through the link.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: End,
+    pub(crate) server: End,
+    to_server: Line,
+    to_client: Line,
+    dice: Dice,
+    answer: Answer,
+}
+
+/// The answer to the request under way.
+#[derive(Debug, Default)]
+struct Answer {
+    /// Bytes taken from the server since the request began; `None` before the first request.
+    taken: Option<u64>,
+    /// Faults whose places are not known yet.
+    plan: Option<Plan>,
+    /// Faults to come, the nearest last.
+    points: Vec<(u64, Fault)>,
+}
+
+impl Connection {
+    /// A connection just accepted. The client believes that it is connected, which on a real network it would be one
+    /// round trip from now; the server would know of it half a round trip later.
+    pub(crate) fn new(
+        client: TcpStream,
+        server: TcpStream,
+        number: u64,
+        config: &LinkConfig,
+        now: Instant,
+    ) -> Self {
+        Self {
+            client: End::new(client),
+            server: End::new(server),
+            to_server: Line::new(config, now + config.rtt, now),
+            to_client: Line::new(config, now + config.rtt + config.rtt / 2, now),
+            dice: Dice::new(config.seed, number),
+            answer: Answer::default(),
+        }
+    }
+
+    /// Takes one burst from one side, if it may.
+    pub(crate) fn take(&mut self, direction: Direction, shared: &mut Shared<'_>, now: Instant) -> Ready {
+        let pace = &mut shared.paces[direction as usize];
+        let ready = match direction {
+            Direction::ToServer => self.to_server.ready(&self.client, &self.server, pace, now),
+            Direction::ToClient => self.to_client.ready(&self.server, &self.client, pace, now),
+        };
+        if ready == Ready::Now {
+            match direction {
+                Direction::ToServer => self.take_request(shared, now),
+                Direction::ToClient => self.take_answer(shared, now),
+            }
+        }
+        ready
+    }
+
+    fn take_request(&mut self, shared: &mut Shared<'_>, now: Instant) {
+        let pace = &mut shared.paces[Direction::ToServer as usize];
+        let taken = self.to_server.take(&mut self.client, u64::MAX, pace, &mut shared.spare, now, |_| ());
+        if taken == 0 || self.answer.taken == Some(0) {
+            return;
+        }
+        Counters::add(&shared.counters.requests, 1);
+        let faults = &shared.config.faults;
+        let plan = Plan::draw(faults, &mut self.dice);
+        if plan.delay {
+            Counters::add(&shared.counters.delays, 1);
+            self.to_client.opens_at = self.to_client.opens_at.max(now) + faults.delay.duration;
+        }
+        self.answer = Answer { taken: Some(0), plan: (!plan.is_clean()).then_some(plan), points: Vec::new() };
+    }
+
+    fn take_answer(&mut self, shared: &mut Shared<'_>, now: Instant) {
+        self.place_faults();
+        let taken = self.answer.taken.unwrap_or(0);
+        let mut here = Vec::new();
+        while let Some((_, fault)) = self.answer.points.pop_if(|(point, _)| *point <= taken) {
+            match fault {
+                Fault::Corrupt | Fault::Duplicate => here.push(fault),
+                Fault::Stall => {
+                    Counters::add(&shared.counters.stalls, 1);
+                    self.to_client.opens_at = now + shared.config.faults.stall.duration;
+                }
+                Fault::Reset | Fault::Close => {
+                    Counters::add(&shared.counters.cuts, 1);
+                    self.to_client
+                        .cut(if fault == Fault::Reset { Ending::Reset } else { Ending::Close }, now);
+                    return;
+                }
+            }
+        }
+        if self.to_client.opens_at > now {
+            // Stalled: what else happens at this point happens after it.
+            self.answer.points.extend(here.into_iter().map(|fault| (taken, fault)));
+            return;
+        }
+        let limit = self.answer.points.last().map_or(u64::MAX, |(point, _)| point - taken);
+        let (corrupt, duplicate) = (here.contains(&Fault::Corrupt), here.contains(&Fault::Duplicate));
+        let pace = &mut shared.paces[Direction::ToClient as usize];
+        let bytes = self.to_client.take(&mut self.server, limit, pace, &mut shared.spare, now, |bytes| {
+            if corrupt {
+                bytes[0] ^= 0x20;
+            }
+        });
+        if bytes == 0 {
+            self.answer.points.extend(here.into_iter().map(|fault| (taken, fault)));
+            return;
+        }
+        Counters::add(&shared.counters.corruptions, usize::from(corrupt));
+        if duplicate {
+            Counters::add(&shared.counters.duplicates, 1);
+            self.to_client.repeat_last(now);
+        }
+        self.answer.taken = Some(taken + bytes as u64);
+    }
+
+    /// Looks at the first bytes of an answer, where they are, to know where its faults come.
+    fn place_faults(&mut self) {
+        if self.answer.plan.is_none() {
+            return;
+        }
+        let mut head = [0; PEEK];
+        if let Ok((_, length)) = rustix::net::recv(self.server.stream.as_fd(), &mut head[..], RecvFlags::PEEK)
+            && length > 0
+            && let Some(plan) = self.answer.plan.take()
+        {
+            self.answer.points = plan.place(&head[..length]);
+        }
+    }
+
+    /// Writes what is due in both directions; returns how much that was, and when more is.
+    ///
+    /// # Errors
+    /// The connection is over, in this way.
+    pub(crate) fn deliver(
+        &mut self,
+        shared: &mut Shared<'_>,
+        now: Instant,
+    ) -> Result<(usize, Option<Instant>), Ending> {
+        let up =
+            self.to_server.deliver(&mut self.server, &mut shared.spare, now).map_err(|_| Ending::Reset)?;
+        let down =
+            self.to_client.deliver(&mut self.client, &mut shared.spare, now).map_err(|_| Ending::Reset)?;
+        Counters::add(&shared.counters.bytes_to_server, up.bytes);
+        Counters::add(&shared.counters.bytes_to_client, down.bytes);
+        // A side that is gone and has nothing under way is noticed at once, not with the next byte for it.
+        let gone =
+            self.client.broken && self.to_server.drained() || self.server.broken && self.to_client.drained();
+        let ending = up.ending.or(down.ending).or(gone.then_some(Ending::Reset));
+        let finished = self.to_server.finished && self.to_client.finished;
+        match ending.or(finished.then_some(Ending::Close)) {
+            Some(ending) => Err(ending),
+            None => Ok((up.bytes + down.bytes, [up.next, down.next].into_iter().flatten().min())),
+        }
+    }
+
+    /// Ends a round of sending.
+    pub(crate) fn end_round(&mut self) {
+        self.to_server.end_round();
+        self.to_client.end_round();
+    }
+}

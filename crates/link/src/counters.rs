@@ -1,0 +1,60 @@
+//! What a link has seen and done; read at any time from any thread.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Written by the link's thread alone, so relaxed order will do: a reader sees each figure as it was a moment ago.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) connections: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes_to_server: AtomicU64,
+    pub(crate) bytes_to_client: AtomicU64,
+    pub(crate) delays: AtomicU64,
+    pub(crate) stalls: AtomicU64,
+    pub(crate) cuts: AtomicU64,
+    pub(crate) corruptions: AtomicU64,
+    pub(crate) duplicates: AtomicU64,
+}
+
+/// What a link has seen and done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSnapshot {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Requests: turns at which client bytes followed server bytes, or began a connection.
+    pub requests: u64,
+    /// Bytes delivered to the server.
+    pub bytes_to_server: u64,
+    /// Bytes delivered to clients.
+    pub bytes_to_client: u64,
+    /// Answers that began late.
+    pub delays: u64,
+    /// Answers held in their midst.
+    pub stalls: u64,
+    /// Connections cut.
+    pub cuts: u64,
+    /// Bytes corrupted.
+    pub corruptions: u64,
+    /// Segments sent twice.
+    pub duplicates: u64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, n: usize) {
+        counter.fetch_add(n as u64, Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> CounterSnapshot {
+        CounterSnapshot {
+            connections: self.connections.load(Relaxed),
+            requests: self.requests.load(Relaxed),
+            bytes_to_server: self.bytes_to_server.load(Relaxed),
+            bytes_to_client: self.bytes_to_client.load(Relaxed),
+            delays: self.delays.load(Relaxed),
+            stalls: self.stalls.load(Relaxed),
+            cuts: self.cuts.load(Relaxed),
+            corruptions: self.corruptions.load(Relaxed),
+            duplicates: self.duplicates.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Which faults a request meets and where in its answer, drawn from a seed.
+//!
+//! Each request draws the same number of values whatever comes of them, so that the faults of one kind stay where they
+//! are when the probability of another is changed.
+
+use crate::Faults;
+
+/// Bytes of an answer that corruption and duplication spare: more than the heads that servers send.
+pub(crate) const SPARED_HEAD: u64 = 1024;
+/// Where faults fall in answers of unknown length: log-uniform up to here.
+const UNKNOWN_SPAN: u64 = 64 << 20;
+
+/// SplitMix64: tiny, seedable with any number, good enough to roll dice.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64, connection: u64) -> Self {
+        let mut dice = Self(seed ^ connection.wrapping_mul(0xD134_2543_DE82_EF95));
+        dice.next();
+        dice
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to below 1.
+    fn roll(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A fault in the midst of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Stall,
+    Reset,
+    Close,
+    Corrupt,
+    Duplicate,
+}
+
+/// The faults of one request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// Whether the answer begins late.
+    pub(crate) delay: bool,
+    /// Faults and the fraction of the answer at which they come.
+    midst: Vec<(f64, Fault)>,
+}
+
+impl Plan {
+    pub(crate) fn draw(faults: &Faults, dice: &mut Dice) -> Self {
+        let delay = dice.roll() < faults.delay.chance.get();
+        let cut = if dice.roll() < 0.5 { Fault::Reset } else { Fault::Close };
+        let kinds = [
+            (faults.stall.chance, Fault::Stall),
+            (faults.cut, cut),
+            (faults.corrupt, Fault::Corrupt),
+            (faults.duplicate, Fault::Duplicate),
+        ];
+        let midst = kinds.map(|(chance, fault)| (dice.roll() < chance.get(), dice.roll(), fault));
+        Self { delay, midst: midst.into_iter().filter(|f| f.0).map(|f| (f.1, f.2)).collect() }
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.midst.is_empty()
+    }
+
+    /// Where in the answer the faults come, last first, now that its first bytes are here.
+    pub(crate) fn place(self, head: &[u8]) -> Vec<(u64, Fault)> {
+        let length = answer_length(head);
+        let mut points: Vec<_> = self
+            .midst
+            .into_iter()
+            .filter_map(|(at, fault)| Some((point(at, fault, length)?, fault)))
+            .collect();
+        points.sort_by_key(|(point, _)| std::cmp::Reverse(*point));
+        points
+    }
+}
+
+/// Where `fault` comes in an answer of `length` bytes; nowhere if that would hit what it spares.
+fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
+    let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD } else { 0 };
+    match length {
+        Some(length) => Some(spared + ((length.checked_sub(spared).filter(|l| *l > 0)?) as f64 * at) as u64),
+        None if fault == Fault::Stall => Some(0),
+        None => Some((SPARED_HEAD as f64 * (UNKNOWN_SPAN as f64 / SPARED_HEAD as f64).powf(at)) as u64),
+    }
+}
+
+/// Length of head and body, where `head` begins with an HTTP head that tells it.
+fn answer_length(head: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"content-length:";
+    if !head.starts_with(b"HTTP/") {
+        return None;
+    }
+    let end = head.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let mut lines = head[..end].split(|b| *b == b'\n');
+    let line = lines.find(|l| l.len() > NAME.len() && l[..NAME.len()].eq_ignore_ascii_case(NAME))?;
+    let body: u64 = std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()?;
+    body.checked_add(end as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Chance, Hold};
+    use std::time::Duration;
+
+    fn always() -> Faults {
+        let hold = Hold { chance: Chance::new(1.0), duration: Duration::from_secs(1) };
+        let sure = Chance::new(1.0);
+        Faults { delay: hold, stall: hold, cut: sure, corrupt: sure, duplicate: sure }
+    }
+
+    #[test]
+    fn one_seed_gives_one_sequence_and_another_gives_another() {
+        let faults = Faults { cut: Chance::new(0.5), ..Faults::default() };
+        let draw = |seed| -> Vec<bool> {
+            let mut dice = Dice::new(seed, 3);
+            (0..200).map(|_| !Plan::draw(&faults, &mut dice).is_clean()).collect()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        let hits = draw(7).into_iter().filter(|hit| *hit).count();
+        assert!((60..140).contains(&hits), "{hits} of 200 at one half");
+    }
+
+    #[test]
+    fn faults_lie_within_an_answer_of_known_length_and_spare_its_head() {
+        let mut dice = Dice::new(1, 1);
+        let head = b"HTTP/1.1 200 OK\r\nContent-LENGTH: 5000\r\n\r\n";
+        for _ in 0..500 {
+            let points = Plan::draw(&always(), &mut dice).place(head);
+            assert_eq!(points.len(), 4);
+            for (point, fault) in points {
+                assert!(point < 5000 + head.len() as u64, "{fault:?} at {point}");
+                let spares = matches!(fault, Fault::Corrupt | Fault::Duplicate);
+                assert!(!spares || point >= SPARED_HEAD, "{fault:?} at {point}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_answers_are_neither_corrupted_nor_duplicated() {
+        let mut dice = Dice::new(1, 1);
+        let points =
+            Plan::draw(&always(), &mut dice).place(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc");
+        assert!(points.iter().all(|(_, fault)| !matches!(fault, Fault::Corrupt | Fault::Duplicate)));
+    }
+
+    #[test]
+    fn only_a_whole_http_head_tells_a_length() {
+        assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"), Some(49));
+        assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n"), None);
+        assert_eq!(answer_length(b"220 ftp ready\r\nContent-Length: 10\r\n\r\n"), None);
+        assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: ten\r\n\r\n"), None);
+        assert_eq!(answer_length(b""), None);
+    }
+}

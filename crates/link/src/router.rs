@@ -1,0 +1,241 @@
+//! The link's one thread: waits for sockets and for the clock, and moves what may move.
+//!
+//! Connections take turns of one burst each, and the next round begins with the first that was refused, so that the
+//! shared wire is divided evenly and nobody starves. Every wake-up looks at every connection: thousands cost
+//! microseconds, and no index of deadlines can be wrong.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Bound;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use crate::LinkConfig;
+use crate::connection::{Connection, Direction, Shared};
+use crate::counters::Counters;
+use crate::line::{Ending, Ready, Spare, burst};
+use crate::pace::Pace;
+
+/// Event data of the two descriptors that are no connections'; connection n has 2n and 2n + 1, from n = 1.
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+
+/// Events fetched at once: the rest comes with the next call.
+const EVENTS: usize = 256;
+
+/// How long to wait when the system is out of descriptors: whoever holds them has to close some first.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Everything the thread owns.
+pub(crate) struct Router {
+    epoll: OwnedFd,
+    listener: TcpListener,
+    config: LinkConfig,
+    to: SocketAddr,
+    counters: Arc<Counters>,
+    connections: BTreeMap<u64, Connection>,
+    accepted: u64,
+    /// When to accept again what could not be accepted.
+    accept_at: Option<Instant>,
+    /// Who is asked first in the next round.
+    turn: u64,
+}
+
+impl Router {
+    pub(crate) fn new(
+        listener: TcpListener,
+        stop: &OwnedFd,
+        config: LinkConfig,
+        to: SocketAddr,
+        counters: Arc<Counters>,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&epoll, stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            listener,
+            config,
+            to,
+            counters,
+            connections: BTreeMap::new(),
+            accepted: 0,
+            accept_at: None,
+            turn: 0,
+        })
+    }
+
+    /// Runs until it is told to stop; all connections end then.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
+        let paces = [Pace::new(config.rate, now), Pace::new(config.rate, now)];
+        let mut shared =
+            Shared { config: &config, counters: &counters, paces, spare: Spare::new(burst(&config)) };
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut wake = None;
+        loop {
+            self.wait(&mut events, wake)?;
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    STOP => return Ok(()),
+                    token => self.note(token, event.flags),
+                }
+            }
+            if self.accept_at.is_some_and(|at| at <= Instant::now()) {
+                self.accept();
+            }
+            wake = self.move_bytes(&mut shared).into_iter().chain(self.accept_at).min();
+        }
+    }
+
+    /// Waits for an event or the clock. `epoll_wait` counts milliseconds, far too coarse for pacing, and its successor is missing from
+    /// older kernels: the set itself is polled for, in nanoseconds.
+    fn wait(&self, events: &mut Vec<epoll::Event>, wake: Option<Instant>) -> io::Result<()> {
+        let timeout = wake.map(|at| timespec(at.saturating_duration_since(Instant::now())));
+        let mut set = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut set, timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(events),
+            Some(&timespec(Duration::ZERO)),
+        ) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn note(&mut self, token: u64, flags: EventFlags) {
+        let Some(connection) = self.connections.get_mut(&(token / 2)) else { return };
+        let end = if token.is_multiple_of(2) { &mut connection.client } else { &mut connection.server };
+        let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        end.broken |= flags.contains(EventFlags::ERR);
+        end.ending |= over || flags.contains(EventFlags::RDHUP);
+        end.readable |= end.ending || flags.contains(EventFlags::IN);
+        end.writable |= over || flags.contains(EventFlags::OUT);
+    }
+
+    fn accept(&mut self) {
+        self.accept_at = None;
+        loop {
+            match self.listener.accept() {
+                Ok((client, _)) => {
+                    Counters::add(&self.counters.connections, 1);
+                    self.accepted += 1;
+                    if let Err(error) = self.open(client) {
+                        tracing::warn!(to = %self.to, %error, "the link cannot reach its target");
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the link cannot accept a connection");
+                    self.accept_at = Some(Instant::now() + ACCEPT_AGAIN);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, client: TcpStream) -> io::Result<()> {
+        let family = if self.to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let server =
+            socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        match connect(&server, &self.to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let server = TcpStream::from(server);
+        client.set_nonblocking(true)?;
+        for (stream, token) in [(&client, self.accepted * 2), (&server, self.accepted * 2 + 1)] {
+            // The link's own pieces must not wait for one another's acknowledgements.
+            stream.set_nodelay(true)?;
+            let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&self.epoll, stream, EventData::new_u64(token), edges)?;
+        }
+        let connection = Connection::new(client, server, self.accepted, &self.config, Instant::now());
+        self.connections.insert(self.accepted, connection);
+        Ok(())
+    }
+
+    /// Takes and delivers until nothing moves; returns when something will.
+    fn move_bytes(&mut self, shared: &mut Shared<'_>) -> Option<Instant> {
+        let now = Instant::now();
+        // Delivering first makes room.
+        self.deliver(shared, now);
+        let mut wake: Option<Instant> = None;
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            while self.round(direction, shared, now, &mut wake) {}
+            shared.paces[direction as usize].end_round();
+        }
+        self.connections.values_mut().for_each(Connection::end_round);
+        // With no delay, what was taken is due already, and delivering it makes room for more.
+        let (delivered, due) = self.deliver(shared, now);
+        let again = (delivered > 0).then_some(now);
+        wake.into_iter().chain(due).chain(again).min()
+    }
+
+    /// Offers every connection one burst; true where somebody took one.
+    fn round(
+        &mut self,
+        direction: Direction,
+        shared: &mut Shared<'_>,
+        now: Instant,
+        wake: &mut Option<Instant>,
+    ) -> bool {
+        let (mut moved, mut refused) = (false, None);
+        let turn = self.turn;
+        let mut ask =
+            |(number, connection): (&u64, &mut Connection)| match connection.take(direction, shared, now) {
+                Ready::Now => moved = true,
+                Ready::At(time) => {
+                    refused = refused.or(Some(*number));
+                    *wake = Some(wake.map_or(time, |wake| wake.min(time)));
+                }
+                Ready::No => {}
+            };
+        self.connections.range_mut(turn..).for_each(&mut ask);
+        self.connections.range_mut((Bound::Unbounded, Bound::Excluded(turn))).for_each(&mut ask);
+        self.turn = refused.unwrap_or(turn);
+        moved
+    }
+
+    /// Writes what is due; returns how much that was, and when more is.
+    fn deliver(&mut self, shared: &mut Shared<'_>, now: Instant) -> (usize, Option<Instant>) {
+        let (mut bytes, mut next) = (0, None::<Instant>);
+        self.connections.retain(|_, connection| match connection.deliver(shared, now) {
+            Ok((delivered, due)) => {
+                bytes += delivered;
+                next = next.into_iter().chain(due).min();
+                true
+            }
+            Err(ending) => {
+                if ending == Ending::Reset {
+                    for end in [&connection.client, &connection.server] {
+                        // Closing with no time to linger sends a reset; where even that fails, a close will do.
+                        let _ = sockopt::set_socket_linger(end.stream.as_fd(), Some(Duration::ZERO));
+                    }
+                }
+                false
+            }
+        });
+        (bytes, next)
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    // A day is as good as for ever: the loop looks again after it.
+    let duration = duration.min(Duration::from_secs(86_400));
+    Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
+}

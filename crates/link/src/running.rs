@@ -1,0 +1,96 @@
+//! Starting a link and stopping it.
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::counters::{CounterSnapshot, Counters};
+use crate::router::Router;
+use crate::{Error, LinkConfig, Result};
+
+/// The name of a link's thread, by which its processor time can be told from the rest of the process's.
+const THREAD: &str = "link";
+
+/// Starts links.
+#[derive(Debug)]
+pub struct Link;
+
+impl Link {
+    /// Listens and forwards from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// The target does not resolve, the address cannot be listened on, or the system refuses a thread. Whether the
+    /// target can be reached shows with the first connection, which is closed if it cannot.
+    pub fn start(config: LinkConfig) -> Result<Running> {
+        let to = resolve(&config.to)?;
+        let listen = |source| Error::Listen { address: config.listen.to_string(), source };
+        let listener = TcpListener::bind(config.listen).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let run = |source| Error::Run { source };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| run(e.into()))?;
+        let counters = Arc::new(Counters::default());
+        let router = Router::new(listener, &stop, config, to, Arc::clone(&counters)).map_err(run)?;
+        let work = move || {
+            if let Err(error) = router.run() {
+                tracing::error!(%error, "the link broke down");
+            }
+        };
+        let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(work).map_err(run)?;
+        Ok(Running { address, counters, stop, thread: Some(thread) })
+    }
+}
+
+fn resolve(target: &str) -> Result<SocketAddr> {
+    let fail = |source| Error::Target { target: target.to_owned(), source };
+    let mut addresses = target.to_socket_addrs().map_err(fail)?;
+    addresses.next().ok_or_else(|| fail(std::io::Error::from(std::io::ErrorKind::NotFound)))
+}
+
+/// A link at work. It stops when dropped.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    counters: Arc<Counters>,
+    stop: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where it listens, with the port it got.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has seen and done so far.
+    #[must_use]
+    pub fn counters(&self) -> CounterSnapshot {
+        self.counters.snapshot()
+    }
+
+    /// Ends every connection and the thread; returns the final counters.
+    #[must_use = "drop it to stop a link whose counters do not matter"]
+    pub fn stop(mut self) -> CounterSnapshot {
+        self.end();
+        self.counters.snapshot()
+    }
+
+    fn end(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Adding 1 to an eventfd fails only when it is full, and then it is readable anyway.
+            let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+            // A panic was reported on standard error by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
