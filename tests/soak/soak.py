@@ -1,0 +1,219 @@
+"""The long runs behind the promise "nothing lost, nothing torn": many kills, many faults, every result compared.
+
+`make soak`, or `make soak SOAK_FLAGS="--runs kill-s3 --times 5"`. Uses the servers and data of the bench.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "peers"))
+
+import data  # noqa: E402
+from measure import Failed  # noqa: E402
+from servers import AWS, CLEAN, Server, Servers  # noqa: E402
+from tools import Tools  # noqa: E402
+
+GIB = 1 << 30
+# What a kill may cost at most: this many requests, each of one chunk (8 MiB, see crates/transfer/src/plan.rs).
+CONCURRENCY = 8
+MAY_REREAD = CONCURRENCY * 8 * data.MIB
+# Requests' and answers' heads, beside the bytes themselves.
+HEADS = 0.01
+# Slow enough that a kill lands in the middle, fast enough for fifty of them.
+RATE = 400_000_000
+# Cuts, delays and damage of 1 % each; a stall only where nothing is corrupted, as it takes its time.
+WITH_CRC = ("--corrupt", "1%", "--cut", "1%", "--delay", "1%:200ms", "--duplicate", "1%")
+WITHOUT_CRC = ("--cut", "1%", "--delay", "1%:200ms", "--stall", "1%:3s")
+
+
+@dataclass
+class Soak:
+    """What every run needs."""
+
+    firstbyte: Path
+    stage: Path
+    servers: Servers
+    times: int
+    draws: random.Random
+
+    def cp(self, *words: str) -> subprocess.Popen:
+        """Starts a copy with a fixed number of requests, so that what a kill may cost is known."""
+        command = [str(self.firstbyte), "--json", "--concurrency", str(CONCURRENCY), "cp", *words]
+        state = {"XDG_CACHE_HOME": str(self.stage / "cache")}
+        return subprocess.Popen(
+            command, env=CLEAN | AWS | state, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def to_the_end(self, *words: str) -> dict:
+        """A whole copy; returns its receipt."""
+        process = self.cp(*words)
+        out, err = process.communicate(timeout=600)
+        if process.returncode != 0:
+            raise Failed(f"exit code {process.returncode}: {err.strip()[-200:]}")
+        return json.loads(out)
+
+    def minio(self, size: int) -> tuple[Tools, Path]:
+        """MinIO holding `big.bin` with a full-object checksum, as firstbyte stores it."""
+        tools = Tools(self.firstbyte, self.stage, self.servers.minio(fresh(self.stage / "minio")))
+        tools.make_bucket()
+        file = data.big(self.stage / "big.bin", size)
+        self.to_the_end("--endpoint-url", tools.server.url, str(file), "s3://bench/big.bin")
+        return tools, file
+
+
+def fresh(path: Path) -> Path:
+    """An empty directory."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def kill_and_resume(soak: Soak, link: Server, words: list[str], counted: str) -> int:
+    """Kills a copy at a random instant, runs it to its end, and returns what the link carried in all."""
+    process = soak.cp(*words)
+    time.sleep(soak.draws.uniform(0.05, GIB / RATE))
+    process.kill()
+    process.communicate()
+    soak.to_the_end(*words)
+    return soak.servers.end_link(link)[counted]
+
+
+def kills(soak: Soak, make: Callable[[Server], list[str]], to: Server, counted: str, check: Callable[[], None]) -> int:
+    """`soak.times` kills; returns how many were not resumed, not identical, or read too much again."""
+    failed = 0
+    for number in range(soak.times):
+        link = soak.servers.link(to, "--rate", str(RATE))
+        try:
+            carried = kill_and_resume(soak, link, make(link), counted)
+            check()
+            again = carried - GIB
+            if again > MAY_REREAD + GIB * HEADS:
+                raise Failed(f"{again / data.MIB:.0f} MiB moved twice, over {MAY_REREAD // data.MIB}")
+            print(f"  {number}: identical, {max(again, 0) / data.MIB:.1f} MiB moved twice", flush=True)
+        except Failed as error:
+            failed += 1
+            print(f"  {number}: FAILED: {error}", flush=True)
+    return failed
+
+
+def arrived(out: Path, original: Path) -> Callable[[], None]:
+    """Checks that `out` holds a copy of `original` and nothing else, and empties it."""
+    want = data.digest(original)
+
+    def check() -> None:
+        names = os.listdir(out)
+        if names != [original.name] or data.digest(out / original.name) != want:
+            raise Failed(f"destination holds {names}, or other content")
+        fresh(out)
+
+    return check
+
+
+def kill_s3(soak: Soak) -> int:
+    """kill -9 during a 1 GiB download from S3"""
+    tools, file = soak.minio(GIB)
+    out = fresh(soak.stage / "out")
+    make = lambda link: ["--endpoint-url", link.url, "s3://bench/big.bin", f"{out}/"]  # noqa: E731
+    return kills(soak, make, tools.server, "bytes_to_client", arrived(out, file))
+
+
+def kill_http(soak: Soak) -> int:
+    """kill -9 during a 1 GiB download over HTTP"""
+    file = data.big(fresh(soak.stage / "root") / "big.bin", GIB)
+    out = fresh(soak.stage / "out")
+    make = lambda link: [f"{link.url}/big.bin", f"{out}/"]  # noqa: E731
+    return kills(soak, make, soak.servers.nginx(file.parent), "bytes_to_client", arrived(out, file))
+
+
+def kill_upload(soak: Soak) -> int:
+    """kill -9 during a 1 GiB upload to S3"""
+    tools, file = soak.minio(GIB)
+    want = data.digest(file)
+    back = soak.stage / "back"
+
+    def check() -> None:
+        tools.do("cp", "s3://bench/up.bin", str(back))
+        if data.digest(back) != want:
+            raise Failed("the object differs from the file")
+        tools.do("rm", "s3://bench/up.bin")
+        stale = soak.to_the_end("--endpoint-url", tools.server.url, "--abort-stale=0s", "s3://bench")
+        if stale["deleted"]:
+            raise Failed(f"{stale['deleted']} unfinished uploads left")
+
+    make = lambda link: ["--endpoint-url", link.url, str(file), "s3://bench/up.bin"]  # noqa: E731
+    return kills(soak, make, tools.server, "bytes_to_server", check)
+
+
+def faults(soak: Soak, words: list[str], out: Path, original: Path, verified: str, may_fail: int) -> int:
+    """Copies behind a faulty link: none may be wrong, `may_fail` may end in an error."""
+    want, wrong, ended = data.digest(original), 0, 0
+    for _ in range(soak.times * 4):
+        try:
+            receipt = soak.to_the_end(*words)
+        except Failed as error:
+            ended += 1
+            print(f"  ended with an error: {error}", flush=True)
+        else:
+            if data.digest(out / original.name) != want or receipt["verified"] != verified:
+                wrong += 1
+                print(f"  WRONG: {receipt}", flush=True)
+        fresh(out)
+    print(f"  {soak.times * 4} copies, {wrong} wrong, {ended} ended with an error", flush=True)
+    return wrong + max(ended - may_fail, 0)
+
+
+def faults_with_crc(soak: Soak) -> int:
+    """copies of 64 MiB with a full-object CRC, behind a link that corrupts, cuts, delays and duplicates 1 % each"""
+    tools, file = soak.minio(64 * data.MIB)
+    link, out = soak.servers.link(tools.server, *WITH_CRC), fresh(soak.stage / "out")
+    words = ["--endpoint-url", link.url, "s3://bench/big.bin", f"{out}/"]
+    return faults(soak, words, out, file, "full", may_fail=soak.times * 4 // 40)
+
+
+def faults_without_crc(soak: Soak) -> int:
+    """copies of 64 MiB from plain HTTP, behind a link that cuts, delays and stalls 1 % each"""
+    file = data.big(fresh(soak.stage / "root") / "big.bin", 64 * data.MIB)
+    link, out = soak.servers.link(soak.servers.nginx(file.parent), *WITHOUT_CRC), fresh(soak.stage / "out")
+    return faults(soak, [f"{link.url}/big.bin", f"{out}/"], out, file, "length", may_fail=0)
+
+
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, faults_with_crc, faults_without_crc)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--firstbyte", type=Path, required=True)
+    parser.add_argument("--runs", nargs="*", choices=RUNS, default=list(RUNS))
+    parser.add_argument("--times", type=int, default=50, help="kills of each kind; four times as many faulty copies [50]")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    failed = 0
+    for name in chosen.runs:
+        print(f"== {name}: {RUNS[name].__doc__}", flush=True)
+        stage = Path(tempfile.mkdtemp(prefix="firstbyte-soak-", dir="/dev/shm"))
+        try:
+            with Servers(stage, chosen.firstbyte.resolve()) as servers:
+                found = RUNS[name](Soak(chosen.firstbyte.resolve(), stage, servers, chosen.times, random.Random(chosen.seed)))
+        except (Failed, RuntimeError) as error:
+            found = 1
+            print(f"  stopped: {error}")
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+        print(f"  {name}: {found} failed", flush=True)
+        failed += found
+    print(f"{len(chosen.runs)} runs, {failed} failures")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
