@@ -1,12 +1,28 @@
 //! The engine: every kind of transfer, as verbs.
 
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location};
-use firstbyte_store::{Metadata, StaleUpload, Store};
+use firstbyte_store::{Durability, Metadata, StaleUpload, Store};
 
-use crate::{Extras, Failure, Observer, Result, Settings, Summary, Tree};
+use crate::level::{self, Level};
+use crate::relay::PART;
+use crate::run::Run;
+use crate::worker::SCRATCH;
+use crate::{
+    Concurrency, Error, Extras, Failure, Observer, Result, Settings, Summary, Tree, bound, stream, sync,
+    tree, watch,
+};
+
+/// What the process needs beside its workers: program, runtime, credentials, a page of a listing.
+const BASE_MEMORY: u64 = 14 << 20;
+/// What a worker needs beside its buffer: touched stack, socket and TLS state.
+const WORKER_MEMORY: u64 = 96 << 10;
+/// The level a run over the network starts with: fills most links at once, hurts no server.
+const START: usize = 8;
+/// Between local files one copy call a core is all there is to gain.
+const START_LOCAL: usize = 2;
 
 /// One object to copy.
 #[derive(Clone, Debug)]
@@ -19,13 +35,44 @@ pub struct Job {
     pub entry: Option<Entry>,
 }
 
+/// Jobs as they are found. An `Err` is an object that cannot be copied, such as a name that cannot be written.
+pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a;
+
 /// Moves objects between locations. Cheap to make; each call is one run with its own workers.
+#[derive(Clone)]
 pub struct Engine {
     store: Store,
     settings: Settings,
 }
 
-#[allow(unused_variables)]
+/// Where the bytes of a run pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// From file to file.
+    Local,
+    /// Between a file or stream and a store.
+    Network,
+    /// Between two stores, through memory.
+    Relay,
+}
+
+impl Route {
+    pub(crate) fn of(source: &Location, destination: &Location) -> Self {
+        match (source.as_local(), destination.as_local()) {
+            (Some(_), Some(_)) => Self::Local,
+            (None, None) => Self::Relay,
+            _ => Self::Network,
+        }
+    }
+}
+
+/// How many objects a run is of: one settles its own durability, many are made durable together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    One,
+    Many,
+}
+
 impl Engine {
     /// An engine over `store`.
     #[must_use]
@@ -39,6 +86,12 @@ impl Engine {
         &self.store
     }
 
+    /// How it works.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Copies one object, in any direction. The destination is the old one or the whole new one.
     ///
     /// # Errors
@@ -49,17 +102,29 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        panic!()
+        observer.expected(1, 0);
+        let job = Job { source: source.clone(), destination: destination.clone(), entry: None };
+        let mut summary =
+            self.run(&mut std::iter::once(Ok(job)), observer, Batch::One, Route::of(source, destination))?;
+        match (summary.ended.take(), summary.failed.pop()) {
+            (Some(error), _) => Err(error),
+            (None, Some(failure)) => Err(failure.error),
+            (None, None) => Ok(summary),
+        }
     }
 
-    /// Copies many objects, in constant memory. An `Err` among the jobs (a name that cannot be listed or written) is
-    /// counted and reported like any failure. Failures do not stop the others.
-    pub fn copy_many(
-        &self,
-        jobs: &mut (dyn Iterator<Item = std::result::Result<Job, Failure>> + Send),
-        observer: &dyn Observer,
-    ) -> Summary {
-        panic!()
+    /// Copies many objects, in constant memory. Failures do not stop the others; they are in the summary, and
+    /// [`Summary::ended`] says why a run stopped before its time.
+    ///
+    /// # Errors
+    /// No worker can be started.
+    pub fn copy_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+        let mut jobs = jobs.peekable();
+        let route = match jobs.peek() {
+            Some(Ok(job)) => Route::of(&job.source, &job.destination),
+            _ => Route::Network,
+        };
+        self.run(&mut jobs, observer, Batch::Many, route)
     }
 
     /// Copies everything below a location, listing, reading and writing at once.
@@ -67,7 +132,8 @@ impl Engine {
     /// # Errors
     /// The listing cannot be begun. Failures of single objects are in the summary.
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
-        panic!()
+        let mut jobs = tree::jobs(&self.store, tree, observer)?;
+        self.run(&mut jobs, observer, Batch::Many, Route::of(&tree.source, &tree.destination))
     }
 
     /// Brings a tree up to date: copies what is missing or changed, and deletes what `extras` says.
@@ -75,7 +141,7 @@ impl Engine {
     /// # Errors
     /// A listing cannot be begun. Failures of single objects are in the summary.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
-        panic!()
+        sync::sync(self, tree, extras, observer)
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -86,10 +152,10 @@ impl Engine {
         &self,
         source: &Location,
         range: Option<ByteRange>,
-        out: &mut dyn Write,
+        out: &mut (dyn Write + Send),
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        panic!()
+        self.watched(observer, |run| stream::cat(run, source, range, out))
     }
 
     /// Writes a stream of unknown length to `destination`.
@@ -98,12 +164,12 @@ impl Engine {
     /// What ended it; the destination is as it was.
     pub fn put_stream(
         &self,
-        reader: &mut dyn Read,
+        reader: &mut (dyn Read + Send),
         destination: &Location,
         metadata: &Metadata,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        panic!()
+        self.watched(observer, |run| stream::put(run, reader, destination, metadata))
     }
 
     /// Aborts the multipart uploads below `location` that began longer than `older_than` ago, and returns them.
@@ -111,6 +177,125 @@ impl Engine {
     /// # Errors
     /// The uploads cannot be listed, or one cannot be aborted.
     pub fn abort_stale(&self, location: &Location, older_than: Duration) -> Result<Vec<StaleUpload>> {
-        panic!()
+        let now = SystemTime::now();
+        let mut stale = self.store.stale_uploads(location)?;
+        stale.retain(|upload| {
+            upload.initiated.is_none_or(|at| now.duration_since(at).is_ok_and(|age| age >= older_than))
+        });
+        for found in &stale {
+            self.store.abort_upload(&found.upload)?;
+        }
+        Ok(stale)
+    }
+
+    /// Runs jobs to the end.
+    pub(crate) fn run(
+        &self,
+        jobs: &mut Jobs<'_>,
+        observer: &dyn Observer,
+        batch: Batch,
+        route: Route,
+    ) -> Result<Summary> {
+        let cap = self.most_workers(route);
+        let level = match self.settings.concurrency {
+            Concurrency::Fixed(level) => Level::fixed(level.min(cap)),
+            Concurrency::Auto => Level::new(if route == Route::Local { START_LOCAL } else { START }, cap),
+        };
+        let before = self.store.counters();
+        let clock = bound::Clock::start();
+        let run = Run::new(&self.store, &self.settings, observer, cap, batch, route);
+        run.feeding();
+        let capped = std::thread::scope(|scope| {
+            let run = &run;
+            if batch == Batch::One {
+                feed(run, jobs);
+            } else {
+                scope.spawn(move || feed(run, jobs));
+            }
+            watch::supervise(run, scope, level, cap).inspect_err(|_| run.end(Error::Interrupted))
+        })?;
+        run.settle()?;
+        let bound_by = clock.bound(&run, capped && cap < level::MOST);
+        let mut summary = run.into_summary();
+        let after = self.store.counters();
+        summary.requests = after.requests - before.requests;
+        summary.retries = after.retries - before.retries;
+        summary.bound_by = bound_by;
+        Ok(summary)
+    }
+
+    /// Runs `body` with a run that is watched but has no jobs: streams bring their own threads.
+    fn watched(
+        &self,
+        observer: &dyn Observer,
+        body: impl FnOnce(&Run<'_>) -> Result<()> + Send,
+    ) -> Result<Summary> {
+        let before = self.store.counters();
+        let clock = bound::Clock::start();
+        let run =
+            Run::new(&self.store, &self.settings, observer, stream::WORKERS, Batch::One, Route::Network);
+        run.feeding();
+        let (result, watched) = std::thread::scope(|scope| {
+            let run = &run;
+            let thread = scope.spawn(move || {
+                let result = body(run);
+                run.fed();
+                result
+            });
+            let watched = watch::supervise(run, scope, Level::fixed(stream::WORKERS), stream::WORKERS);
+            (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), watched)
+        });
+        let bound_by = clock.bound(&run, false);
+        let mut summary = run.into_summary();
+        if let Some(ended) = summary.ended.take() {
+            return Err(ended);
+        }
+        watched?;
+        result?;
+        let after = self.store.counters();
+        summary.requests = after.requests - before.requests;
+        summary.retries = after.retries - before.retries;
+        summary.bound_by = bound_by;
+        Ok(summary)
+    }
+
+    /// Workers that fit below the memory ceiling.
+    fn most_workers(&self, route: Route) -> usize {
+        let each = WORKER_MEMORY + SCRATCH as u64 + if route == Route::Relay { PART } else { 0 };
+        let fit = self.settings.memory.saturating_sub(BASE_MEMORY) / each;
+        usize::try_from(fit).unwrap_or(level::MOST).clamp(1, level::MOST)
+    }
+}
+
+fn feed(run: &Run<'_>, jobs: &mut Jobs<'_>) {
+    for job in jobs {
+        match job {
+            Ok(job) => {
+                if !run.feed(job) {
+                    break;
+                }
+            }
+            Err(failure) => run.failed(failure),
+        }
+    }
+    run.fed();
+}
+
+impl Run<'_> {
+    /// How durable a small file is made by itself: in a tree, not at all before the whole batch is.
+    pub(crate) fn durability_of_small(&self) -> Durability {
+        match (self.batch, self.settings.durability) {
+            (Batch::Many, Durability::Data) => Durability::None,
+            (_, durability) => durability,
+        }
+    }
+
+    /// Makes a batch durable: one `syncfs` costs less than an `fsync` of each file.
+    fn settle(&self) -> Result<()> {
+        let Some(path) = self.wrote().filter(|_| self.settings.durability != Durability::None) else {
+            return Ok(());
+        };
+        let file = std::fs::File::open(&path).map_err(Error::io(path.display()))?;
+        rustix::fs::syncfs(&file).map_err(|error| Error::io("syncing the file system")(error.into()))
     }
 }

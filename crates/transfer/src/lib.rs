@@ -8,16 +8,37 @@
 //! Pure parts, tested without a disk or a network: [`Plan`] (which bytes form a chunk), `level` (how many requests at
 //! once), `patience` (when a silent request is given up), `limit` (the token bucket), `journal` (its records).
 
+mod begun;
+mod bound;
+mod download;
 mod engine;
 mod error;
+mod flight;
+mod journal;
+mod level;
+mod limit;
 mod observer;
+mod patience;
+mod plan;
+mod relay;
+mod resume;
+mod run;
 mod settings;
+mod single;
+mod spool;
+mod stream;
 mod summary;
+mod sync;
 mod tree;
+mod upload;
+mod verify;
+mod watch;
+mod worker;
 
-pub use engine::{Engine, Job};
+pub use engine::{Engine, Job, Jobs};
 pub use error::{Error, Failure, Result};
 pub use observer::{Action, Observer, Silent};
+pub use plan::Plan;
 pub use settings::{Compare, Concurrency, Hedging, Settings, Stop};
 pub use summary::{Bound, Summary, Verified};
 pub use tree::{Effect, Extras, Shard, Tree};

@@ -5,6 +5,7 @@ use std::fmt;
 use firstbyte_location::Version;
 
 use crate::Failure;
+use crate::run::Done;
 
 /// How far the content was checked against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +91,14 @@ pub struct Summary {
 impl Summary {
     /// Failures kept with their text; a run over millions of objects must not fill memory with errors.
     pub const LISTED_FAILURES: usize = 1_000;
+
+    /// Counts a complete object.
+    pub(crate) fn complete(&mut self, done: Done) {
+        self.objects += 1;
+        self.bytes += done.bytes;
+        self.verified = Some(self.verified.map_or(done.verified, |verified| verified.min(done.verified)));
+        self.version = done.version.filter(|_| self.objects == 1);
+    }
 
     /// Bytes a second, over the wall time.
     #[must_use]

@@ -1,0 +1,104 @@
+//! Multipart uploads begun and not ended, remembered so that the next run goes on with them.
+//!
+//! One small file per (source, destination) in the state directory; nothing is written beside the source, which may
+//! be read-only or watched. It names the upload and the exact file the parts are of. A changed source ends the old
+//! upload. The file is locked while a run uses it; a second run at the same time simply does not resume.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::Location;
+use firstbyte_store::{Algorithm, Hasher, Part, Stat, Store, Upload};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+pub(crate) struct UploadJournal {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    destination: String,
+    upload_id: String,
+    /// The source's identity, as text: it is only ever compared.
+    source_version: String,
+    part_size: u64,
+}
+
+impl UploadJournal {
+    /// Opens or creates the journal. `None` where that is not possible: the upload then works, but does not resume.
+    pub(crate) fn open(directory: &Path, source: &Location, destination: &Location) -> Option<Self> {
+        let source = source.as_local().and_then(|path| std::fs::canonicalize(path).ok())?;
+        let key = format!("{}\0{destination}", source.display());
+        let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
+        let path = directory.join(format!("upload-{}.json", &name[..32]));
+        let open = || {
+            std::fs::create_dir_all(directory)?;
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok::<_, std::io::Error>(file)
+        };
+        match open() {
+            Ok(file) => Some(Self { file, path }),
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "this upload will not resume");
+                None
+            }
+        }
+    }
+
+    /// The upload to go on with and the parts it holds already.
+    pub(crate) fn resume(
+        &self,
+        store: &Store,
+        destination: &Location,
+        stat: &Stat,
+        plan: &Plan,
+    ) -> Option<(Upload, Vec<Part>)> {
+        let mut text = String::new();
+        (&self.file).rewind().ok()?;
+        (&self.file).read_to_string(&mut text).ok()?;
+        let record: Record = serde_json::from_str(&text).ok()?;
+        let upload = Upload { location: destination.clone(), id: record.upload_id };
+        if record.source_version != stat.version.to_string()
+            || record.part_size != plan.chunk()
+            || record.destination != destination.to_string()
+        {
+            tracing::info!(%destination, "the source has changed: ending the upload begun of it");
+            if let Err(error) = store.abort_upload(&upload) {
+                tracing::warn!(%error, "the old upload could not be aborted");
+            }
+            return None;
+        }
+        // A store that has forgotten the upload says so here.
+        let mut parts = store.list_parts(&upload).ok()?;
+        parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
+        Some((upload, parts))
+    }
+
+    /// Remembers an upload just begun.
+    pub(crate) fn write(&self, upload: &Upload, stat: &Stat, plan: &Plan) -> Result<()> {
+        let record = Record {
+            destination: upload.location.to_string(),
+            upload_id: upload.id.clone(),
+            source_version: stat.version.to_string(),
+            part_size: plan.chunk(),
+        };
+        let write = || {
+            let text = serde_json::to_vec(&record)?;
+            self.file.set_len(0)?;
+            (&self.file).rewind()?;
+            (&self.file).write_all(&text)
+        };
+        write().map_err(Error::io(self.path.display()))
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(Error::io(self.path.display()))
+    }
+}

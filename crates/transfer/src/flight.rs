@@ -1,0 +1,157 @@
+//! Requests under way, as the watch sees them: one slot a worker, written by the worker, read every few milliseconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_store::Cancel;
+
+use crate::patience::{Patience, Wait};
+
+/// A slot whose worker waits for nothing a server could be blamed for.
+const IDLE: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Flights {
+    slots: Vec<Slot>,
+    patience: Mutex<Patience>,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Microseconds since the start at which the wait began that is still going on.
+    since: AtomicU64,
+    request: Mutex<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    cancel: Cancel,
+    wait: Wait,
+    cuts: u32,
+    cut: bool,
+}
+
+/// One request under way, seen by its worker.
+pub(crate) struct Flight<'a> {
+    flights: &'a Flights,
+    slot: &'a Slot,
+    began: Instant,
+}
+
+impl Flights {
+    pub(crate) fn new(slots: usize) -> Self {
+        let slot = |_| Slot {
+            since: AtomicU64::new(IDLE),
+            request: Mutex::new(Request { cancel: Cancel::new(), wait: Wait::Head, cuts: 0, cut: false }),
+        };
+        Self { slots: (0..slots).map(slot).collect(), patience: Mutex::default(), start: Instant::now() }
+    }
+
+    /// Begins a request in a slot; `cuts` times it was cut and asked again already.
+    pub(crate) fn begin(&self, slot: usize, wait: Wait, cancel: Cancel, cuts: u32) -> Flight<'_> {
+        let slot = &self.slots[slot];
+        *lock(&slot.request) = Request { cancel, wait, cuts, cut: false };
+        slot.since.store(self.now(), Ordering::Relaxed);
+        Flight { flights: self, slot, began: Instant::now() }
+    }
+
+    /// Cuts every request that has been silent for too long.
+    pub(crate) fn cut_silent(&self) {
+        let now = self.now();
+        let silence = |slot: &Slot| {
+            let since = slot.since.load(Ordering::Relaxed);
+            (since != IDLE).then(|| Duration::from_micros(now.saturating_sub(since)))
+        };
+        let silences: Vec<_> = self.slots.iter().map(silence).collect();
+        let busy = silences.iter().flatten().count();
+        let patience = lock(&self.patience);
+        for (slot, silence) in self.slots.iter().zip(&silences) {
+            let Some(silence) = *silence else { continue };
+            let mut request = lock(&slot.request);
+            let limit = |alone| patience.limit(request.wait, request.cuts, alone);
+            // Silence of all at once points at the link or the disk, not at one connection.
+            let alone = busy > 1 && silences.iter().flatten().all(|other| *other > limit(false) / 2);
+            if silence > limit(alone) && !request.cut {
+                request.cut = true;
+                request.cancel.cancel();
+            }
+        }
+    }
+
+    /// Ends every request, for the run has ended.
+    pub(crate) fn cancel_all(&self) {
+        self.slots.iter().for_each(|slot| lock(&slot.request).cancel.cancel());
+    }
+
+    /// How long a request typically takes to show an effect, where enough is known.
+    pub(crate) fn median_wait(&self) -> Option<Duration> {
+        lock(&self.patience).median_wait()
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(IDLE - 1)
+    }
+}
+
+impl Flight<'_> {
+    /// The answer's head is here; from now on its body is waited for. Returns how long the head took.
+    pub(crate) fn head_arrived(&self) -> Duration {
+        let took = self.began.elapsed();
+        lock(&self.flights.patience).learn(Wait::Head, took);
+        lock(&self.slot.request).wait = Wait::Body;
+        self.slot.since.store(self.flights.now(), Ordering::Relaxed);
+        took
+    }
+
+    /// Bytes arrived.
+    pub(crate) fn heard(&self) {
+        self.slot.since.store(self.flights.now(), Ordering::Relaxed);
+    }
+
+    /// The worker itself pauses: no silence of the server's.
+    pub(crate) fn paused(&self) {
+        self.slot.since.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// The request is over. Returns whether it was cut for its silence.
+    pub(crate) fn end(self, succeeded: bool) -> bool {
+        self.slot.since.store(IDLE, Ordering::Relaxed);
+        let request = lock(&self.slot.request);
+        if succeeded && request.wait == Wait::Write {
+            lock(&self.flights.patience).learn(Wait::Write, self.began.elapsed());
+        }
+        request.cut
+    }
+}
+
+/// A panicking worker leaves nothing half-changed here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_or_finished_request_is_never_cut() {
+        let flights = Flights::new(2);
+        let cancel = Cancel::new();
+        let flight = flights.begin(0, Wait::Head, cancel.clone(), 0);
+        flight.paused();
+        flights.cut_silent();
+        assert!(!cancel.is_cancelled());
+        assert!(!flight.end(true));
+    }
+
+    #[test]
+    fn ending_the_run_cancels_what_is_under_way() {
+        let flights = Flights::new(1);
+        let cancel = Cancel::new();
+        let _flight = flights.begin(0, Wait::Head, cancel.clone(), 0);
+        flights.cancel_all();
+        assert!(cancel.is_cancelled());
+    }
+}

@@ -1,0 +1,268 @@
+//! What of a partial file is there: a small file beside it, `.NAME.firstbyte-journal`.
+//!
+//! One JSON line says of what the partial file is a part (source, version, length, chunk length), then one record of
+//! fixed size follows for every finished chunk, each with its own check sum and written by one append. A chunk is
+//! recorded after all its bytes were handed to the kernel, so a process killed at any instant loses no finished
+//! chunk and never claims an unfinished one; a record torn by the kill fails its check and is cut off.
+//!
+//! The kernel survives a kill but not a power cut: pages it was handed may then be lost while the journal's were not.
+//! So the header carries the boot id. In the same boot records are taken at their word; after a reboot only chunks
+//! recorded with a CRC count, and only once the bytes on the disk have that CRC.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::{FileIdentity, Version};
+use firstbyte_store::{Algorithm, Checksum, Hasher};
+use serde::{Deserialize, Serialize};
+
+/// Raised when the meaning of a byte changes; a journal of another format is started over.
+const FORMAT: u32 = 1;
+/// index (4), algorithm (1), value (8), CRC-32C of these (4).
+const RECORD: usize = 17;
+
+/// Ends a journal's name.
+const SUFFIX: &[u8] = b".firstbyte-journal";
+/// Longest file name on Linux (`NAME_MAX`).
+const LONGEST_NAME: usize = 255;
+
+/// Of what the partial file is a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    format: u32,
+    source: String,
+    size: u64,
+    chunk: u64,
+    etag: Option<String>,
+    version_id: Option<String>,
+    last_modified: Option<String>,
+    /// Device, inode, modified, changed: as text, for JSON numbers end at 64 bits.
+    file: Option<[String; 4]>,
+    boot: String,
+}
+
+impl Header {
+    pub(crate) fn new(source: &str, version: &Version, size: u64, chunk: u64) -> Self {
+        let text = |file: FileIdentity| {
+            [
+                file.device.to_string(),
+                file.inode.to_string(),
+                file.modified_ns.to_string(),
+                file.changed_ns.to_string(),
+            ]
+        };
+        Self {
+            format: FORMAT,
+            source: source.to_owned(),
+            size,
+            chunk,
+            etag: version.etag.clone(),
+            version_id: version.version_id.clone(),
+            last_modified: version.last_modified.clone(),
+            file: version.file.map(text),
+            boot: boot_id(),
+        }
+    }
+
+    /// The version the finished chunks are of.
+    pub(crate) fn version(&self) -> Version {
+        let file = self.file.as_ref().and_then(|[device, inode, modified, changed]| {
+            Some(FileIdentity {
+                device: device.parse().ok()?,
+                inode: inode.parse().ok()?,
+                modified_ns: modified.parse().ok()?,
+                changed_ns: changed.parse().ok()?,
+            })
+        });
+        Version {
+            size: Some(self.size),
+            etag: self.etag.clone(),
+            version_id: self.version_id.clone(),
+            last_modified: self.last_modified.clone(),
+            file,
+        }
+    }
+
+    pub(crate) fn is_of(&self, source: &str) -> bool {
+        self.format == FORMAT && self.source == source
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
+    /// Whether the machine has not been restarted since.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.boot == boot_id()
+    }
+}
+
+/// A finished chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) index: u32,
+    /// CRC of its bytes, where one was computed.
+    pub(crate) checksum: Option<Checksum>,
+}
+
+impl Record {
+    fn to_bytes(&self) -> [u8; RECORD] {
+        let mut bytes = [0; RECORD];
+        bytes[..4].copy_from_slice(&self.index.to_le_bytes());
+        // Only CRCs have a place here: they are what chunks are combined from.
+        if let Some(checksum) = self.checksum.as_ref().filter(|checksum| checksum.value.len() <= 8) {
+            bytes[4] = tag(checksum.algorithm);
+            bytes[5..5 + checksum.value.len()].copy_from_slice(&checksum.value);
+        }
+        let check = Hasher::of(Algorithm::Crc32c, &bytes[..13]);
+        bytes[13..].copy_from_slice(&check.value);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let index = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
+        let sound = Hasher::of(Algorithm::Crc32c, bytes.get(..13)?).value == *bytes.get(13..RECORD)?;
+        let algorithm = Algorithm::ALL.into_iter().find(|algorithm| tag(*algorithm) == bytes[4]);
+        let checksum = algorithm.and_then(|algorithm| {
+            Checksum::new(algorithm, bytes.get(5..5 + algorithm.value_len().min(8))?.to_vec())
+        });
+        sound.then_some(Self { index, checksum })
+    }
+}
+
+fn tag(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Crc64Nvme => 1,
+        Algorithm::Crc32c => 2,
+        Algorithm::Crc32 => 3,
+        Algorithm::Sha256 | Algorithm::Sha1 | Algorithm::Md5 => 0,
+    }
+}
+
+/// An open journal. Dropped it stays on disk, for the next run; [`remove`](Self::remove) ends it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Where the journal for `destination` lies. A name too long to be added to is cut and told apart by its CRC.
+    pub(crate) fn path_for(destination: &Path) -> PathBuf {
+        let name = destination.file_name().unwrap_or_default().as_bytes();
+        let mut journal = b".".to_vec();
+        if name.len() + SUFFIX.len() < LONGEST_NAME {
+            journal.extend_from_slice(name);
+        } else {
+            journal.extend_from_slice(&name[..LONGEST_NAME / 2]);
+            journal.extend_from_slice(Hasher::of(Algorithm::Crc64Nvme, name).to_hex().as_bytes());
+        }
+        journal.extend_from_slice(SUFFIX);
+        destination.with_file_name(OsStr::from_bytes(&journal))
+    }
+
+    /// Begins one, over whatever was there.
+    pub(crate) fn create(path: PathBuf, header: &Header) -> io::Result<Self> {
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        file.set_len(0)?;
+        let mut line = serde_json::to_vec(header)?;
+        line.push(b'\n');
+        file.write_all(&line)?;
+        Ok(Self { file, path })
+    }
+
+    /// Reads the one at `path` and goes on with it. `None` where there is none, or none that can be understood.
+    pub(crate) fn load(path: PathBuf) -> io::Result<Option<(Self, Header, Vec<Record>)>> {
+        let mut file = match OpenOptions::new().read(true).append(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+        let Ok(header) = serde_json::from_slice::<Header>(&bytes[..end]) else { return Ok(None) };
+        let records: Vec<Record> = bytes[end + 1..].chunks(RECORD).map_while(Record::from_bytes).collect();
+        file.set_len((end + 1 + records.len() * RECORD) as u64)?;
+        Ok(Some((Self { file, path }, header, records)))
+    }
+
+    /// Records a finished chunk: one write of a few bytes, which the kernel appends whole.
+    pub(crate) fn append(&self, record: &Record) -> io::Result<()> {
+        (&self.file).write_all(&record.to_bytes())
+    }
+
+    /// Removes it: the object is complete, or will be started over.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn boot_id() -> String {
+    // Without /proc every run counts as another boot: slower to resume, never wrong.
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_else(|_| format!("unknown {}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header() -> Header {
+        let file = FileIdentity { device: 1, inode: 2, modified_ns: -3, changed_ns: i128::MAX };
+        let version =
+            Version { size: Some(99), etag: Some("\"a\nb\"".into()), file: Some(file), ..Version::default() };
+        Header::new("s3://b/a\nb", &version, 99, 8)
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("j");
+        Journal::create(path.clone(), &header()).unwrap();
+        let (_, found, records) = Journal::load(path).unwrap().unwrap();
+        assert_eq!((found.clone(), records.len()), (header(), 0));
+        assert_eq!(found.version(), header().version());
+        assert!(found.is_of("s3://b/a\nb") && found.is_of_this_boot());
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_cut_anywhere_tells_only_of_whole_records(count in 1_u32..20, cut in 0_usize..400, flip: bool) {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("j");
+            let journal = Journal::create(path.clone(), &header()).unwrap();
+            let head = std::fs::metadata(&path).unwrap().len() as usize;
+            let records: Vec<Record> = (0..count)
+                .map(|index| Record { index, checksum: (index % 2 == 0).then(|| Hasher::of(Algorithm::Crc64Nvme, &[index as u8])) })
+                .collect();
+            records.iter().for_each(|record| journal.append(record).unwrap());
+            let mut bytes = std::fs::read(&path).unwrap();
+            let cut = cut % (bytes.len() - head);
+            if flip { bytes[head + cut] ^= 1 } else { bytes.truncate(head + cut) }
+            std::fs::write(&path, &bytes).unwrap();
+            let (journal, _, found) = Journal::load(path.clone()).unwrap().unwrap();
+            prop_assert_eq!(&found[..], &records[..cut / RECORD]);
+            journal.append(&Record { index: 77, checksum: None }).unwrap();
+            let (_, _, again) = Journal::load(path).unwrap().unwrap();
+            prop_assert_eq!(again.last().unwrap().index, 77);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! How many requests at once: a level that is raised while throughput grows with it, and no further.
+//!
+//! Pure: told the throughput of a window, it says the level for the next. Doubling finds 64 from 8 in three windows,
+//! which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise that brought nothing is taken back: on a short
+//! path more requests only take processor time from each other.
+
+/// Growth of throughput that pays for twice the requests; less than this lies within the noise of a window.
+const GAIN: f64 = 1.06;
+/// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
+const HOLD: u32 = 20;
+/// More requests than this have not been seen to help one machine, and servers begin to refuse them.
+pub(crate) const MOST: usize = 64;
+
+#[derive(Debug)]
+enum Phase {
+    /// The level has been raised from one that had this throughput.
+    Raised { from: usize, rate: f64 },
+    /// Nothing is known of the level yet.
+    Fresh,
+    /// The level is good for so many windows.
+    Holding { left: u32 },
+}
+
+#[derive(Debug)]
+pub(crate) struct Level {
+    now: usize,
+    cap: usize,
+    phase: Phase,
+}
+
+impl Level {
+    /// Starts at `start` and never leaves 1 to `cap`.
+    pub(crate) fn new(start: usize, cap: usize) -> Self {
+        let cap = cap.max(1);
+        Self { now: start.clamp(1, cap), cap, phase: Phase::Fresh }
+    }
+
+    /// A level that stays.
+    pub(crate) fn fixed(level: usize) -> Self {
+        Self { now: level.max(1), cap: level.max(1), phase: Phase::Holding { left: u32::MAX } }
+    }
+
+    pub(crate) fn now(&self) -> usize {
+        self.now
+    }
+
+    pub(crate) fn is_at_cap(&self) -> bool {
+        self.now == self.cap
+    }
+
+    /// Takes the throughput of a whole window at the present level, in any unit; returns the level for the next one.
+    pub(crate) fn observe(&mut self, rate: f64) -> usize {
+        match self.phase {
+            Phase::Raised { from, rate: before } if rate < before * GAIN => {
+                self.now = from;
+                self.phase = Phase::Holding { left: HOLD };
+            }
+            Phase::Raised { .. } | Phase::Fresh => self.raise(rate, 2.0),
+            Phase::Holding { left: 0 } => self.raise(rate, 1.5),
+            Phase::Holding { ref mut left } => *left = left.saturating_sub(u32::from(self.now < self.cap)),
+        }
+        self.now
+    }
+
+    /// The server asked for less, or stopped answering.
+    pub(crate) fn back_off(&mut self) {
+        self.now = (self.now / 2).max(1);
+        self.phase = Phase::Holding { left: HOLD };
+    }
+
+    fn raise(&mut self, rate: f64, by: f64) {
+        let from = self.now;
+        self.now = ((from as f64 * by).ceil() as usize).min(self.cap);
+        self.phase =
+            if self.now > from { Phase::Raised { from, rate } } else { Phase::Holding { left: HOLD } };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settle(level: &mut Level, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
+        (0..windows).for_each(|_| drop(level.observe(throughput(level.now()))));
+        level.now()
+    }
+
+    #[test]
+    fn it_rises_while_connections_add_throughput_and_stops_where_the_link_is_full() {
+        let link = |level: usize| (level as f64 * 40.0).min(400.0);
+        let mut level = Level::new(8, MOST);
+        assert_eq!(settle(&mut level, 3, link), 16);
+        assert_eq!(settle(&mut level, 10, link), 16);
+    }
+
+    #[test]
+    fn latency_bound_work_reaches_the_cap_in_three_windows() {
+        assert_eq!(settle(&mut Level::new(8, MOST), 3, |level| level as f64), MOST);
+    }
+
+    #[test]
+    fn it_does_not_grow_where_nothing_is_gained() {
+        assert_eq!(settle(&mut Level::new(4, MOST), 15, |_| 1.0), 4);
+    }
+
+    #[test]
+    fn a_server_that_asks_for_less_gets_less_for_a_while() {
+        let mut level = Level::new(16, MOST);
+        level.back_off();
+        assert_eq!(settle(&mut level, 10, |level| level as f64), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_leaves_its_bounds(cap in 1_usize..100, rates in proptest::collection::vec(0.0_f64..1e9, 0..200)) {
+            let mut level = Level::new(8, cap);
+            for (index, rate) in rates.into_iter().enumerate() {
+                if index % 17 == 3 { level.back_off() }
+                let now = level.observe(rate);
+                prop_assert!((1..=cap).contains(&now));
+            }
+        }
+    }
+}

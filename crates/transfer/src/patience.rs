@@ -1,0 +1,133 @@
+//! How long a silent request is waited for before it is cut and asked again on another connection.
+//!
+//! Of many requests to a large service a few take a hundred times longer than the rest, for reasons of one server or
+//! one connection. Asking again elsewhere is then faster than waiting. The request is cut first, so nothing is
+//! fetched twice but what lay in the socket's buffer, and no second thread is needed. What this gives up is the first
+//! request's answer arriving after all; what bounds the loss is that patience doubles with every cut of the same
+//! request, so against a server that is slow throughout it costs less than twice its slowness.
+
+use std::time::Duration;
+
+/// Samples kept: enough for a steady median, few enough to follow a change.
+const SAMPLES: usize = 64;
+/// Fewer samples than this tell nothing.
+const FEWEST: usize = 4;
+/// So many times the median is far outside what a healthy service shows.
+const FACTOR: u32 = 4;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// The head of an answer to a read.
+    Head,
+    /// The next bytes of a body.
+    Body,
+    /// The answer to a write, of a small object or a part: sending included.
+    Write,
+}
+
+/// What requests of a run have taken so far, and what may be expected of the next.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    heads: Samples,
+    writes: Samples,
+}
+
+#[derive(Debug, Default)]
+struct Samples {
+    ring: Vec<Duration>,
+    next: usize,
+}
+
+impl Samples {
+    fn add(&mut self, sample: Duration) {
+        if self.ring.len() < SAMPLES {
+            self.ring.push(sample);
+        } else {
+            self.ring[self.next] = sample;
+        }
+        self.next = (self.next + 1) % SAMPLES;
+    }
+
+    fn median(&self) -> Option<Duration> {
+        let mut sorted = self.ring.clone();
+        sorted.sort_unstable();
+        (sorted.len() >= FEWEST).then(|| sorted[sorted.len() / 2])
+    }
+}
+
+impl Patience {
+    /// Takes what one request needed.
+    pub(crate) fn learn(&mut self, wait: Wait, took: Duration) {
+        match wait {
+            Wait::Head => self.heads.add(took),
+            Wait::Write => self.writes.add(took),
+            Wait::Body => {}
+        }
+    }
+
+    /// How long a request typically takes to show an effect: the head of a read, the whole of a write.
+    pub(crate) fn median_wait(&self) -> Option<Duration> {
+        self.heads.median().max(self.writes.median())
+    }
+
+    /// How long to wait for a request that was cut `cuts` times already. `alone`: no other request moves either, so
+    /// the fault is hardly this connection's.
+    pub(crate) fn limit(&self, wait: Wait, cuts: u32, alone: bool) -> Duration {
+        let base = match wait {
+            // Below 100 ms an answer is not worth a new connection; half a second while nothing is known: longer
+            // than any round trip on earth with a TLS handshake before it.
+            Wait::Head => self.heads.median().map_or(Duration::from_millis(500), |median| {
+                (median * FACTOR).max(Duration::from_millis(100))
+            }),
+            // TCP resends a lost packet after 200 to 400 ms; only silence longer than that is a stall.
+            Wait::Body => Duration::from_millis(500),
+            // A write's time includes its sending, which its neighbours share: only a stark outlier counts, and
+            // while nothing is known the store's own deadline is the only one.
+            Wait::Write => self
+                .writes
+                .median()
+                .map_or(Duration::from_secs(30), |median| (median * FACTOR).max(Duration::from_millis(500))),
+        };
+        let base = if alone { base * FACTOR } else { base };
+        base.saturating_mul(1 << cuts.min(10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const MS: Duration = Duration::from_millis(1);
+
+    fn taught(heads: &[u32]) -> Patience {
+        let mut patience = Patience::default();
+        heads.iter().for_each(|ms| patience.learn(Wait::Head, MS * *ms));
+        patience
+    }
+
+    #[test]
+    fn a_stalled_head_is_given_up_after_a_few_medians() {
+        assert_eq!(taught(&[30, 31, 29, 30, 5_000]).limit(Wait::Head, 0, false), MS * 120);
+        assert_eq!(taught(&[1; 9]).limit(Wait::Head, 0, false), MS * 100);
+    }
+
+    #[test]
+    fn patience_doubles_so_a_uniformly_slow_server_is_not_hammered() {
+        let patience = taught(&[30; 8]);
+        assert_eq!(patience.limit(Wait::Head, 3, false), MS * 960);
+        assert!(patience.limit(Wait::Head, u32::MAX, true) > Duration::from_secs(30));
+    }
+
+    #[test]
+    fn old_samples_give_way_to_new_ones() {
+        let mut patience = taught(&[10; SAMPLES]);
+        (0..SAMPLES).for_each(|_| patience.learn(Wait::Head, MS * 200));
+        assert_eq!(patience.median_wait(), Some(MS * 200));
+    }
+
+    #[test]
+    fn silence_everywhere_is_waited_out_longer_than_silence_of_one() {
+        let patience = Patience::default();
+        assert!(patience.limit(Wait::Body, 0, true) > patience.limit(Wait::Body, 0, false));
+    }
+}

@@ -1,0 +1,96 @@
+//! What an interrupted download left: the partial file, the journal, and which chunks of it count.
+
+use std::path::Path;
+
+use firstbyte_location::{ByteRange, Location, Strength};
+use firstbyte_store::LocalFile;
+
+use crate::journal::{Header, Journal, Record};
+use crate::plan::Plan;
+use crate::{Error, Result, verify};
+
+/// A download to be gone on with. Holds the lock on the partial file.
+pub(crate) struct Found {
+    pub(crate) header: Header,
+    pub(crate) records: Vec<Record>,
+    pub(crate) journal: Journal,
+    pub(crate) partial: LocalFile,
+}
+
+/// Looks for a download of `source` to `path` that can be gone on with; clears away one that cannot.
+pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
+    let place = Journal::path_for(path);
+    if !place.exists() {
+        return Ok(None);
+    }
+    // The lock first: the journal may be that of a copy under way.
+    let partial = LocalFile::open(path)?;
+    let Some((journal, header, records)) =
+        Journal::load(place.clone()).map_err(Error::io(place.display()))?
+    else {
+        std::fs::remove_file(&place).map_err(Error::io(place.display()))?;
+        partial.file().set_len(0).map_err(Error::io(path.display()))?;
+        return Ok(None);
+    };
+    let mut found = Found { header, records, journal, partial };
+    let length = found.partial.file().metadata().map_err(Error::io(path.display()))?.len();
+    let plan = Plan::download(found.header.size());
+    let usable = found.header.is_of(&source.to_string())
+        && found.header.chunk() == plan.chunk()
+        && found.header.version().strength() > Strength::None
+        && length == found.header.size();
+    if !usable {
+        found.discard(path)?;
+        return Ok(None);
+    }
+    if !found.header.is_of_this_boot() {
+        found.keep_proven(&plan)?;
+    }
+    Ok(Some(found))
+}
+
+impl Found {
+    /// Starts over: forgets all chunks.
+    pub(crate) fn discard(self, path: &Path) -> Result<()> {
+        self.journal.remove().map_err(Error::io(self.journal.path().display()))?;
+        self.partial.file().set_len(0).map_err(Error::io(path.display()))?;
+        Ok(self.partial.discard()?)
+    }
+
+    /// The bytes of the first chunk that is not there; at the end of the object, its last byte's chunk.
+    pub(crate) fn first_missing(&self) -> ByteRange {
+        let plan = Plan::download(self.header.size());
+        let mut done = vec![false; plan.count() as usize];
+        for record in &self.records {
+            if let Some(done) = done.get_mut(record.index as usize) {
+                *done = true;
+            }
+        }
+        let last = plan.count().saturating_sub(1);
+        let index =
+            done.iter().position(|done| !done).map_or(last, |index| u32::try_from(index).unwrap_or(last));
+        plan.range(index)
+    }
+
+    /// Keeps the chunks whose bytes on the disk have the CRC that was recorded: after a restart of the machine
+    /// nothing else is certain.
+    fn keep_proven(&mut self, plan: &Plan) -> Result<()> {
+        let mut proven = Vec::new();
+        for record in self.records.drain(..) {
+            if let Some(checksum) = &record.checksum
+                && verify::of_range(self.partial.file(), plan.range(record.index), checksum.algorithm)?
+                    == *checksum
+            {
+                proven.push(record);
+            }
+        }
+        let header = Header::new(self.header.source(), &self.header.version(), plan.size(), plan.chunk());
+        let place = self.journal.path().to_owned();
+        self.journal = Journal::create(place.clone(), &header).map_err(Error::io(place.display()))?;
+        for record in &proven {
+            self.journal.append(record).map_err(Error::io(place.display()))?;
+        }
+        self.records = proven;
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+//! One run: jobs in, pieces moved by workers, a summary out.
+//!
+//! Workers take pieces of objects already begun before they begin another object, so few large objects are open at
+//! once and a tree of any size needs the memory of its workers. Worker `i` takes part while `i` is below the level:
+//! raising or lowering the level starts and parks threads without asking them.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::Version;
+use firstbyte_store::Store;
+
+use crate::engine::{Batch, Route};
+use crate::flight::Flights;
+use crate::limit::Bucket;
+use crate::worker::Worker;
+use crate::{Error, Failure, Job, Observer, Result, Settings, Summary, Verified};
+
+/// Jobs read ahead of the workers: enough that a page of a listing (1,000 names) is fetched while the one before moves.
+const QUEUED: usize = 1_024;
+/// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
+const STACK: usize = 512 << 10;
+
+/// An object that moves in pieces. Shared by the workers that move them.
+pub(crate) trait Pieces: Send + Sync {
+    /// Moves one piece, to the end or an error.
+    fn move_piece(&self, worker: &mut Worker<'_>, index: u32) -> Result<()>;
+    /// Called once every piece has been moved: verifies and puts the object in place.
+    fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish>;
+    /// Called instead when a piece failed for good or the run ended.
+    fn abandon(&self, store: &Store, error: &Error);
+}
+
+/// What is left of an object when all its pieces have moved.
+pub(crate) enum Finish {
+    /// Nothing.
+    Done(Done),
+    /// These pieces have to be moved (again).
+    Again(VecDeque<u32>),
+}
+
+/// A complete object.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    pub(crate) verified: Verified,
+    pub(crate) version: Option<Version>,
+}
+
+/// What beginning an object came to.
+pub(crate) enum Begun {
+    /// It was small and is complete.
+    Done(Done),
+    /// It moves in pieces. `own` is the piece whose answer the beginner holds already.
+    Split { object: Arc<dyn Pieces>, pending: VecDeque<u32>, own: Option<u32> },
+}
+
+/// What the workers count. Bytes of a resumed object that were there before are not moved.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    pub(crate) moved: AtomicU64,
+    /// Objects and pieces finished: for work made of many small requests, the measure of throughput.
+    pub(crate) steps: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+    pub(crate) reread: AtomicU64,
+    pub(crate) hedged: AtomicU64,
+    pub(crate) slowdowns: AtomicU64,
+    /// Microseconds from the start to the first byte; 0: none yet.
+    pub(crate) first_byte: AtomicU64,
+    /// Microseconds workers waited for heads, and were busy in all.
+    pub(crate) head_wait: AtomicU64,
+    pub(crate) busy: AtomicU64,
+}
+
+pub(crate) struct Run<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) settings: &'a Settings,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) meters: Meters,
+    pub(crate) flights: Flights,
+    pub(crate) started: Instant,
+    pub(crate) batch: Batch,
+    pub(crate) route: Route,
+    bucket: Option<Mutex<Bucket>>,
+    queue: Mutex<Queue>,
+    /// Something to take, or nothing ever more.
+    work: Condvar,
+    /// The level rose.
+    raised: Condvar,
+    /// The queue of jobs has room.
+    room: Condvar,
+    /// The supervisor should look.
+    pub(crate) attention: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: VecDeque<Job>,
+    /// More jobs may come.
+    feeding: bool,
+    open: VecDeque<Open>,
+    next_id: u64,
+    /// Workers with a task in hand.
+    busy: usize,
+    pub(crate) level: usize,
+    ended: Option<Error>,
+    summary: Summary,
+    /// A file of the batch just written: names the file system it is on.
+    wrote: Option<PathBuf>,
+}
+
+struct Open {
+    id: u64,
+    job: Job,
+    object: Arc<dyn Pieces>,
+    pending: VecDeque<u32>,
+    running: u32,
+    error: Option<Error>,
+}
+
+/// What a worker does next.
+enum Task {
+    Begin(Job),
+    Move(Taken),
+}
+
+struct Taken {
+    id: u64,
+    object: Arc<dyn Pieces>,
+    index: u32,
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<Task> {
+        if let Some(open) = self.open.iter_mut().find(|open| !open.pending.is_empty()) {
+            let index = open.pending.pop_front()?;
+            open.running += 1;
+            return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), index }));
+        }
+        self.jobs.pop_front().map(Task::Begin)
+    }
+
+    /// Tasks that could be under way at this instant.
+    pub(crate) fn demand(&self) -> usize {
+        self.busy + self.waiting()
+    }
+
+    /// Tasks nobody has taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.jobs.len() + self.open.iter().map(|open| open.pending.len()).sum::<usize>()
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.busy == 0 && (self.ended.is_some() || (!self.feeding && self.waiting() == 0))
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        settings: &'a Settings,
+        observer: &'a dyn Observer,
+        most_workers: usize,
+        batch: Batch,
+        route: Route,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            observer,
+            meters: Meters::default(),
+            flights: Flights::new(most_workers),
+            started: Instant::now(),
+            batch,
+            route,
+            bucket: settings.limit_rate.map(|rate| Mutex::new(Bucket::new(rate))),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            raised: Condvar::new(),
+            room: Condvar::new(),
+            attention: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that jobs are going to be fed; the run does not end before [`fed`](Self::fed).
+    pub(crate) fn feeding(&self) {
+        self.queue().feeding = true;
+    }
+
+    /// Adds a job, waiting for room. False once the run has ended: feed no more.
+    pub(crate) fn feed(&self, job: Job) -> bool {
+        let mut queue = self.queue();
+        while queue.jobs.len() >= QUEUED && queue.ended.is_none() {
+            queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if queue.ended.is_some() {
+            return false;
+        }
+        queue.jobs.push_back(job);
+        drop(queue);
+        self.work.notify_one();
+        true
+    }
+
+    /// All jobs have been fed.
+    pub(crate) fn fed(&self) {
+        self.queue().feeding = false;
+        self.work.notify_all();
+        self.attention.notify_one();
+    }
+
+    /// Counts a failure.
+    pub(crate) fn failed(&self, failure: Failure) {
+        self.observer.failed(&failure);
+        let summary = &mut self.queue().summary;
+        summary.failures += 1;
+        if summary.failed.len() < Summary::LISTED_FAILURES {
+            summary.failed.push(failure);
+        }
+    }
+
+    /// Ends the run before its time.
+    pub(crate) fn end(&self, error: Error) {
+        self.queue().ended.get_or_insert(error);
+        self.flights.cancel_all();
+        self.work.notify_all();
+        self.raised.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Whether the run was ended before its time.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.queue().ended.is_some()
+    }
+
+    /// Changes the level.
+    pub(crate) fn set_level(&self, level: usize) {
+        self.queue().level = level;
+        self.raised.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Starts worker `index`.
+    pub(crate) fn spawn<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> Result<()> {
+        std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .stack_size(STACK)
+            .spawn_scoped(scope, move || self.work(index))
+            .map(drop)
+            .map_err(Error::io("starting a thread"))
+    }
+
+    fn work(&self, index: usize) {
+        let mut worker = Worker::new(self, index);
+        while let Some(task) = self.next_task(index) {
+            let began = Instant::now();
+            match task {
+                Task::Begin(job) => self.begin(&mut worker, job),
+                Task::Move(taken) => self.move_piece(&mut worker, &taken),
+            }
+            self.meters.busy.fetch_add(micros(began.elapsed()), Ordering::Relaxed);
+            self.task_done();
+        }
+    }
+
+    fn next_task(&self, index: usize) -> Option<Task> {
+        let mut queue = self.queue();
+        loop {
+            if queue.is_over() || queue.ended.is_some() {
+                drop(queue);
+                self.work.notify_all();
+                self.raised.notify_all();
+                return None;
+            }
+            let below = index < queue.level;
+            if below && let Some(task) = queue.take() {
+                queue.busy += 1;
+                let room = queue.jobs.len() == QUEUED / 2;
+                drop(queue);
+                if room {
+                    self.room.notify_one();
+                }
+                return Some(task);
+            }
+            let bell = if below { &self.work } else { &self.raised };
+            queue = bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn task_done(&self) {
+        self.meters.steps.fetch_add(1, Ordering::Relaxed);
+        let mut queue = self.queue();
+        queue.busy -= 1;
+        if queue.is_over() {
+            drop(queue);
+            self.work.notify_all();
+            self.raised.notify_all();
+            self.attention.notify_one();
+        }
+    }
+
+    fn begin(&self, worker: &mut Worker<'_>, job: Job) {
+        match worker.begin(&job) {
+            Ok(Begun::Done(done)) => self.completed(&job, done),
+            Ok(Begun::Split { object, pending, own }) => {
+                let id = self.open(job, Arc::clone(&object), pending, u32::from(own.is_some()));
+                match own {
+                    Some(index) => self.move_piece(worker, &Taken { id, object, index }),
+                    None => self.finish_if_last(worker, id),
+                }
+            }
+            Err(error) => self.object_failed(&job, error),
+        }
+    }
+
+    fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: VecDeque<u32>, running: u32) -> u64 {
+        let mut queue = self.queue();
+        let id = queue.next_id;
+        queue.next_id += 1;
+        queue.open.push_back(Open { id, job, object, pending, running, error: None });
+        drop(queue);
+        self.work.notify_all();
+        self.attention.notify_one();
+        id
+    }
+
+    fn move_piece(&self, worker: &mut Worker<'_>, taken: &Taken) {
+        let result = taken.object.move_piece(worker, taken.index);
+        {
+            let mut queue = self.queue();
+            let Some(open) = queue.open.iter_mut().find(|open| open.id == taken.id) else { return };
+            open.running -= 1;
+            if let Err(error) = result {
+                open.pending.clear();
+                // The first failure is the cause; others follow from it.
+                open.error.get_or_insert(error);
+            }
+        }
+        self.finish_if_last(worker, taken.id);
+    }
+
+    /// Ends an object that has no pieces left. The last worker to leave it gets to do it.
+    fn finish_if_last(&self, worker: &mut Worker<'_>, id: u64) {
+        let (object, error) = {
+            let mut queue = self.queue();
+            let ended = queue.ended.is_some();
+            let Some(open) = queue.open.iter_mut().find(|open| open.id == id) else { return };
+            if open.running > 0 || !(open.pending.is_empty() || ended) {
+                return;
+            }
+            if ended {
+                open.error.get_or_insert(Error::Interrupted);
+            }
+            // It stays listed, with nothing to take, so that pieces to be moved again find it.
+            open.running = 1;
+            (Arc::clone(&open.object), open.error.take())
+        };
+        let outcome = match error {
+            Some(error) => Err(error),
+            None => object.finish(worker),
+        };
+        let mut queue = self.queue();
+        let Some(place) = queue.open.iter().position(|open| open.id == id) else { return };
+        if let Ok(Finish::Again(pieces)) = outcome {
+            queue.open[place].pending = pieces;
+            queue.open[place].running = 0;
+            drop(queue);
+            self.work.notify_all();
+            return;
+        }
+        let Some(open) = queue.open.remove(place) else { return };
+        drop(queue);
+        match outcome {
+            Ok(Finish::Done(done)) => self.completed(&open.job, done),
+            Ok(Finish::Again(_)) => {}
+            Err(error) => {
+                object.abandon(self.store, &error);
+                self.object_failed(&open.job, error);
+            }
+        }
+    }
+
+    fn completed(&self, job: &Job, done: Done) {
+        self.observer.finished(&job.source, &job.destination, done.bytes);
+        let mut queue = self.queue();
+        if let (Batch::Many, Some(path)) = (self.batch, job.destination.as_local()) {
+            queue.wrote.get_or_insert_with(|| path.to_owned());
+        }
+        queue.summary.complete(done);
+    }
+
+    /// Counts an object that was streamed.
+    pub(crate) fn streamed(&self, done: Done) {
+        self.queue().summary.complete(done);
+    }
+
+    /// A file that the batch has written.
+    pub(crate) fn wrote(&self) -> Option<PathBuf> {
+        self.queue().wrote.clone()
+    }
+
+    fn object_failed(&self, job: &Job, error: Error) {
+        if !error.ends_run() {
+            self.failed(Failure { location: job.source.to_string(), error });
+        }
+    }
+
+    /// Counts bytes found there from an earlier run.
+    pub(crate) fn resumed(&self, bytes: u64) {
+        self.meters.resumed.fetch_add(bytes, Ordering::Relaxed);
+        self.observer.moved(bytes);
+    }
+
+    /// Counts bytes fetched or sent a second time.
+    pub(crate) fn reread(&self, bytes: u64) {
+        self.meters.reread.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that arrived, and keeps to the rate limit: returns how long to pause.
+    pub(crate) fn moved(&self, bytes: u64) -> Duration {
+        self.meters.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.observer.moved(bytes);
+        if self.meters.first_byte.load(Ordering::Relaxed) == 0 {
+            let at = micros(self.started.elapsed()).max(1);
+            // Another worker may have been first: its time stands.
+            let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        let Some(bucket) = &self.bucket else { return Duration::ZERO };
+        bucket.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, self.started.elapsed())
+    }
+
+    /// What was done; taken once, at the end. An object left over by the end of the run is abandoned.
+    pub(crate) fn into_summary(self) -> Summary {
+        let mut queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for open in queue.open.drain(..) {
+            open.object.abandon(self.store, &Error::Interrupted);
+        }
+        let first_byte = self.meters.first_byte.load(Ordering::Relaxed);
+        Summary {
+            seconds: self.started.elapsed().as_secs_f64(),
+            first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
+            hedged: self.meters.hedged.load(Ordering::Relaxed),
+            resumed_bytes: self.meters.resumed.load(Ordering::Relaxed),
+            reread_bytes: self.meters.reread.load(Ordering::Relaxed),
+            ended: queue.ended,
+            ..queue.summary
+        }
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

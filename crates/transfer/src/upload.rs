@@ -1,0 +1,215 @@
+//! A local file to a store: one request, or parts in parallel sent straight from the file.
+//!
+//! Parts that a killed run has sent are not sent again: the upload's id is kept in the state directory (see
+//! [`begun`](crate::begun)), and the store itself tells which parts it holds.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::{ByteRange, Location};
+use firstbyte_store::{Error as StoreError, Metadata, Part, Payload, PutOptions, Stat, Upload, Written};
+
+use crate::begun::UploadJournal;
+use crate::patience::Wait;
+use crate::plan::{Plan, SINGLE_PUT};
+use crate::run::{Begun, Done, Finish, Pieces};
+use crate::worker::Worker;
+use crate::{Error, Job, Result, Verified, verify};
+
+/// A multipart upload from a file.
+struct FileUpload {
+    source: Location,
+    file: File,
+    stat: Stat,
+    plan: Plan,
+    /// The upload, aborted by a failure.
+    parts: Parts,
+    journal: Option<UploadJournal>,
+}
+
+/// The parts of a multipart upload as they are finished: shared by all that send some.
+pub(crate) struct Parts {
+    pub(crate) upload: Upload,
+    pub(crate) options: PutOptions,
+    done: Mutex<Vec<Part>>,
+}
+
+/// Begins an upload.
+pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<Begun> {
+    let run = worker.run;
+    let stat = run.store.stat(&job.source)?;
+    let size = stat.size().unwrap_or_default();
+    let file =
+        File::open(path).map_err(|source| StoreError::Io { location: path.display().to_string(), source })?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
+    }
+    if job.entry.is_none() {
+        run.observer.expected(0, size);
+    }
+    let user = check_source(worker, job, &file, size)?;
+    let options = put_options(worker, &stat);
+    if size <= SINGLE_PUT || !run.store.has_multipart(&job.destination) {
+        let written =
+            put(worker, &job.destination, Payload::File(&file, ByteRange::new(0, size)), size, &options)?;
+        unchanged(worker, &job.source, &stat)?;
+        let verified = verified(&written).max(user);
+        return Ok(Begun::Done(Done { bytes: size, verified, version: Some(written.version) }));
+    }
+    let plan = Plan::upload(size);
+    let journal = run
+        .settings
+        .state_dir
+        .as_deref()
+        .and_then(|dir| UploadJournal::open(dir, &job.source, &job.destination));
+    let (upload, there) = match journal
+        .as_ref()
+        .and_then(|journal| journal.resume(run.store, &job.destination, &stat, &plan))
+    {
+        Some(resumed) => resumed,
+        None => {
+            let upload = run.store.begin_upload(&job.destination, &options)?;
+            if let Some(journal) = &journal {
+                journal.write(&upload, &stat, &plan)?;
+            }
+            (upload, Vec::new())
+        }
+    };
+    run.resumed(there.iter().map(|part| part.size).sum());
+    let pending =
+        (0..plan.count()).filter(|index| there.iter().all(|part| part.number != index + 1)).collect();
+    let parts = Parts { upload, options, done: Mutex::new(there) };
+    let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
+    Ok(Begun::Split { object: Arc::new(object), pending, own: None })
+}
+
+/// Compares the file with the checksum the user gave, before anything is sent.
+fn check_source(worker: &Worker<'_>, job: &Job, file: &File, size: u64) -> Result<Verified> {
+    let Some(expected) = &worker.run.settings.checksum else { return Ok(Verified::Length) };
+    let found = verify::of_range(file, ByteRange::new(0, size), expected.algorithm)?;
+    expected.verify(&found, &job.source)?;
+    Ok(Verified::Full)
+}
+
+/// Fails if the source is not what it was when it was opened.
+fn unchanged(worker: &Worker<'_>, source: &Location, stat: &Stat) -> Result<()> {
+    let now = worker.run.store.stat(source)?;
+    if now.version == stat.version {
+        return Ok(());
+    }
+    let (expected, found) = (Box::new(stat.version.clone()), Box::new(now.version));
+    Err(StoreError::Changed { location: source.to_string(), expected, found }.into())
+}
+
+/// What travels with an object into a store.
+pub(crate) fn put_options(worker: &Worker<'_>, stat: &Stat) -> PutOptions {
+    let given = worker.run.settings.content_type.clone();
+    let metadata = Metadata {
+        content_type: given.or_else(|| stat.metadata.content_type.clone()),
+        modified: stat.modified,
+        ..stat.metadata.clone()
+    };
+    PutOptions { metadata, ..PutOptions::default() }
+}
+
+/// Writes a whole object in one request.
+pub(crate) fn put(
+    worker: &mut Worker<'_>,
+    destination: &Location,
+    payload: Payload<'_>,
+    size: u64,
+    options: &PutOptions,
+) -> Result<Written> {
+    worker.request(Wait::Write, None, |attempt, _| {
+        let options = PutOptions { cancel: attempt.cancel.clone(), ..options.clone() };
+        let written = attempt.run.store.put(destination, payload, &options)?;
+        attempt.moved(size);
+        Ok(written)
+    })
+}
+
+pub(crate) fn verified(written: &Written) -> Verified {
+    if written.verified.is_some() { Verified::Full } else { Verified::Length }
+}
+
+impl Parts {
+    pub(crate) fn new(upload: Upload, options: PutOptions) -> Self {
+        Self { upload, options, done: Mutex::default() }
+    }
+
+    /// Sends part `number`.
+    pub(crate) fn send(
+        &self,
+        worker: &mut Worker<'_>,
+        number: u32,
+        payload: Payload<'_>,
+        size: u64,
+    ) -> Result<()> {
+        let part = worker.request(Wait::Write, None, |attempt, _| {
+            let part = attempt.run.store.put_part(&self.upload, number, payload, &attempt.cancel)?;
+            attempt.moved(size);
+            Ok(part)
+        })?;
+        self.add(part);
+        Ok(())
+    }
+
+    pub(crate) fn add(&self, part: Part) {
+        self.lock().push(part);
+    }
+
+    /// Puts the parts together.
+    pub(crate) fn complete(&self, worker: &mut Worker<'_>) -> Result<Written> {
+        let mut parts = std::mem::take(&mut *self.lock());
+        parts.sort_unstable_by_key(|part| part.number);
+        Ok(worker.run.store.complete_upload(&self.upload, &parts, &self.options)?)
+    }
+
+    /// Lets the store forget what was sent.
+    pub(crate) fn abort(&self, worker_store: &firstbyte_store::Store) {
+        if let Err(error) = worker_store.abort_upload(&self.upload) {
+            tracing::warn!(%error, id = self.upload.id, "the upload could not be aborted; cp --abort-stale removes it");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pieces for FileUpload {
+    fn move_piece(&self, worker: &mut Worker<'_>, index: u32) -> Result<()> {
+        let range = self.plan.range(index);
+        self.parts.send(worker, index + 1, Payload::File(&self.file, range), range.len())
+    }
+
+    fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {
+        unchanged(worker, &self.source, &self.stat)?;
+        let written = self.parts.complete(worker)?;
+        if let Some(journal) = &self.journal {
+            journal.remove()?;
+        }
+        let verified =
+            if worker.run.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
+        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(written.version) }))
+    }
+
+    fn abandon(&self, store: &firstbyte_store::Store, error: &Error) {
+        // An interrupted upload with a journal goes on later; any other would only be billed.
+        if self.journal.is_some() && error.ends_run() {
+            return;
+        }
+        self.parts.abort(store);
+        if let Some(journal) = &self.journal {
+            let removed = journal.remove();
+            tracing::debug!(?removed, "upload journal");
+        }
+    }
+}
+
+/// Pieces nobody has moved yet.
+pub(crate) fn all(plan: &Plan) -> VecDeque<u32> {
+    (0..plan.count()).collect()
+}

@@ -1,0 +1,113 @@
+//! Checks content beside its transfer.
+//!
+//! CRCs of chunks combine, so chunks are checked as their bytes pass and in any order. A sequential hash cannot be
+//! had that way: a follower thread reads the finished front of the file back from the page cache while the rest is
+//! still moving.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use firstbyte_location::ByteRange;
+use firstbyte_store::{Algorithm, Checksum, Hasher};
+
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+/// Read-ahead of a hash: larger makes no difference from the page cache.
+const STEP: usize = 128 << 10;
+
+/// The checksum of a range of a file, read back.
+pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
+    let mut hasher = Hasher::new(algorithm);
+    feed(file, range, &mut hasher)?;
+    Ok(hasher.finish())
+}
+
+fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
+    let mut buffer = vec![0; STEP];
+    let mut at = range.start;
+    while at < range.end {
+        let step = STEP.min(usize::try_from(range.end - at).unwrap_or(STEP));
+        file.read_exact_at(&mut buffer[..step], at).map_err(Error::io("reading back the partial file"))?;
+        hasher.update(&buffer[..step]);
+        at += step as u64;
+    }
+    Ok(())
+}
+
+/// The checksum of the whole from those of all chunks, in order.
+pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checksum>]) -> Option<Checksum> {
+    let mut whole = Hasher::new(algorithm).finish();
+    for (index, chunk) in (0..).zip(chunks) {
+        whole = whole.combine(chunk.as_ref()?, plan.range(index).len())?;
+    }
+    Some(whole)
+}
+
+/// Hashes a file from its start while it is being filled.
+pub(crate) struct Follower {
+    front: Arc<Front>,
+    thread: JoinHandle<Result<Checksum>>,
+}
+
+#[derive(Default)]
+struct Front {
+    /// Where the gapless front of the file ends, and whether more can come.
+    state: Mutex<(u64, bool)>,
+    moved: Condvar,
+}
+
+impl Follower {
+    /// Starts to follow the filling of `file`.
+    pub(crate) fn start(file: File, algorithm: Algorithm) -> Result<Self> {
+        let front = Arc::new(Front::default());
+        let watched = Arc::clone(&front);
+        let thread = std::thread::Builder::new()
+            .name("hash".into())
+            .stack_size(STEP * 2)
+            .spawn(move || watched.follow(&file, algorithm))
+            .map_err(Error::io("starting a thread"))?;
+        Ok(Self { front, thread })
+    }
+
+    /// The file is complete up to `end`.
+    pub(crate) fn advance(&self, end: u64) {
+        self.front.set(end, false);
+    }
+
+    /// Waits for the hash of everything up to `end`, where the file is complete.
+    pub(crate) fn finish(self, end: u64) -> Result<Checksum> {
+        self.front.set(end, true);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Front {
+    fn set(&self, end: u64, last: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = (state.0.max(end), state.1 || last);
+        self.moved.notify_one();
+    }
+
+    fn follow(&self, file: &File, algorithm: Algorithm) -> Result<Checksum> {
+        let mut hasher = Hasher::new(algorithm);
+        let mut at = 0;
+        loop {
+            let (end, last) = {
+                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                *self
+                    .moved
+                    .wait_while(state, |(end, last)| *end == at && !*last)
+                    .unwrap_or_else(PoisonError::into_inner)
+            };
+            feed(file, ByteRange::new(at, end), &mut hasher)?;
+            at = end;
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if last && state.0 == at {
+                return Ok(hasher.finish());
+            }
+        }
+    }
+}
