@@ -1,32 +1,161 @@
 //! The bytes of one answer, on their way to the caller.
+//!
+//! A body knows how many bytes it owes ([`range`](Body::range)) and gives exactly those or an error: never fewer in
+//! silence, never more. Where they come from is the source's business.
+
+mod local;
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use firstbyte_location::ByteRange;
 
-use crate::{Result, Stat};
+use crate::wire::Incoming;
+use crate::{Cancel, Error, Result, Stat};
+
+use local::LocalSource;
 
 /// An open answer to a [`Store::get`](crate::Store::get). Dropping it gives the connection back if every byte was read.
-pub struct Body {}
+pub struct Body {
+    stat: Stat,
+    range: ByteRange,
+    place: String,
+    /// Bytes not handed out yet; `None` where the server told no length.
+    left: Option<u64>,
+    source: Source,
+}
+
+enum Source {
+    /// A socket.
+    Wire(Incoming),
+    /// An open file.
+    Local(LocalSource),
+    /// No bytes at all.
+    Empty,
+}
 
 impl Body {
+    /// The body of an HTTP answer that carries `range`.
+    pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
+        let left = (range.end != u64::MAX).then(|| range.len());
+        Self { stat, range, place, left, source: Source::Wire(incoming) }
+    }
+
+    /// The bytes `range` of an open file; `range` lies within its size.
+    pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
+        let source = Source::Local(LocalSource::new(file, range.start, cancel));
+        Self { stat, range, place, left: Some(range.len()), source }
+    }
+
+    /// No bytes, at `at`.
+    pub(crate) fn empty(place: String, stat: Stat, at: u64) -> Self {
+        Self { stat, range: ByteRange::at(at, 0), place, left: Some(0), source: Source::Empty }
+    }
+
     /// The object, as far as this answer's head tells.
-    pub fn stat(&self) -> &Stat { panic!() }
+    #[must_use]
+    pub fn stat(&self) -> &Stat {
+        &self.stat
+    }
 
     /// The bytes this answer carries. Where the server told no length, the end is `u64::MAX`.
-    pub fn range(&self) -> ByteRange { panic!() }
+    #[must_use]
+    pub fn range(&self) -> ByteRange {
+        self.range
+    }
 
     /// Reads into `buffer`; 0 only at the proper end.
     ///
     /// # Errors
-    /// [`Truncated`](crate::Error::Truncated), [`Disconnected`](crate::Error::Disconnected), [`TimedOut`](crate::Error::TimedOut), [`Cancelled`](crate::Error::Cancelled).
-    pub fn read(&mut self, _buffer: &mut [u8]) -> Result<usize> { panic!() }
+    /// [`Truncated`](Error::Truncated), [`Disconnected`](Error::Disconnected), [`TimedOut`](Error::TimedOut),
+    /// [`Cancelled`](Error::Cancelled), [`Protocol`](Error::Protocol) where more comes than was announced.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        if most == 0 {
+            return Ok(0);
+        }
+        let read = match &mut self.source {
+            Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
+            Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
+            Source::Empty => 0,
+        };
+        self.account(read)
+    }
 
-    /// Moves the next bytes, `limit` at the most or to the end, into `file` from `offset` on; returns how many. With no `observe` they may never enter
-    /// this process (splice, copy_file_range); with it every piece is shown once, in order, after it was written.
-    /// `scratch` is used where bytes do pass through. `progress` is called with each count of bytes written; what it was told is in the file even if an error follows.
+    /// Moves the next bytes, `limit` at the most or to the end, into `file` from `offset` on; returns how many. With no
+    /// `observe` they may never enter this process (splice, copy_file_range); with it every piece is shown once, in
+    /// order, after it was written.
+    /// `scratch` is used where bytes do pass through. `progress` is called with each count of bytes written; what it was
+    /// told is in the file even if an error follows.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Io`](crate::Error::Io) for the file.
-    pub fn write_to(&mut self, _file: &File, _offset: u64, _limit: u64, _scratch: &mut [u8], _observe: Option<&mut dyn FnMut(&[u8])>, _progress: &mut dyn FnMut(u64)) -> Result<u64> { panic!() }
+    /// As [`read`](Self::read), and [`Io`](Error::Io) for the file.
+    pub fn write_to(
+        &mut self,
+        file: &File,
+        offset: u64,
+        limit: u64,
+        scratch: &mut [u8],
+        mut observe: Option<&mut dyn FnMut(&[u8])>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let mut done = 0;
+        while done < limit && self.left != Some(0) {
+            let most = self.left.map_or(limit - done, |left| left.min(limit - done));
+            let moved = if observe.is_none() { self.hand_over(file, offset + done, most) } else { None };
+            let moved = match moved {
+                Some(moved) => moved?,
+                None => {
+                    let step = scratch.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+                    let read = self.read(&mut scratch[..step])?;
+                    file.write_all_at(&scratch[..read], offset + done)
+                        .map_err(|source| Error::Io { location: self.place.clone(), source })?;
+                    if let Some(observe) = &mut observe {
+                        observe(&scratch[..read]);
+                    }
+                    read
+                }
+            };
+            if moved == 0 {
+                break;
+            }
+            done += moved as u64;
+            progress(moved as u64);
+        }
+        Ok(done)
+    }
+
+    /// Moves up to `most` bytes without reading them, where the source can.
+    fn hand_over(&mut self, file: &File, offset: u64, most: u64) -> Option<Result<usize>> {
+        let moved = match &mut self.source {
+            Source::Wire(incoming) => incoming.splice(file, offset, most)?,
+            Source::Local(source) => source.copy_to(&self.place, file, offset, most)?,
+            Source::Empty => return None,
+        };
+        Some(moved.and_then(|count| self.account(count)))
+    }
+
+    /// Takes note of `count` bytes handed out; 0 is the source's end.
+    fn account(&mut self, count: usize) -> Result<usize> {
+        let Some(left) = &mut self.left else { return Ok(count) };
+        if count == 0 {
+            return Err(Error::Truncated { location: self.place.clone(), missing: *left });
+        }
+        *left -= count as u64;
+        if *left > 0 {
+            return Ok(count);
+        }
+        match &mut self.source {
+            // Past the last byte a chunked body has its end mark, which must be read before the connection is used again.
+            Source::Wire(incoming) => match incoming.read(&mut [0])? {
+                0 => Ok(count),
+                _ => Err(Error::Protocol {
+                    location: self.place.clone(),
+                    detail: format!("more bytes than the {} announced", self.range.len()),
+                }),
+            },
+            Source::Empty => Ok(count),
+            Source::Local(source) => source.check_unchanged(&self.place, &self.stat.version).map(|()| count),
+        }
+    }
 }

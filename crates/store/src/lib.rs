@@ -4,15 +4,21 @@
 //! request is written to a blocking socket, and [`Body`] hands its bytes to the caller's buffer or file, by splice where
 //! nobody needs to see them. Callers bring the threads. No S3 or TLS type leaves this crate.
 
+mod answer;
 mod body;
 mod cancel;
 mod checksum;
 mod error;
+mod header_text;
+mod http;
 mod local;
 mod object;
 mod options;
+mod retry;
+mod s3;
 mod store;
 mod upload;
+mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;

@@ -1,11 +1,15 @@
 //! The handle: every operation on a location, sent to the backend that its scheme names.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use firstbyte_listing::Order;
-use firstbyte_location::{ByteRange, Entry, Location, Version};
+use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
 
-use crate::{Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written};
+use crate::http::Http;
+use crate::s3::S3;
+use crate::wire::Client;
+use crate::{local, Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written};
 
 /// What to read of an object, and of which version.
 #[derive(Clone, Debug, Default)]
@@ -32,11 +36,16 @@ pub struct ListOptions {
 }
 
 /// Entries as they arrive, in constant memory; S3's in byte order. An error ends it, except those of single local directories.
-pub struct Listing {}
+pub struct Listing {
+    entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
+}
 
 impl Iterator for Listing {
     type Item = Result<Entry>;
-    fn next(&mut self) -> Option<Self::Item> { None }
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.entries.next()
+    }
 }
 
 /// What a store has done since it was made.
@@ -55,63 +64,199 @@ pub struct CounterSnapshot {
 /// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods block.
 #[derive(Clone)]
 pub struct Store {
-    _inner: Arc<()>,
+    client: Arc<Client>,
+    s3: Arc<S3>,
+    http: Arc<Http>,
 }
 
-#[allow(unused_variables)]
 impl Store {
     /// A store that reaches places as `options` say. Nothing is contacted yet.
     ///
     /// # Errors
     /// [`Error::Options`].
-    pub fn new(options: Options) -> Result<Self> { panic!() }
+    pub fn new(options: Options) -> Result<Self> {
+        let client = Arc::new(Client::new(Arc::new(options))?);
+        Ok(Self { s3: Arc::new(S3::new(Arc::clone(&client))), http: Arc::new(Http::new(Arc::clone(&client))), client })
+    }
 
-    /// Describes what is at `location`: one request.
-    pub fn stat(&self, location: &Location) -> Result<Stat> { panic!() }
+    /// Describes what is at `location`: one request, two where an S3 key turns out to be a prefix.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and what keeps the store from answering.
+    pub fn stat(&self, location: &Location) -> Result<Stat> {
+        match location {
+            Location::Local(path) => local::stat(path),
+            Location::S3(object) => self.s3.stat(object),
+            Location::Http(url) => self.http.stat(url),
+        }
+    }
 
-    /// Asks for bytes: one request, returned when the answer's head is here. The length and version of an object nobody has asked about yet come with its first range.
+    /// Asks for bytes: one request, returned when the answer's head is here. The length and version of an object nobody
+    /// has asked about yet come with its first range.
     /// A zero-length object answers any range with an empty body.
-    pub fn get(&self, location: &Location, get: &Get) -> Result<Body> { panic!() }
+    ///
+    /// # Errors
+    /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and what keeps the store from answering.
+    pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
+        match location {
+            Location::Local(path) => local::get(path, get),
+            Location::S3(object) => self.s3.get(object, get),
+            Location::Http(url) => self.http.get(url, get),
+        }
+    }
 
     /// Lists what is under `location`.
-    pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> { panic!() }
+    ///
+    /// # Errors
+    /// What keeps the first names from coming; later failures are items of the listing.
+    pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
+        let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match location {
+            Location::Local(path) => Box::new(local::list(path, options)?),
+            Location::S3(object) => self.s3.list(object, options)?,
+            Location::Http(url) => self.http.list(url, options)?,
+        };
+        Ok(Listing { entries })
+    }
 
     /// Writes a whole object: readers see the old one or the new one.
-    pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> { panic!() }
+    ///
+    /// # Errors
+    /// [`Error::Precondition`], [`Error::Checksum`] where the store got other bytes, and what keeps it from taking them.
+    pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+        match location {
+            Location::Local(path) => local::put(path, payload, options),
+            Location::S3(object) => self.s3.put(object, payload, options),
+            Location::Http(url) => self.http.put(url, payload, options),
+        }
+    }
 
     /// Whether large objects go up in parts there (S3).
-    pub fn has_multipart(&self, location: &Location) -> bool { panic!() }
+    #[must_use]
+    pub fn has_multipart(&self, location: &Location) -> bool {
+        matches!(location, Location::S3(_))
+    }
 
     /// Begins a multipart upload.
-    pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> { panic!() }
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such thing, and what keeps the store from answering.
+    pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
+        self.s3.begin_upload(object_of(location)?, options)
+    }
 
     /// Sends part `number` (from 1).
-    pub fn put_part(&self, upload: &Upload, number: u32, payload: Payload<'_>, cancel: &Cancel) -> Result<Part> { panic!() }
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_part(&self, upload: &Upload, number: u32, payload: Payload<'_>, cancel: &Cancel) -> Result<Part> {
+        self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, cancel)
+    }
 
     /// Copies a range of another object of the same service as part `number`, inside the service.
-    pub fn copy_part(&self, upload: &Upload, number: u32, source: &Location, version: &Version, range: ByteRange) -> Result<Part> { panic!() }
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where they do not share a service, [`Error::Changed`] where the source has changed.
+    pub fn copy_part(
+        &self,
+        upload: &Upload,
+        number: u32,
+        source: &Location,
+        version: &Version,
+        range: ByteRange,
+    ) -> Result<Part> {
+        self.s3.copy_part(object_of(&upload.location)?, &upload.id, number, object_of(source)?, version, range)
+    }
 
     /// The parts of an upload that the store holds.
-    pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> { panic!() }
+    ///
+    /// # Errors
+    /// What keeps the store from answering.
+    pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> {
+        self.s3.list_parts(object_of(&upload.location)?, &upload.id)
+    }
 
     /// Puts the parts together, in order.
-    pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> { panic!() }
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> {
+        self.s3.complete_upload(object_of(&upload.location)?, &upload.id, parts, options)
+    }
 
     /// Ends an upload and lets the store forget its parts.
-    pub fn abort_upload(&self, upload: &Upload) -> Result<()> { panic!() }
+    ///
+    /// # Errors
+    /// What keeps the store from answering.
+    pub fn abort_upload(&self, upload: &Upload) -> Result<()> {
+        self.s3.abort_upload(object_of(&upload.location)?, &upload.id)
+    }
 
     /// Uploads begun under `location` and not ended.
-    pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> { panic!() }
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such thing, and what keeps the store from answering.
+    pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
+        self.s3.stale_uploads(object_of(location)?)
+    }
 
-    /// Copies inside one service, without the bytes coming here. `Unsupported` where source and destination do not share one.
-    pub fn copy(&self, source: &Location, version: &Version, destination: &Location, options: &PutOptions) -> Result<Written> { panic!() }
+    /// Copies inside one service, without the bytes coming here.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where source and destination do not share one; else as [`put`](Self::put).
+    pub fn copy(
+        &self,
+        source: &Location,
+        version: &Version,
+        destination: &Location,
+        options: &PutOptions,
+    ) -> Result<Written> {
+        self.s3.copy(object_of(source)?, version, object_of(destination)?, options)
+    }
 
     /// Deletes one object or file; deleting what is not there is no error.
-    pub fn delete(&self, location: &Location) -> Result<()> { panic!() }
+    ///
+    /// # Errors
+    /// What keeps the store from doing it.
+    pub fn delete(&self, location: &Location) -> Result<()> {
+        match location {
+            Location::Local(path) => local::delete(path),
+            Location::S3(object) => self.s3.delete(object),
+            Location::Http(url) => self.http.delete(url),
+        }
+    }
 
     /// Deletes many, in as few requests as the store allows; returns those that failed.
-    pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> { panic!() }
+    #[must_use]
+    pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
+        let mut objects = Vec::new();
+        let mut failed = Vec::new();
+        for location in locations {
+            match location {
+                Location::S3(object) => objects.push(object.clone()),
+                other => failed.extend(self.delete(other).err().map(|error| (other.clone(), error))),
+            }
+        }
+        failed.extend(self.s3.delete_many(&objects));
+        failed
+    }
 
     /// Requests, retries and bytes so far.
-    pub fn counters(&self) -> CounterSnapshot { panic!() }
+    #[must_use]
+    pub fn counters(&self) -> CounterSnapshot {
+        let counters = &self.client.counters;
+        CounterSnapshot {
+            requests: counters.requests.load(Ordering::Relaxed),
+            retries: counters.retries.load(Ordering::Relaxed),
+            received: counters.received.load(Ordering::Relaxed),
+            sent: counters.sent.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The S3 object at a location; only S3 has multipart uploads and copies inside the service.
+fn object_of(location: &Location) -> Result<&S3Object> {
+    match location {
+        Location::S3(object) => Ok(object),
+        other => Err(Error::Unsupported { location: other.to_string(), what: "an operation inside the service" }),
+    }
 }

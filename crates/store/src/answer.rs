@@ -1,0 +1,205 @@
+//! What the head of an answer says about an object, and whether it is an answer to what was asked.
+//!
+//! S3 and plain HTTP share this: both describe objects by the same headers, and both can answer a range with something
+//! else. Every answer is checked, because pieces of different versions must never be put together.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::{ByteRange, Kind, Version};
+
+use crate::wire::{Head, Incoming};
+use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, header_text};
+
+/// Headers kept as metadata beside `Content-Type`.
+pub(crate) const KEPT_HEADERS: [&str; 4] = ["cache-control", "content-disposition", "content-encoding", "content-language"];
+/// User metadata key for the file's own time, as rclone writes it.
+pub(crate) const MTIME: &str = "mtime";
+/// Prefix of user metadata.
+pub(crate) const USER_PREFIX: &str = "x-amz-meta-";
+
+/// Describes the object whose answer this is; `size` is the whole object's.
+pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
+    let owned = |name| head.get(name).map(ToOwned::to_owned);
+    let metadata = metadata(head);
+    Stat {
+        kind: Kind::File,
+        version: Version {
+            size,
+            etag: owned("etag"),
+            // S3 says "null" for objects written before versioning was on: that names no version.
+            version_id: owned("x-amz-version-id").filter(|id| id != "null"),
+            last_modified: owned("last-modified"),
+            file: None,
+        },
+        modified: metadata.modified.or_else(|| head.get("last-modified").and_then(http_date)),
+        metadata,
+        checksum: checksum(head),
+        ranges: match head.get("accept-ranges") {
+            Some("none") => Some(false),
+            Some(_) => Some(true),
+            None if head.status == 206 => Some(true),
+            None => None,
+        },
+        storage_class: owned("x-amz-storage-class"),
+    }
+}
+
+fn metadata(head: &Head) -> Metadata {
+    let mut metadata = Metadata { content_type: head.get("content-type").map(ToOwned::to_owned), ..Metadata::default() };
+    for (name, value) in head.headers() {
+        if KEPT_HEADERS.contains(&name) {
+            metadata.headers.insert(name.to_owned(), value.to_owned());
+        } else if let Some(key) = name.strip_prefix(USER_PREFIX) {
+            match parse_unix(value).filter(|_| key == MTIME) {
+                Some(time) => metadata.modified = Some(time),
+                None => drop(metadata.user.insert(key.to_owned(), header_text::decode(value))),
+            }
+        }
+    }
+    metadata
+}
+
+/// The full-object checksum in an answer's head. A composite one (over the parts' checksums) says nothing about the
+/// bytes as a whole, and an `ETag` is never taken for an MD5.
+fn checksum(head: &Head) -> Option<Checksum> {
+    let full = match head.get("x-amz-checksum-type") {
+        Some(kind) => kind == "FULL_OBJECT",
+        None => head.get("x-amz-mp-parts-count").is_none(),
+    };
+    let from_s3 = || {
+        Algorithm::ALL.into_iter().find_map(|algorithm| {
+            // A composite value ends in `-N`, which is no base64.
+            Checksum::from_base64(algorithm, head.get(algorithm.header()?)?)
+        })
+    };
+    full.then(from_s3).flatten().or_else(|| digest(head))
+}
+
+/// `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC 3230), both of the whole.
+fn digest(head: &Head) -> Option<Checksum> {
+    let named = |text: &str| -> Option<Checksum> {
+        text.split(',').find_map(|item| {
+            let (name, value) = item.trim().split_once('=')?;
+            let value = value.strip_prefix(':').and_then(|value| value.strip_suffix(':')).unwrap_or(value);
+            (name.eq_ignore_ascii_case("sha-256")).then(|| Checksum::from_base64(Algorithm::Sha256, value)).flatten()
+        })
+    };
+    ["repr-digest", "digest"].into_iter().find_map(|header| named(head.get(header)?))
+}
+
+/// The body of a 200 or 206, once the answer is found to be one to `get`.
+pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
+    let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail };
+    let (range, size) = if head.status == 206 {
+        let asked = get.range.ok_or_else(|| protocol("a part where the whole was asked".to_owned()))?;
+        let asked = ByteRange::new(asked.start, asked.end.max(asked.start + 1));
+        let text = head.get("content-range").ok_or_else(|| protocol("a part without Content-Range".to_owned()))?;
+        let (range, size) = parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
+        let end = size.map_or(range.end, |size| asked.end.min(size));
+        // A server may send less than was asked only where the object ends.
+        if range.start != asked.start || range.end > asked.end || (size.is_some() && range.end != end) {
+            return Err(protocol(format!("bytes {range} where {asked} was asked")));
+        }
+        if incoming.length().is_some_and(|length| length != range.len()) {
+            return Err(protocol(format!("Content-Range {text} over a body of another length")));
+        }
+        (range, size)
+    } else {
+        let size = incoming.length();
+        (ByteRange::new(0, size.unwrap_or(u64::MAX)), size)
+    };
+    let stat = stat(head, size);
+    check_version(place, get, &stat)?;
+    // A whole that was not asked for can still serve a reader who starts at its first byte.
+    if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
+        return Err(Error::RangeIgnored { location: place.to_owned() });
+    }
+    if let Some(asked) = get.range.filter(|asked| asked.is_empty()) {
+        return Ok(Body::empty(place.to_owned(), stat, asked.start));
+    }
+    Ok(Body::from_wire(place.to_owned(), stat, range, incoming))
+}
+
+/// The answer to a range that lies past the object's end (416): an empty body if the object is empty, else an error.
+pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
+    let size = head.get("content-range").and_then(|text| text.strip_prefix("bytes */")).and_then(|size| size.parse().ok());
+    let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
+    let start = get.range.map_or(0, |range| range.start);
+    if stat.size() == Some(0) && start == 0 {
+        // The head of a 416 describes the refusal, not the object: its type and length are not to be kept.
+        let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
+        let stat = Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
+        check_version(place, get, &stat)?;
+        return Ok(Body::empty(place.to_owned(), stat, 0));
+    }
+    check_version(place, get, &stat)?;
+    let detail = match stat.size() {
+        Some(size) => format!("byte {start} was asked of an object of {size} bytes"),
+        None => format!("byte {start} was asked, which lies past the object's end"),
+    };
+    Err(Error::Protocol { location: place.to_owned(), detail })
+}
+
+/// Whether an answer is of the version that was pinned.
+pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> {
+    match &get.version {
+        Some(expected) if !expected.agrees_with(&found.version) => Err(Error::Changed {
+            location: place.to_owned(),
+            expected: Box::new(expected.clone()),
+            found: Box::new(found.version.clone()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// `bytes FIRST-LAST/SIZE`, as a half-open range and the size where it is told.
+fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
+    let (span, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = span.split_once('-')?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let size = if size == "*" { None } else { Some(size.parse().ok()?) };
+    let end = last.checked_add(1)?;
+    (first < end && size.is_none_or(|size| end <= size)).then_some((ByteRange::new(first, end), size))
+}
+
+/// The value of a `Range` header.
+pub(crate) fn range_header(range: ByteRange) -> String {
+    match range.end {
+        u64::MAX => format!("bytes={}-", range.start),
+        // An empty range cannot be said in HTTP; one byte is asked and not handed out.
+        end => format!("bytes={}-{}", range.start, end.max(range.start + 1) - 1),
+    }
+}
+
+/// Seconds since 1970 with an optional fraction, as rclone writes times.
+pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let (negative, whole) = seconds.strip_prefix('-').map_or((false, seconds), |rest| (true, rest));
+    if whole.is_empty() || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let nanos = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    let span = Duration::new(whole.parse().ok()?, nanos);
+    if negative { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }
+}
+
+/// A time as rclone writes it.
+pub(crate) fn format_unix(time: SystemTime) -> String {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => format!("{}.{:09}", since.as_secs(), since.subsec_nanos()),
+        Err(before) => format!("-{}.{:09}", before.duration().as_secs(), before.duration().subsec_nanos()),
+    }
+}
+
+/// An HTTP date (RFC 9110, 5.6.7), the form that servers send today.
+pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
+    use time::macros::format_description;
+    let format = format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+    time::PrimitiveDateTime::parse(text, format).ok().map(|date| date.assume_utc().into())
+}
+
+/// An RFC 3339 time, as S3's XML and our listings carry.
+pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
+    time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok().map(Into::into)
+}

@@ -1,0 +1,70 @@
+//! A body that is a range of an open file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use firstbyte_location::Version;
+use rustix::io::Errno;
+
+use crate::{Cancel, Error, Result};
+
+/// Most bytes one in-kernel copy moves, so that progress is told and a cancellation seen several times a second.
+const COPY_STEP: u64 = 8 << 20;
+
+/// An open file and how far it was read.
+pub(super) struct LocalSource {
+    file: File,
+    offset: u64,
+    cancel: Cancel,
+    /// Whether the kernel refused to copy between these two files.
+    refused: bool,
+}
+
+impl LocalSource {
+    pub(super) fn new(file: File, offset: u64, cancel: Cancel) -> Self {
+        Self { file, offset, cancel, refused: false }
+    }
+
+    pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
+        self.check_cancelled()?;
+        let read = self.file.read_at(buffer, self.offset).map_err(|source| Error::Io { location: place.to_owned(), source })?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+
+    /// Moves up to `most` bytes inside the kernel; `None` where it cannot.
+    pub(super) fn copy_to(&mut self, place: &str, file: &File, offset: u64, most: u64) -> Option<Result<usize>> {
+        if self.refused {
+            return None;
+        }
+        if let Err(error) = self.check_cancelled() {
+            return Some(Err(error));
+        }
+        let step = usize::try_from(most.min(COPY_STEP)).unwrap_or(usize::MAX);
+        let mut to = offset;
+        match rustix::fs::copy_file_range(&self.file, Some(&mut self.offset), file, Some(&mut to), step) {
+            Ok(count) if count > 0 => Some(Ok(count)),
+            // Some pseudo files have content but no size to copy: 0 is not to be believed before a read says so too.
+            Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF | Errno::PERM | Errno::TXTBSY) => {
+                self.refused = true;
+                None
+            }
+            Err(error) => Some(Err(Error::Io { location: place.to_owned(), source: error.into() })),
+        }
+    }
+
+    /// At the end: the file must still be what it was when it was opened.
+    pub(super) fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
+        let Some(identity) = &expected.file else { return Ok(()) };
+        let metadata = self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
+        let found = crate::local::version(&metadata);
+        if found.file.as_ref() == Some(identity) && found.size == expected.size {
+            return Ok(());
+        }
+        Err(Error::Changed { location: place.to_owned(), expected: Box::new(expected.clone()), found: Box::new(found) })
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}

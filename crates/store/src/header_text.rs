@@ -1,0 +1,39 @@
+//! Text in HTTP headers, which are ASCII: anything else travels as an RFC 2047 encoded word, as S3 itself sends it back.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A value that may stand in a header.
+pub(crate) fn encode(text: &str) -> String {
+    let plain = text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;
+    if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
+}
+
+/// The text that [`encode`] was given. Other encodings of other writers stay as they are.
+pub(crate) fn decode(value: &str) -> String {
+    let decoded = || {
+        let inner = value.strip_prefix("=?")?.strip_suffix("?=")?;
+        let (charset, rest) = inner.split_once('?')?;
+        let (encoding, text) = rest.split_once('?')?;
+        if !charset.eq_ignore_ascii_case("utf-8") || !encoding.eq_ignore_ascii_case("b") {
+            return None;
+        }
+        String::from_utf8(STANDARD.decode(text).ok()?).ok()
+    };
+    decoded().unwrap_or_else(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_survives_and_what_is_sent_is_printable_ascii(text in ".*") {
+            let sent = encode(&text);
+            prop_assert!(sent.bytes().all(|b| (0x20..0x7f).contains(&b)));
+            prop_assert_eq!(decode(&sent), text);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The HTTP backend: any server, by the plain methods.
+
+mod listing;
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use firstbyte_location::{Entry, HttpUrl, Kind, Version};
+use percent_encoding::percent_decode_str;
+
+use crate::retry::Retry;
+use crate::s3::retry_after;
+use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
+use crate::{
+    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Result, Stat, Written, answer, header_text,
+};
+
+/// Redirects followed for one request, as browsers and curl have it.
+const MOST_REDIRECTS: usize = 10;
+/// Of a refusal's text, what is read, so that its connection can be used again.
+const LONGEST_REFUSAL: usize = 64 << 10;
+
+/// Places reached by `http` and `https` URLs.
+pub(crate) struct Http {
+    client: Arc<Client>,
+}
+
+/// One request, before redirects have been followed.
+struct Call<'a> {
+    method: Method,
+    headers: Vec<(String, String)>,
+    payload: Payload<'a>,
+    cancel: &'a Cancel,
+}
+
+impl Http {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client }
+    }
+
+    /// `HEAD`.
+    pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
+        let cancel = Cancel::new();
+        let call = Call { method: Method::Head, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
+        let place = place(url);
+        let (head, _) = self.retrying(&call, || self.send(url, &call)?.success(&place))?;
+        let mut stat = answer::stat(&head, head.content_length(&place)?);
+        let is_page = url.target.split('?').next().is_some_and(|path| path.ends_with('/'));
+        if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html")) {
+            stat.kind = Kind::Directory;
+        }
+        Ok(stat)
+    }
+
+    /// `GET`: one attempt.
+    pub(crate) fn get(&self, url: &HttpUrl, get: &Get) -> Result<Body> {
+        let place = place(url);
+        let mut headers = Vec::new();
+        if let Some(range) = get.range {
+            headers.push(("range".to_owned(), answer::range_header(range)));
+        }
+        if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
+            headers.push(("if-match".to_owned(), etag.to_owned()));
+        }
+        if get.checksum {
+            headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
+            headers.push(("x-amz-checksum-mode".to_owned(), "ENABLED".to_owned()));
+        }
+        let call = Call { method: Method::Get, headers, payload: Payload::Bytes(b""), cancel: &get.cancel };
+        let reply = self.send(url, &call)?;
+        match reply.head.status {
+            412 => Err(self.changed(url, get)),
+            416 => answer::unsatisfied(&place, get, &reply.head),
+            _ => {
+                let (head, incoming) = reply.success(&place)?;
+                answer::open(&place, get, &head, incoming)
+            }
+        }
+    }
+
+    /// Lists what a server shows of a directory.
+    pub(crate) fn list(
+        self: &Arc<Self>,
+        url: &HttpUrl,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        listing::list(Arc::clone(self), url, options)
+    }
+
+    /// `PUT`.
+    pub(crate) fn put(&self, url: &HttpUrl, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+        let call = Call { method: Method::Put, headers: describe(options), payload, cancel: &options.cancel };
+        let place = place(url);
+        let (head, _) = self.retrying(&call, || {
+            let (head, incoming) = self.send(url, &call)?.success(&place)?;
+            incoming.collect(LONGEST_REFUSAL)?;
+            Ok((head, ()))
+        })?;
+        let size = match payload {
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File(_, range) => range.len(),
+        };
+        let etag = head.get("etag").map(ToOwned::to_owned);
+        Ok(Written { version: Version { size: Some(size), etag, ..Version::default() }, verified: None })
+    }
+
+    /// `DELETE`; what is not there is no error.
+    pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
+        let cancel = Cancel::new();
+        let call = Call { method: Method::Delete, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
+        let place = place(url);
+        match self.retrying(&call, || self.send(url, &call)?.success(&place)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Sends a request until it is answered: transient failures are waited out.
+    fn retrying<T>(&self, call: &Call<'_>, send: impl Fn() -> Result<T>) -> Result<T> {
+        let mut retry = Retry::new(&self.client, call.cancel);
+        loop {
+            match send() {
+                Ok(done) => return Ok(done),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
+    }
+
+    /// Sends a request once, following redirects where nothing is written.
+    fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
+        let place = place(url);
+        let mut at = url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let origin = Origin::parse(at.tls, &at.authority)
+                .ok_or_else(|| protocol(&place, format!("no host and port in {}", at.authority)))?;
+            let mut headers = call.headers.clone();
+            headers.extend(authorization(&at));
+            let request = Request {
+                place: &place,
+                origin: &origin,
+                method: call.method,
+                target: at.target.clone(),
+                headers,
+                payload: call.payload,
+                cancel: call.cancel,
+            };
+            let (head, incoming) = self.client.send(&request)?;
+            let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308) && matches!(call.method, Method::Get | Method::Head);
+            let Some(target) = head.get("location").filter(|_| moved) else { return Ok(Reply { head, incoming }) };
+            let next = resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
+            // What follows reads the next answer; this one is read out so that its connection lives on.
+            let _ = incoming.collect(LONGEST_REFUSAL);
+            at = next;
+        }
+        Err(protocol(&place, format!("more than {MOST_REDIRECTS} redirects")))
+    }
+
+    fn changed(&self, url: &HttpUrl, get: &Get) -> Error {
+        let found = match self.stat(url) {
+            Ok(stat) => stat.version,
+            Err(error @ Error::NotFound { .. }) => return error,
+            Err(_) => Version::default(),
+        };
+        let expected = get.version.clone().unwrap_or_default();
+        Error::Changed { location: place(url), expected: Box::new(expected), found: Box::new(found) }
+    }
+}
+
+/// An answer, whatever it says.
+struct Reply {
+    head: Head,
+    incoming: Incoming,
+}
+
+impl Reply {
+    /// The answer if it is a success, else what it means.
+    fn success(self, place: &str) -> Result<(Head, Incoming)> {
+        let Self { head, incoming } = self;
+        if (200..300).contains(&head.status) {
+            return Ok((head, incoming));
+        }
+        let location = place.to_owned();
+        let code = head.reason.clone();
+        // The text is for people who have a browser; it is read so that the connection can be used again.
+        let _ = incoming.collect(LONGEST_REFUSAL);
+        Err(match head.status {
+            404 | 410 => Error::NotFound { location },
+            401 | 403 | 407 => Error::Denied { location, detail: format!("{} {code}", head.status) },
+            412 => Error::Precondition { location },
+            429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head) },
+            405 | 501 => Error::Unsupported { location, what: "this request" },
+            status => Error::Server { location, status, code, message: "see the server's log".to_owned() },
+        })
+    }
+}
+
+/// The URL as messages show it: without its password.
+fn place(url: &HttpUrl) -> String {
+    let authority = url.authority.rsplit_once('@').map_or(url.authority.as_str(), |(_, host)| host);
+    HttpUrl { authority: authority.to_owned(), ..url.clone() }.to_string()
+}
+
+fn protocol(place: &str, detail: String) -> Error {
+    Error::Protocol { location: place.to_owned(), detail }
+}
+
+/// `user:password@` of a URL, as Basic credentials.
+fn authorization(url: &HttpUrl) -> Option<(String, String)> {
+    let (user, _) = url.authority.rsplit_once('@')?;
+    let plain: Vec<u8> = percent_decode_str(user).collect();
+    Some(("authorization".to_owned(), format!("Basic {}", STANDARD.encode(plain))))
+}
+
+/// Headers of a `PUT`: what WebDAV servers and our own understand.
+fn describe(options: &PutOptions) -> Vec<(String, String)> {
+    let metadata = &options.metadata;
+    let mut headers = Vec::new();
+    headers.extend(metadata.content_type.clone().map(|kind| ("content-type".to_owned(), kind)));
+    headers.extend(metadata.headers.clone());
+    for (name, value) in &metadata.user {
+        headers.push((format!("{}{name}", answer::USER_PREFIX), header_text::encode(value)));
+    }
+    if let Some(modified) = metadata.modified {
+        headers.push((format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified)));
+    }
+    match &options.precondition {
+        Precondition::None => {}
+        Precondition::Absent => headers.push(("if-none-match".to_owned(), "*".to_owned())),
+        Precondition::Matches(version) => {
+            headers.extend(version.if_match().map(|etag| ("if-match".to_owned(), etag.to_owned())));
+        }
+    }
+    headers
+}
+
+/// Where a redirect leads. Credentials of the URL go along only to the same host.
+fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
+    use firstbyte_location::Location;
+    let same_host = |path: String| Some(HttpUrl { target: path, ..base.clone() });
+    if let Some(rest) = target.strip_prefix("//") {
+        return resolve(base, &format!("{}://{rest}", if base.tls { "https" } else { "http" }));
+    }
+    if target.starts_with('/') {
+        return same_host(target.to_owned());
+    }
+    if target.contains("://") {
+        let Ok(Location::Http(mut url)) = Location::parse(target.as_ref()) else { return None };
+        let host = |url: &HttpUrl| Origin::parse(url.tls, &url.authority);
+        if host(&url) == host(base) {
+            url.authority.clone_from(&base.authority);
+        }
+        return Some(url);
+    }
+    let path = base.target.split('?').next()?;
+    let parent = &path[..=path.rfind('/')?];
+    same_host(format!("{parent}{target}"))
+}

@@ -1,0 +1,70 @@
+//! DeleteObject and DeleteObjects.
+
+use std::collections::HashMap;
+
+use firstbyte_location::{Location, S3Object};
+
+use crate::wire::Method;
+use crate::{Algorithm, Cancel, Error, Hasher, Payload, Result};
+
+use super::xml::{self, Deletion};
+use super::{Call, S3, protocol};
+
+/// Most keys one `DeleteObjects` takes.
+const MOST_KEYS: usize = 1000;
+
+impl S3 {
+    /// `DeleteObject`; a key that is not there is no error.
+    pub(crate) fn delete(&self, object: &S3Object) -> Result<()> {
+        let cancel = Cancel::new();
+        match self.call_text(&Call::new(Method::Delete, object, &cancel)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// `DeleteObjects`, bucket by bucket; returns those that failed.
+    pub(crate) fn delete_many(&self, objects: &[S3Object]) -> Vec<(Location, Error)> {
+        let mut buckets: HashMap<&str, Vec<&S3Object>> = HashMap::new();
+        for object in objects {
+            buckets.entry(&object.bucket).or_default().push(object);
+        }
+        let batches = buckets.values().flat_map(|objects| objects.chunks(MOST_KEYS));
+        batches.flat_map(|batch| self.delete_batch(batch)).collect()
+    }
+
+    fn delete_batch(&self, batch: &[&S3Object]) -> Vec<(Location, Error)> {
+        let located = |object: &S3Object| Location::S3(object.clone());
+        match self.send_batch(batch) {
+            Ok(deletion) => {
+                let failed = deletion.error.into_iter().filter_map(|refused| {
+                    let object = batch.iter().find(|object| object.key == refused.key)?;
+                    let location = located(object);
+                    let detail = format!("{}: {}", refused.code, refused.message);
+                    Some((location.clone(), Error::Denied { location: location.to_string(), detail }))
+                });
+                failed.collect()
+            }
+            // The whole batch failed, for a reason that may be one key's (a name XML cannot carry): one by one, each
+            // failure gets its own name.
+            Err(_) => batch.iter().filter_map(|object| self.delete(object).err().map(|error| (located(object), error))).collect(),
+        }
+    }
+
+    fn send_batch(&self, batch: &[&S3Object]) -> Result<Deletion> {
+        let mut body = String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
+        for object in batch {
+            body.push_str(&format!("<Object><Key>{}</Key></Object>", xml::escape(&object.key)));
+        }
+        body.push_str("</Delete>");
+        let bucket = S3Object { bucket: batch.first().map(|object| object.bucket.clone()).unwrap_or_default(), key: String::new() };
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Post, &bucket, &cancel);
+        call.query.push(("delete", String::new()));
+        call.payload = Payload::Bytes(body.as_bytes());
+        call.header("content-type", "application/xml");
+        call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
+        let (_, answer) = self.call_text(&call)?;
+        xml::parse_root("DeleteResult", &answer).ok_or_else(|| protocol(&call.place(), "no result in the answer"))
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a bucket is reached: host, and whether the bucket stands in the host name or in the path.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::wire::Origin;
+use crate::{Error, Result};
+
+/// Everything but RFC 3986's unreserved characters: the one encoding that S3 signs. `/` stays, keys are full of it.
+const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// The same for query values, where `/` is encoded.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Region to begin with where none is configured; the bucket's answer corrects it.
+pub(super) const FIRST_REGION: &str = "us-east-1";
+
+/// An address to send a request to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) origin: Origin,
+    /// Path of the bucket or service, without a trailing `/`.
+    base: String,
+}
+
+impl Address {
+    /// The address of `bucket` (empty: of the service) at `endpoint_url`, or at AWS in `region`.
+    pub(super) fn of(bucket: &str, endpoint_url: Option<&str>, region: &str) -> Result<Self> {
+        let aws = aws_host(region);
+        let url = endpoint_url.map_or_else(|| format!("https://{aws}"), ToOwned::to_owned);
+        let mut origin = Origin::parse_url(&url)
+            .ok_or_else(|| Error::Options { what: format!("endpoint {url}"), why: "write http(s)://HOST[:PORT]".to_owned() })?;
+        let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+        let mut base = path.trim_matches('/').to_owned();
+        if !base.is_empty() {
+            base.insert(0, '/');
+        }
+        if bucket.is_empty() {
+        } else if is_aws(&origin) && can_be_host(bucket, origin.tls) {
+            origin.host = format!("{bucket}.{}", origin.host);
+        } else {
+            base = format!("{base}/{}", utf8_percent_encode(bucket, KEY));
+        }
+        Ok(Self { origin, base })
+    }
+
+    /// Path and query of a key (or of the bucket itself) there.
+    pub(super) fn target(&self, key: &str, query: &[(&str, String)]) -> String {
+        let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY));
+        // A bucket's own path goes without its slash: some servers tell `/bucket/` from `/bucket`.
+        if key.is_empty() && !self.base.is_empty() {
+            target.pop();
+        }
+        for (index, (name, value)) in query.iter().enumerate() {
+            target.push(if index == 0 { '?' } else { '&' });
+            target.push_str(name);
+            target.push('=');
+            target.extend(utf8_percent_encode(value, QUERY));
+        }
+        target
+    }
+}
+
+fn aws_host(region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    format!("s3.{region}.{suffix}")
+}
+
+/// Only AWS wants the bucket in the host name. Everybody else's endpoints, whose wildcard names and certificates may or
+/// may not exist, serve paths.
+fn is_aws(origin: &Origin) -> bool {
+    origin.host.ends_with(".amazonaws.com") || origin.host.ends_with(".amazonaws.com.cn")
+}
+
+/// Whether a bucket's name can be a label of a host name, and under TLS is covered by a wildcard certificate.
+fn can_be_host(bucket: &str, tls: bool) -> bool {
+    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !tls);
+    (3..=63).contains(&bucket.len()) && bucket.bytes().all(legal)
+}
+
+/// Buckets that need another protocol than the one spoken here.
+pub(super) fn check_bucket(bucket: &str) -> Result<()> {
+    let location = || format!("s3://{bucket}");
+    if bucket.ends_with("--x-s3") {
+        return Err(Error::Unsupported { location: location(), what: "reading an S3 Express directory bucket" });
+    }
+    // Access points have aliases that work as bucket names; the ARN has slashes and colons where a name has none.
+    if bucket.starts_with("arn:") {
+        return Err(Error::Unsupported { location: location(), what: "an access point by its ARN (its alias works)" });
+    }
+    Ok(())
+}
+
+/// A value as it stands in a header: `x-amz-copy-source` is a path.
+pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
+    let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));
+    if let Some(id) = version_id {
+        source.push_str("?versionId=");
+        source.extend(utf8_percent_encode(id, QUERY));
+    }
+    source
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(bucket: &str, endpoint: Option<&str>) -> (String, String) {
+        let address = Address::of(bucket, endpoint, "eu-west-1").unwrap();
+        (address.origin.authority(), address.target("k", &[]))
+    }
+
+    #[test]
+    fn aws_gets_the_bucket_in_the_host_and_others_in_the_path() {
+        assert_eq!(address("data", None), ("data.s3.eu-west-1.amazonaws.com".into(), "/k".into()));
+        assert_eq!(address("Data", None), ("s3.eu-west-1.amazonaws.com".into(), "/Data/k".into()));
+        assert_eq!(address("a.b", None).1, "/a.b/k");
+        assert_eq!(address("data", Some("http://127.0.0.1:9000/")), ("127.0.0.1:9000".into(), "/data/k".into()));
+        assert_eq!(address("data", Some("https://minio.example.org/s3")).1, "/s3/data/k");
+        assert_eq!(Address::of("data", None, "cn-north-1").unwrap().origin.host, "data.s3.cn-north-1.amazonaws.com.cn");
+        assert!(Address::of("data", Some("minio:9000"), "x").is_err());
+    }
+
+    #[test]
+    fn odd_keys_are_encoded_byte_by_byte_and_never_normalised() {
+        let address = Address::of("b", Some("http://h"), "x").unwrap();
+        assert_eq!(address.target("a//b/../c/", &[]), "/b/a//b/../c/");
+        assert_eq!(address.target("ü +?#%", &[]), "/b/%C3%BC%20%2B%3F%23%25");
+        assert_eq!(address.target("/lead", &[]), "/b//lead");
+        assert_eq!(address.target("", &[("prefix", "a/b".into()), ("x", String::new())]), "/b?prefix=a%2Fb&x=");
+        assert_eq!(address.target(&"\u{1F600}".repeat(256), &[]).len(), 3 + 256 * 12);
+    }
+
+    #[test]
+    fn buckets_of_another_protocol_are_refused_by_name() {
+        assert!(check_bucket("fast--use1-az4--x-s3").is_err());
+        assert!(check_bucket("arn:aws:s3:eu-west-1:1:accesspoint/x").is_err());
+        assert!(check_bucket("plain").is_ok());
+    }
+}

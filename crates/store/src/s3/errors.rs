@@ -1,0 +1,103 @@
+//! What a refusal by S3 means.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::wire::{Head, Incoming};
+use crate::{Error, Result};
+
+use super::{LONGEST_XML, xml};
+
+/// An answer other than success, read to its end.
+pub(super) struct Refusal {
+    pub(super) head: Head,
+    code: String,
+    message: String,
+    region: Option<String>,
+    class: Option<String>,
+}
+
+/// `<Error>` (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct ErrorBody {
+    code: String,
+    message: String,
+    region: Option<String>,
+    storage_class: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn read(head: Head, incoming: Incoming) -> Result<Self> {
+        let body = incoming.collect(LONGEST_XML)?;
+        let body: ErrorBody = xml::parse(&body).unwrap_or_default();
+        // The answer to a HEAD has no body: the status must do.
+        let code = if body.code.is_empty() { head.reason.clone() } else { body.code };
+        Ok(Self { code, message: body.message, region: body.region, class: body.storage_class, head })
+    }
+
+    /// From an error that came within a 200, as Complete and Copy may send it after the head is out.
+    pub(super) fn in_success(head: Head, body: &[u8]) -> Option<Self> {
+        let body: ErrorBody = xml::parse_root("Error", body)?;
+        Some(Self { code: body.code, message: body.message, region: None, class: None, head })
+    }
+
+    /// The region the bucket lives in, where the refusal is that this is not it.
+    pub(super) fn region(&self) -> Option<&str> {
+        let elsewhere = matches!(self.head.status, 301 | 307 | 308)
+            || matches!(self.code.as_str(), "AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect" | "IllegalLocationConstraintException")
+            || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
+        let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
+        named.filter(|region| elsewhere && !region.is_empty())
+    }
+
+    pub(super) fn means_expired(&self) -> bool {
+        matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
+    }
+
+    pub(super) fn into_error(self, place: &str) -> Error {
+        let location = place.to_owned();
+        let status = self.head.status;
+        let detail = if self.message.is_empty() { self.code.clone() } else { format!("{}: {}", self.code, self.message) };
+        match (self.code.as_str(), status) {
+            ("SlowDown" | "ServiceUnavailable" | "Throttling" | "ThrottlingException" | "TooManyRequests" | "RequestLimitExceeded" | "SlowDownRead" | "SlowDownWrite", _) | (_, 429 | 503) => {
+                Error::SlowDown { location, retry_after: retry_after(&self.head) }
+            }
+            ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken", _) => Error::Credentials { location, detail },
+            ("InvalidObjectState", _) => {
+                Error::Archived { location, class: self.class.unwrap_or_else(|| "GLACIER".to_owned()) }
+            }
+            ("NoSuchBucket", _) => Error::NotFound { location: bucket_of(place) },
+            ("NoSuchUpload", _) => Error::Server { location, status, code: self.code, message: self.message },
+            ("RequestTimeout", _) => Error::Disconnected { location, detail },
+            (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location },
+            (_, 401 | 403) => Error::Denied { location, detail },
+            (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => Error::Precondition { location },
+            _ => Error::Server { location, status, code: self.code, message: self.message },
+        }
+    }
+}
+
+/// The bucket's own location, from that of a key in it.
+fn bucket_of(place: &str) -> String {
+    let after_scheme = place.find("://").map_or(0, |at| at + 3);
+    let end = place[after_scheme..].find('/').map_or(place.len(), |at| after_scheme + at);
+    place[..end].to_owned()
+}
+
+/// `Retry-After` in seconds; a date there is rare, and the ordinary backoff then serves.
+pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
+    head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
+}
+
+/// Whether a write was refused for its checksum headers rather than its bytes.
+pub(super) fn refuses_checksums(error: &Error) -> bool {
+    match error {
+        Error::Server { status: 501, .. } => true,
+        Error::Server { code, message, status: 400, .. } => {
+            matches!(code.as_str(), "NotImplemented" | "InvalidRequest" | "InvalidArgument") && message.to_ascii_lowercase().contains("checksum")
+        }
+        _ => false,
+    }
+}

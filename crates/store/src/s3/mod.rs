@@ -1,0 +1,190 @@
+//! The S3 backend: every call is one signed request over our own wire.
+//!
+//! No S3 SDK: it would put heap-allocated streams between the socket and the caller, and would hide the answers' heads
+//! that version checks need. What an SDK knows better, finding credentials, is left to it.
+//!
+//! A call is sent again after a transient failure, after the bucket turned out to live in another region (which is
+//! remembered), and once after the service called the credentials expired.
+
+mod credentials;
+mod delete;
+mod endpoint;
+mod errors;
+mod list;
+mod multipart;
+mod read;
+mod sign;
+mod write;
+mod xml;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use firstbyte_location::{Location, S3Object};
+
+use crate::retry::Retry;
+use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::{Cancel, Error, Payload, Result};
+
+use credentials::Identity;
+use endpoint::Address;
+use errors::Refusal;
+pub(crate) use errors::retry_after;
+
+/// Longest XML answer taken: a page of 1,000 keys of 1,024 bytes, percent-encoded, stays below.
+const LONGEST_XML: usize = 16 << 20;
+
+/// One S3-compatible service, as the options name it.
+pub(crate) struct S3 {
+    client: Arc<Client>,
+    identity: Identity,
+    /// Regions that buckets were found in.
+    regions: Mutex<HashMap<String, String>>,
+    /// Set once the service has refused checksum headers: it is not asked for them again.
+    without_checksums: AtomicBool,
+}
+
+/// One request to S3, before it has an address and a signature.
+pub(super) struct Call<'a> {
+    method: Method,
+    object: &'a S3Object,
+    query: Vec<(&'static str, String)>,
+    headers: Vec<(String, String)>,
+    payload: Payload<'a>,
+    cancel: &'a Cancel,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: Method, object: &'a S3Object, cancel: &'a Cancel) -> Self {
+        Self { method, object, query: Vec::new(), headers: Vec::new(), payload: Payload::Bytes(b""), cancel }
+    }
+
+    fn header(&mut self, name: &str, value: impl Into<String>) {
+        self.headers.push((name.to_owned(), value.into()));
+    }
+
+    fn place(&self) -> String {
+        Location::S3(self.object.clone()).to_string()
+    }
+}
+
+/// An answer with its body unread, or a refusal with its body read.
+type Reply = std::result::Result<(Head, Incoming), Refusal>;
+
+impl S3 {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            identity: Identity::new(),
+            regions: Mutex::default(),
+            without_checksums: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends a call until it is answered: transient failures are waited out.
+    fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
+        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(&call.place())))
+    }
+
+    /// As [`call`](Self::call), for an answer that is a short text.
+    fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
+        self.retrying(call, |reply| {
+            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&call.place()))?;
+            Ok((head, incoming.collect(LONGEST_XML)?))
+        })
+    }
+
+    fn retrying<T>(&self, call: &Call<'_>, accept: impl Fn(Reply) -> Result<T>) -> Result<T> {
+        let mut retry = Retry::new(&self.client, call.cancel);
+        loop {
+            match self.send(call).and_then(&accept) {
+                Ok(done) => return Ok(done),
+                Err(error) => retry.wait_or_give_up(error)?,
+            }
+        }
+    }
+
+    /// Sends a call once, following the bucket to its region and renewing expired credentials.
+    fn send(&self, call: &Call<'_>) -> Result<Reply> {
+        let place = call.place();
+        let mut renewed = false;
+        let mut moved = false;
+        loop {
+            let region = self.region(&call.object.bucket);
+            let (head, incoming) = self.send_to(call, &place, &region)?;
+            if head.status < 300 {
+                return Ok(Ok((head, incoming)));
+            }
+            let refusal = Refusal::read(head, incoming)?;
+            match refusal.region() {
+                Some(right) if !moved && right != region => {
+                    tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
+                    self.regions().insert(call.object.bucket.clone(), right.to_owned());
+                    moved = true;
+                }
+                _ if refusal.means_expired() && !renewed => {
+                    self.identity.forget();
+                    renewed = true;
+                }
+                _ => return Ok(Err(refusal)),
+            }
+            self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn send_to(&self, call: &Call<'_>, place: &str, region: &str) -> Result<(Head, Incoming)> {
+        endpoint::check_bucket(&call.object.bucket)?;
+        let options = &self.client.options;
+        let configured = self.identity.place(options);
+        let address = Address::of(&call.object.bucket, configured.endpoint_url.as_deref(), region)?;
+        let mut request = Request {
+            place,
+            origin: &address.origin,
+            method: call.method,
+            target: address.target(&call.object.key, &call.query),
+            headers: call.headers.clone(),
+            payload: call.payload,
+            cancel: call.cancel,
+        };
+        if options.request_payer {
+            request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
+        }
+        if let Some(credentials) = self.identity.credentials(place, options)? {
+            sign::sign_request(&mut request, &credentials, region, SystemTime::now())?;
+        }
+        self.client.send(&request)
+    }
+
+    fn region(&self, bucket: &str) -> String {
+        let configured = || self.identity.place(&self.client.options).region.clone();
+        let found = self.regions().get(bucket).cloned();
+        found.or_else(configured).unwrap_or_else(|| endpoint::FIRST_REGION.to_owned())
+    }
+
+    fn regions(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uses_checksums(&self) -> bool {
+        !self.without_checksums.load(Ordering::Relaxed)
+    }
+
+    /// Runs a write with checksum headers, and without them where the service refuses those.
+    fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
+        match write(self.uses_checksums()) {
+            Err(error) if self.uses_checksums() && errors::refuses_checksums(&error) => {
+                tracing::debug!(%error, "the service takes no checksums; going on without");
+                self.without_checksums.store(true, Ordering::Relaxed);
+                write(false)
+            }
+            other => other,
+        }
+    }
+}
+
+/// An answer that cannot be used.
+fn protocol(place: &str, detail: impl ToString) -> Error {
+    Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
+}

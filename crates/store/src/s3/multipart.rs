@@ -1,0 +1,202 @@
+//! Multipart uploads: begun, filled in any order, completed or aborted.
+//!
+//! Each part carries the CRC-64/NVME of its bytes, and the completion that of the whole, combined from the parts': the
+//! service puts together what it checked piece by piece.
+
+use firstbyte_location::{ByteRange, Location, S3Object, Version};
+
+use crate::wire::Method;
+use crate::{Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, StaleUpload, Upload, Written, answer};
+
+use super::write::{self, CRC_HEADER};
+use super::xml::{self, Initiated, PartPage, UploadPage};
+use super::{Call, S3, protocol};
+
+impl S3 {
+    /// `CreateMultipartUpload`.
+    pub(crate) fn begin_upload(&self, object: &S3Object, options: &PutOptions) -> Result<Upload> {
+        self.with_checksums(|checked| {
+            let mut call = Call::new(Method::Post, object, &options.cancel);
+            call.query.push(("uploads", String::new()));
+            self.describe(&mut call, &options.metadata);
+            if checked {
+                call.header("x-amz-checksum-algorithm", "CRC64NVME");
+                call.header("x-amz-checksum-type", "FULL_OBJECT");
+            }
+            let (_, body) = self.call_text(&call)?;
+            let initiated: Initiated = xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the answer"))?;
+            Ok(Upload { location: Location::S3(object.clone()), id: initiated.upload_id })
+        })
+    }
+
+    /// `UploadPart`.
+    pub(crate) fn put_part(&self, object: &S3Object, id: &str, number: u32, payload: Payload<'_>, cancel: &Cancel) -> Result<Part> {
+        let crc = write::checksum_of(object, payload)?;
+        self.with_checksums(|checked| {
+            let mut call = part_call(object, id, number, cancel);
+            call.payload = payload;
+            if checked {
+                call.header(CRC_HEADER, crc.to_base64());
+            }
+            let (head, _) = self.call_text(&call)?;
+            let place = call.place();
+            let etag = head.get("etag").ok_or_else(|| protocol(&place, "a part without an ETag"))?.to_owned();
+            let checksum = write::confirmed(&place, head.get(CRC_HEADER).filter(|_| checked), &crc)?;
+            Ok(Part { number, size: write::length(payload), etag, checksum })
+        })
+    }
+
+    /// `UploadPartCopy`.
+    pub(crate) fn copy_part(
+        &self,
+        object: &S3Object,
+        id: &str,
+        number: u32,
+        source: &S3Object,
+        version: &Version,
+        range: ByteRange,
+    ) -> Result<Part> {
+        let cancel = Cancel::new();
+        let mut call = part_call(object, id, number, &cancel);
+        write::copy_from(&mut call, source, version);
+        call.header("x-amz-copy-source-range", answer::range_header(range));
+        let copied = self.store_inside(&call, "CopyPartResult").map_err(|error| write::changed(error, source, version));
+        let (_, stored) = copied?;
+        let etag = stored.etag.ok_or_else(|| protocol(&call.place(), "a part without an ETag"))?;
+        let checksum = stored.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text));
+        Ok(Part { number, size: range.len(), etag, checksum })
+    }
+
+    /// `ListParts`, all pages.
+    pub(crate) fn list_parts(&self, object: &S3Object, id: &str) -> Result<Vec<Part>> {
+        let cancel = Cancel::new();
+        let mut parts = Vec::new();
+        let mut marker: Option<String> = None;
+        loop {
+            let mut call = Call::new(Method::Get, object, &cancel);
+            call.query.push(("uploadId", id.to_owned()));
+            call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
+            let (_, body) = self.call_text(&call)?;
+            let page: PartPage = xml::parse_root("ListPartsResult", &body).ok_or_else(|| protocol(&call.place(), "no parts in the answer"))?;
+            parts.extend(page.part.into_iter().map(|part| Part {
+                number: part.part_number,
+                size: part.size,
+                etag: part.etag,
+                checksum: part.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text)),
+            }));
+            match page.next_part_number_marker {
+                Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
+                _ => return Ok(parts),
+            }
+        }
+    }
+
+    /// `CompleteMultipartUpload`.
+    pub(crate) fn complete_upload(&self, object: &S3Object, id: &str, parts: &[Part], options: &PutOptions) -> Result<Written> {
+        let whole = combined(parts).filter(|_| self.uses_checksums());
+        let body = completion(parts, whole.is_some());
+        let mut call = Call::new(Method::Post, object, &options.cancel);
+        call.query.push(("uploadId", id.to_owned()));
+        call.payload = Payload::Bytes(body.as_bytes());
+        call.header("content-type", "application/xml");
+        write::condition(&mut call, &options.precondition);
+        if let Some(whole) = &whole {
+            call.header(CRC_HEADER, whole.to_base64());
+            call.header("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        let size = parts.iter().map(|part| part.size).sum();
+        let (head, stored) = match self.store_inside(&call, "CompleteMultipartUploadResult") {
+            Err(Error::Server { code, .. }) if code == "NoSuchUpload" && whole.is_some() => {
+                return self.completed_before(object, id, whole.as_ref());
+            }
+            other => other?,
+        };
+        let full = stored.checksum_type.as_deref() != Some("COMPOSITE");
+        let verified = match &whole {
+            Some(whole) => write::confirmed(&call.place(), stored.checksum.as_deref().filter(|_| full), whole)?,
+            None => None,
+        };
+        Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
+    }
+
+    /// A completion whose answer was lost is refused when it is sent again. It was done if the object there now has the
+    /// checksum of what was to be put together.
+    fn completed_before(&self, object: &S3Object, id: &str, whole: Option<&Checksum>) -> Result<Written> {
+        let stat = self.head(object, None)?;
+        if stat.checksum.is_some() && stat.checksum.as_ref() == whole {
+            return Ok(Written { version: stat.version, verified: stat.checksum });
+        }
+        Err(protocol(&Location::S3(object.clone()).to_string(), format!("upload {id} is gone, and its object is not there")))
+    }
+
+    /// `AbortMultipartUpload`; one that is gone already is no error.
+    pub(crate) fn abort_upload(&self, object: &S3Object, id: &str) -> Result<()> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Delete, object, &cancel);
+        call.query.push(("uploadId", id.to_owned()));
+        match self.call_text(&call) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            Err(Error::Server { code, .. }) if code == "NoSuchUpload" => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// `ListMultipartUploads` under a prefix, all pages.
+    pub(crate) fn stale_uploads(&self, prefix: &S3Object) -> Result<Vec<StaleUpload>> {
+        let cancel = Cancel::new();
+        let bucket = S3Object { bucket: prefix.bucket.clone(), key: String::new() };
+        let mut uploads = Vec::new();
+        let mut marker: Option<(String, String)> = None;
+        loop {
+            let mut call = Call::new(Method::Get, &bucket, &cancel);
+            call.query.push(("uploads", String::new()));
+            call.query.push(("encoding-type", "url".to_owned()));
+            call.query.push(("prefix", prefix.key.clone()));
+            if let Some((key, id)) = marker.clone() {
+                call.query.push(("key-marker", key));
+                call.query.push(("upload-id-marker", id));
+            }
+            let (_, body) = self.call_text(&call)?;
+            let page: UploadPage =
+                xml::parse_root("ListMultipartUploadsResult", &body).ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
+            let encoding = page.encoding_type.as_deref();
+            uploads.extend(page.upload.into_iter().map(|pending| {
+                let key = xml::key(&pending.key, encoding);
+                let location = Location::S3(S3Object { bucket: prefix.bucket.clone(), key });
+                let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
+                StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
+            }));
+            let next = page.next_key_marker.map(|key| (xml::key(&key, encoding), page.next_upload_id_marker.unwrap_or_default()));
+            match next {
+                Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
+                _ => return Ok(uploads),
+            }
+        }
+    }
+}
+
+fn part_call<'a>(object: &'a S3Object, id: &str, number: u32, cancel: &'a Cancel) -> Call<'a> {
+    let mut call = Call::new(Method::Put, object, cancel);
+    call.query.push(("partNumber", number.to_string()));
+    call.query.push(("uploadId", id.to_owned()));
+    call
+}
+
+/// The checksum of the whole, if every part has one.
+fn combined(parts: &[Part]) -> Option<Checksum> {
+    let (first, rest) = parts.split_first()?;
+    rest.iter().try_fold(first.checksum.clone()?, |whole, part| whole.combine(part.checksum.as_ref()?, part.size))
+}
+
+fn completion(parts: &[Part], with_checksums: bool) -> String {
+    let mut body = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for part in parts {
+        body.push_str("<Part>");
+        if let Some(checksum) = part.checksum.as_ref().filter(|_| with_checksums) {
+            body.push_str(&format!("<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", checksum.to_base64()));
+        }
+        body.push_str(&format!("<ETag>{}</ETag><PartNumber>{}</PartNumber></Part>", xml::escape(&part.etag), part.number));
+    }
+    body.push_str("</CompleteMultipartUpload>");
+    body
+}

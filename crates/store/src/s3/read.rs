@@ -1,0 +1,89 @@
+//! HeadObject and GetObject.
+
+use firstbyte_location::{Kind, S3Object, Version};
+
+use crate::wire::Method;
+use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
+
+use super::{Call, S3};
+
+impl S3 {
+    /// Describes an object; where there is none, a prefix with keys under it counts as a directory.
+    pub(crate) fn stat(&self, object: &S3Object) -> Result<Stat> {
+        let cancel = Cancel::new();
+        if object.key.is_empty() {
+            let call = Call::new(if object.bucket.is_empty() { Method::Get } else { Method::Head }, object, &cancel);
+            return self.call_text(&call).map(|_| directory());
+        }
+        match self.head(object, None) {
+            Err(Error::NotFound { location }) => {
+                let key = format!("{}/", object.key.trim_end_matches('/'));
+                let prefix = S3Object { bucket: object.bucket.clone(), key };
+                if self.has_keys_under(&prefix)? { Ok(directory()) } else { Err(Error::NotFound { location }) }
+            }
+            other => other,
+        }
+    }
+
+    /// `HeadObject`, of one version where it is given.
+    pub(super) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Method::Head, object, &cancel);
+        call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
+        call.header("x-amz-checksum-mode", "ENABLED");
+        let (head, _) = self.call(&call)?;
+        let mut stat = answer::stat(&head, head.content_length(&call.place())?);
+        // S3 serves ranges of every object, and some imitations do not bother to say so.
+        stat.ranges = Some(true);
+        Ok(stat)
+    }
+
+    /// `GetObject`: one attempt.
+    pub(crate) fn get(&self, object: &S3Object, get: &Get) -> Result<Body> {
+        let mut call = Call::new(Method::Get, object, &get.cancel);
+        if let Some(range) = get.range {
+            call.header("range", answer::range_header(range));
+        }
+        if let Some(version) = &get.version {
+            match (&version.version_id, version.if_match()) {
+                (Some(id), _) => call.query.push(("versionId", id.clone())),
+                (None, Some(etag)) => call.header("if-match", etag),
+                (None, None) => {}
+            }
+        }
+        if get.checksum {
+            call.header("x-amz-checksum-mode", "ENABLED");
+        }
+        let place = call.place();
+        match self.send(&call)? {
+            Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
+            Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
+            Err(refusal) if refusal.head.status == 412 => Err(self.changed(object, &place, get)),
+            Err(refusal) => Err(refusal.into_error(&place)),
+        }
+    }
+
+    /// The object is not the one that was pinned: says which it is now.
+    fn changed(&self, object: &S3Object, place: &str, get: &Get) -> Error {
+        let found = match self.head(object, None) {
+            Ok(stat) => stat.version,
+            Err(error @ Error::NotFound { .. }) => return error,
+            Err(_) => Version::default(),
+        };
+        let expected = get.version.clone().unwrap_or_default();
+        Error::Changed { location: place.to_owned(), expected: Box::new(expected), found: Box::new(found) }
+    }
+}
+
+/// A bucket or prefix has no content and no version.
+pub(super) fn directory() -> Stat {
+    Stat {
+        kind: Kind::Directory,
+        version: Version::default(),
+        modified: None,
+        metadata: Metadata::default(),
+        checksum: None,
+        ranges: None,
+        storage_class: None,
+    }
+}

@@ -1,0 +1,175 @@
+//! PutObject and CopyObject, and the headers that every write shares.
+//!
+//! A payload's CRC-64/NVME is computed in a pass of its own before the first byte goes out, because S3 wants it in the
+//! head. The pass leaves the bytes in the page cache, from where sendfile takes them; both together cost less than
+//! carrying the bytes through this process once.
+
+use std::os::unix::fs::FileExt;
+
+use firstbyte_location::{S3Object, Version};
+
+use crate::wire::{Head, Method};
+use crate::{
+    Algorithm, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption, Written,
+    answer, header_text,
+};
+
+use super::errors::Refusal;
+use super::xml::{self, Stored};
+use super::{Call, S3, endpoint, protocol};
+
+/// Header of the checksum that our writes carry.
+pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
+/// Step of the checksum pass: fits the second-level cache.
+const CRC_STEP: usize = 256 << 10;
+
+impl S3 {
+    /// `PutObject`.
+    pub(crate) fn put(&self, object: &S3Object, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+        let crc = checksum_of(object, payload)?;
+        self.with_checksums(|checked| {
+            let mut call = Call::new(Method::Put, object, &options.cancel);
+            call.payload = payload;
+            self.describe(&mut call, &options.metadata);
+            condition(&mut call, &options.precondition);
+            if checked {
+                call.header(CRC_HEADER, crc.to_base64());
+            }
+            let (head, _) = self.call_text(&call)?;
+            let stored = head.get(CRC_HEADER).map(ToOwned::to_owned);
+            Ok(Written {
+                version: version(&head, head.get("etag").map(ToOwned::to_owned), Some(length(payload))),
+                verified: confirmed(&call.place(), stored.as_deref().filter(|_| checked), &crc)?,
+            })
+        })
+    }
+
+    /// `CopyObject`: inside the service, 5 GiB at the most.
+    pub(crate) fn copy(&self, source: &S3Object, version: &Version, object: &S3Object, options: &PutOptions) -> Result<Written> {
+        let mut call = Call::new(Method::Put, object, &options.cancel);
+        copy_from(&mut call, source, version);
+        if options.metadata != Metadata::default() {
+            call.header("x-amz-metadata-directive", "REPLACE");
+            self.describe(&mut call, &options.metadata);
+        }
+        condition(&mut call, &options.precondition);
+        let (head, stored) = self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
+        let etag = stored.etag.clone();
+        Ok(Written { version: self::version(&head, etag, version.size), verified: None })
+    }
+
+    /// A call whose answer may be a refusal within a success, since the service keeps the connection busy while it works.
+    pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
+        let place = call.place();
+        self.retrying(call, |reply| {
+            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&place))?;
+            let body = incoming.collect(super::LONGEST_XML)?;
+            if let Some(refusal) = Refusal::in_success(head.clone(), &body) {
+                return Err(refusal.into_error(&place));
+            }
+            let stored = xml::parse_root(root, &body).ok_or_else(|| protocol(&place, format!("no {root} in the answer")))?;
+            Ok((head, stored))
+        })
+    }
+
+    /// What travels with an object, and how it is kept.
+    pub(super) fn describe(&self, call: &mut Call<'_>, metadata: &Metadata) {
+        if let Some(content_type) = &metadata.content_type {
+            call.header("content-type", content_type);
+        }
+        for (name, value) in &metadata.headers {
+            if answer::KEPT_HEADERS.contains(&name.as_str()) {
+                call.header(name, value);
+            }
+        }
+        for (name, value) in &metadata.user {
+            call.header(&format!("{}{name}", answer::USER_PREFIX), header_text::encode(value));
+        }
+        if let Some(modified) = metadata.modified {
+            call.header(&format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified));
+        }
+        match &self.client.options.encryption {
+            Some(ServerSideEncryption::S3) => call.header("x-amz-server-side-encryption", "AES256"),
+            Some(ServerSideEncryption::Kms(key)) => {
+                call.header("x-amz-server-side-encryption", "aws:kms");
+                if let Some(key) = key {
+                    call.header("x-amz-server-side-encryption-aws-kms-key-id", key);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// The header that makes a write conditional.
+pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
+    match precondition {
+        Precondition::None => {}
+        Precondition::Absent => call.header("if-none-match", "*"),
+        Precondition::Matches(version) => {
+            if let Some(etag) = version.if_match() {
+                call.header("if-match", etag);
+            }
+        }
+    }
+}
+
+/// The headers that name a version of an object as source.
+pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Version) {
+    let id = version.version_id.as_deref();
+    call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
+    if let Some(etag) = version.if_match() {
+        call.header("x-amz-copy-source-if-match", etag);
+    }
+}
+
+/// A failed condition on a copy without one on the destination means the source.
+pub(super) fn changed(error: Error, source: &S3Object, version: &Version) -> Error {
+    match error {
+        Error::Precondition { .. } => Error::Changed {
+            location: firstbyte_location::Location::S3(source.clone()).to_string(),
+            expected: Box::new(version.clone()),
+            found: Box::default(),
+        },
+        other => other,
+    }
+}
+
+/// The version that a write made.
+pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
+    let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
+    Version { size, etag, version_id, last_modified: None, file: None }
+}
+
+/// Our checksum, if the service says it holds the same; an error if it says another.
+pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
+    let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else { return Ok(None) };
+    ours.verify(&theirs, &place)?;
+    Ok(Some(theirs))
+}
+
+pub(super) fn length(payload: Payload<'_>) -> u64 {
+    match payload {
+        Payload::Bytes(bytes) => bytes.len() as u64,
+        Payload::File(_, range) => range.len(),
+    }
+}
+
+/// CRC-64/NVME of a payload.
+pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Checksum> {
+    let (file, range) = match payload {
+        Payload::Bytes(bytes) => return Ok(Hasher::of(Algorithm::Crc64Nvme, bytes)),
+        Payload::File(file, range) => (file, range),
+    };
+    let location = || firstbyte_location::Location::S3(object.clone()).to_string();
+    let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
+    let mut step = vec![0; CRC_STEP.min(usize::try_from(range.len()).unwrap_or(CRC_STEP))];
+    let mut offset = range.start;
+    while offset < range.end {
+        let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
+        file.read_exact_at(&mut step[..want], offset).map_err(|source| Error::Io { location: location(), source })?;
+        hasher.update(&step[..want]);
+        offset += want as u64;
+    }
+    Ok(hasher.finish())
+}

@@ -1,0 +1,173 @@
+//! S3's XML answers, as the values they carry.
+//!
+//! Listings are asked for with `encoding-type=url`, since XML 1.0 cannot carry every character a key can have.
+
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Parses an answer; `None` where it is not the XML expected.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+    quick_xml::de::from_reader(body).ok()
+}
+
+/// Parses an answer only if its outermost element is `root`.
+pub(super) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
+    let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim_start();
+    let text = text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>")).map_or(text, |(_, rest)| rest).trim_start();
+    let name = text.strip_prefix('<')?.strip_prefix(root)?;
+    name.starts_with(['>', ' ', '/']).then(|| parse(body)).flatten()
+}
+
+/// `<ListBucketResult>` of ListObjectsV2.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct ObjectPage {
+    pub(super) contents: Vec<Object>,
+    pub(super) common_prefixes: Vec<Prefix>,
+    pub(super) is_truncated: bool,
+    pub(super) next_continuation_token: Option<String>,
+    pub(super) encoding_type: Option<String>,
+}
+
+/// `<Contents>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Object {
+    pub(super) key: String,
+    pub(super) size: u64,
+    pub(super) last_modified: Option<String>,
+    #[serde(rename = "ETag")]
+    pub(super) etag: Option<String>,
+    pub(super) storage_class: Option<String>,
+}
+
+/// `<CommonPrefixes>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Prefix {
+    pub(super) prefix: String,
+}
+
+/// `<ListAllMyBucketsResult>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct BucketPage {
+    pub(super) buckets: Buckets,
+    pub(super) continuation_token: Option<String>,
+}
+
+/// `<Buckets>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Buckets {
+    pub(super) bucket: Vec<Bucket>,
+}
+
+/// `<Bucket>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Bucket {
+    pub(super) name: String,
+    pub(super) creation_date: Option<String>,
+}
+
+/// `<InitiateMultipartUploadResult>`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Initiated {
+    pub(super) upload_id: String,
+}
+
+/// `<CompleteMultipartUploadResult>`, `<CopyObjectResult>`, `<CopyPartResult>`: what the service now holds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Stored {
+    #[serde(rename = "ETag")]
+    pub(super) etag: Option<String>,
+    #[serde(rename = "ChecksumCRC64NVME")]
+    pub(super) checksum: Option<String>,
+    pub(super) checksum_type: Option<String>,
+}
+
+/// `<ListPartsResult>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct PartPage {
+    pub(super) part: Vec<StoredPart>,
+    pub(super) is_truncated: bool,
+    pub(super) next_part_number_marker: Option<String>,
+}
+
+/// `<Part>` of a listing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct StoredPart {
+    pub(super) part_number: u32,
+    pub(super) size: u64,
+    #[serde(rename = "ETag")]
+    pub(super) etag: String,
+    #[serde(rename = "ChecksumCRC64NVME")]
+    pub(super) checksum: Option<String>,
+}
+
+/// `<ListMultipartUploadsResult>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct UploadPage {
+    pub(super) upload: Vec<PendingUpload>,
+    pub(super) is_truncated: bool,
+    pub(super) next_key_marker: Option<String>,
+    pub(super) next_upload_id_marker: Option<String>,
+    pub(super) encoding_type: Option<String>,
+}
+
+/// `<Upload>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct PendingUpload {
+    pub(super) key: String,
+    pub(super) upload_id: String,
+    pub(super) initiated: Option<String>,
+}
+
+/// `<DeleteResult>`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Deletion {
+    pub(super) error: Vec<NotDeleted>,
+}
+
+/// `<Error>` of a `DeleteObjects`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct NotDeleted {
+    pub(super) key: String,
+    pub(super) code: String,
+    pub(super) message: String,
+}
+
+/// A key as it stands in a page: decoded where the server says it encoded. `+` stands for a space there.
+pub(super) fn key(text: &str, encoding_type: Option<&str>) -> String {
+    if encoding_type != Some("url") {
+        return text.to_owned();
+    }
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+/// Text for an element or attribute.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // Line ends would be normalised on the other side (XML 1.0, 2.11).
+            '\r' | '\n' | '\t' => out.push_str(&format!("&#{};", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}

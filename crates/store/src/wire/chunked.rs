@@ -1,0 +1,140 @@
+//! The chunked transfer coding (RFC 9112, 7.1), read side.
+//!
+//! Only the chunk-size lines and trailers pass through the connection's read-ahead; chunk data goes where the caller says.
+
+use std::io;
+
+use super::Connection;
+
+/// Longest size line or trailer line taken: sizes have 16 digits, extensions are rare and short.
+const LONGEST_LINE: usize = 4096;
+/// Trailer lines taken.
+const MOST_TRAILERS: usize = 64;
+
+/// Where in the coding a body stands.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Chunked {
+    /// Before a size line.
+    #[default]
+    Size,
+    /// Within a chunk: bytes left of it.
+    Data(u64),
+    /// After the last chunk and the trailers.
+    Done,
+}
+
+impl Chunked {
+    /// Reads into `buffer`; 0 after the last chunk.
+    pub(super) fn read(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if *self == Self::Size {
+            let size = parse_size(&line(connection)?)?;
+            *self = Self::Data(size);
+            if size == 0 {
+                skip_trailers(connection)?;
+                *self = Self::Done;
+            }
+        }
+        let Self::Data(left) = self else { return Ok(0) };
+        let want = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let read = connection.read(&mut buffer[..want])?;
+        if read == 0 {
+            return Err(early_end());
+        }
+        *left -= read as u64;
+        if *left == 0 {
+            if !line(connection)?.is_empty() {
+                return Err(malformed("no line end after a chunk"));
+            }
+            *self = Self::Size;
+        }
+        Ok(read)
+    }
+}
+
+fn skip_trailers(connection: &mut Connection) -> io::Result<()> {
+    for _ in 0..MOST_TRAILERS {
+        if line(connection)?.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(malformed("too many trailers"))
+}
+
+fn line(connection: &mut Connection) -> io::Result<Vec<u8>> {
+    loop {
+        let ahead = connection.ahead();
+        if let Some(end) = ahead.iter().position(|&b| b == b'\n') {
+            let line = ahead[..end].strip_suffix(b"\r").unwrap_or(&ahead[..end]).to_vec();
+            connection.consume(end + 1);
+            return Ok(line);
+        }
+        if ahead.len() > LONGEST_LINE {
+            return Err(malformed("a chunk line that does not end"));
+        }
+        if connection.read_ahead()? == 0 {
+            return Err(early_end());
+        }
+    }
+}
+
+fn parse_size(line: &[u8]) -> io::Result<u64> {
+    let digits = line.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
+    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| malformed("a chunk size that is no number"))
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn early_end() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "closed within a chunked body")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    fn decode(sent: &[u8], step: usize) -> io::Result<Vec<u8>> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        sender.write_all(sent).unwrap();
+        drop(sender);
+        let mut connection = Connection::plain(listener.accept().unwrap().0);
+        let (mut state, mut out, mut buffer) = (Chunked::default(), Vec::new(), vec![0; step]);
+        loop {
+            match state.read(&mut connection, &mut buffer)? {
+                0 => return Ok(out),
+                read => out.extend_from_slice(&buffer[..read]),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers_decode_in_steps_of_any_size() {
+        for step in [1, 2, 3, 100] {
+            let sent = b"4;x=y\r\nwiki\r\n5\r\npedia\r\n0\r\nDigest: x\r\n\r\n";
+            assert_eq!(decode(sent, step).unwrap(), b"wikipedia");
+        }
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_an_error_and_never_short() {
+        let sent = b"4\r\nwiki\r\n5\r\npedia\r\n0\r\n\r\n";
+        for cut in 0..sent.len() {
+            assert!(decode(&sent[..cut], 100).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_are_no_numbers_are_refused() {
+        for sent in [&b"\r\nx"[..], b"-1\r\nx", b"g\r\nx", b"11111111111111111\r\nx", b"1\r\nab\r\n0\r\n\r\n"] {
+            assert_eq!(decode(sent, 10).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One connection: a socket, TLS over it where asked for, and the bytes read ahead of a head's end.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstbyte_location::ByteRange;
+
+use super::request::Request;
+use super::tls::Session;
+use crate::{Cancel, Error, Result};
+
+/// How much of an answer is read at once while its head is looked for: a head with a small object behind it in one call,
+/// and little to copy when a large one follows.
+const HEAD_READ: usize = 16 << 10;
+/// Step in which a file goes out through TLS.
+const SEND_STEP: usize = 256 << 10;
+
+/// A connection that carries one request at a time.
+pub(crate) struct Connection {
+    /// The socket; shared with the [`Cancel`] of the request under way.
+    pub(crate) socket: Arc<TcpStream>,
+    tls: Option<Box<Session>>,
+    /// Bytes read past what was asked for; `consumed` of them were used.
+    ahead: Vec<u8>,
+    consumed: usize,
+    /// Whether it has carried a request before.
+    pub(crate) used: bool,
+}
+
+impl Connection {
+    pub(crate) fn plain(socket: TcpStream) -> Self {
+        Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, used: false }
+    }
+
+    /// Agrees on TLS with the other end.
+    pub(crate) fn start_tls(&mut self, mut session: Session, request: &Request<'_>) -> Result<()> {
+        let unreachable = |detail: String| Error::Unreachable { endpoint: request.origin.to_string(), detail };
+        if !request.cancel.register(&self.socket) {
+            return Err(Error::Cancelled);
+        }
+        while session.is_handshaking() {
+            session.complete_io(&mut &*self.socket).map_err(|error| match request.cancel.is_cancelled() {
+                true => Error::Cancelled,
+                false => unreachable(format!("TLS: {error}")),
+            })?;
+        }
+        self.tls = Some(Box::new(session));
+        Ok(())
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// Bytes read and not used yet.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        &self.ahead[self.consumed..]
+    }
+
+    /// Marks `count` of the bytes ahead as used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.consumed += count;
+        if self.consumed == self.ahead.len() {
+            self.ahead.clear();
+            self.consumed = 0;
+        }
+    }
+
+    /// Reads more bytes ahead; 0 at the end of the stream.
+    pub(crate) fn read_ahead(&mut self) -> io::Result<usize> {
+        let old = self.ahead.len();
+        self.ahead.resize(old + HEAD_READ, 0);
+        let read = read_from(&self.socket, self.tls.as_deref_mut(), &mut self.ahead[old..]);
+        self.ahead.truncate(old + read.as_ref().copied().unwrap_or(0));
+        read
+    }
+
+    /// Reads into `buffer`: first what was read ahead, then from the socket. 0 at the end of the stream.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let ready = self.ahead();
+        if ready.is_empty() {
+            return read_from(&self.socket, self.tls.as_deref_mut(), buffer);
+        }
+        let count = ready.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&ready[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            None => (&*self.socket).write_all(bytes),
+            Some(session) => {
+                let mut socket = &*self.socket;
+                let mut stream = rustls::Stream::new(&mut **session, &mut socket);
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+        }
+    }
+
+    /// Sends a range of a file, by sendfile on plain TCP.
+    pub(crate) fn write_file(&mut self, file: &File, range: ByteRange) -> io::Result<()> {
+        let mut offset = range.start;
+        if self.is_plain() {
+            while offset < range.end {
+                // The kernel moves at most 2 GiB a call.
+                let step = usize::try_from((range.end - offset).min(1 << 30)).unwrap_or(1 << 30);
+                match rustix::fs::sendfile(&*self.socket, file, Some(&mut offset), step) {
+                    Ok(0) => return Err(shrunk()),
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    // Some file systems cannot splice: the rest goes through memory.
+                    Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        if offset == range.end {
+            return Ok(());
+        }
+        let mut step = vec![0; SEND_STEP.min(usize::try_from(range.end - offset).unwrap_or(SEND_STEP))];
+        while offset < range.end {
+            let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
+            let read = file.read_at(&mut step[..want], offset)?;
+            if read == 0 {
+                return Err(shrunk());
+            }
+            self.write_all(&step[..read])?;
+            offset += read as u64;
+        }
+        Ok(())
+    }
+}
+
+fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "the file became shorter while it was sent")
+}
+
+fn read_from(mut socket: &TcpStream, mut tls: Option<&mut Session>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let read = match &mut tls {
+            None => socket.read(buffer),
+            Some(session) => rustls::Stream::new(*session, &mut socket).read(buffer),
+        };
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whether a socket's deadline ran out.
+pub(crate) fn timed_out(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// What a failed read or write on a socket means to the caller.
+pub(crate) fn classify(error: &io::Error, place: &str, cancel: &Cancel, deadline: Duration) -> Error {
+    let location = place.to_owned();
+    if cancel.is_cancelled() {
+        Error::Cancelled
+    } else if timed_out(error) {
+        Error::TimedOut { location, after: deadline }
+    } else {
+        Error::Disconnected { location, detail: error.to_string() }
+    }
+}

@@ -1,0 +1,188 @@
+//! The body of an answer, still in its socket.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::chunked::Chunked;
+use super::connection::{self, Connection};
+use super::pool::{Key, Pool};
+use super::request::{Method, Request};
+use super::{Counters, Head, splice};
+use crate::{Cancel, Error, Result};
+
+/// How the end of a body is known.
+enum Framing {
+    /// Bytes left, from `Content-Length`.
+    Length(u64),
+    Chunked(Chunked),
+    /// When the server closes: whatever comes is the body.
+    UntilClose,
+    /// `Content-Length` or `Transfer-Encoding` cannot be understood: reading fails.
+    Unusable(String),
+}
+
+/// Where the connection goes afterwards.
+pub(super) struct Return {
+    pub(super) pool: Option<(Arc<Pool>, Key)>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) deadline: Duration,
+}
+
+/// A body being read. Dropped at its end, it gives the connection back; before, it closes it.
+pub(crate) struct Incoming {
+    connection: Option<Connection>,
+    framing: Framing,
+    ended: bool,
+    back: Return,
+    place: String,
+    cancel: Cancel,
+}
+
+impl Incoming {
+    pub(super) fn new(connection: Connection, head: &Head, request: &Request<'_>, back: Return) -> Self {
+        let bodiless = request.method == Method::Head || matches!(head.status, 204 | 304);
+        let framing = match head.content_length(request.place) {
+            _ if bodiless => Framing::Length(0),
+            _ if head.is_chunked() => Framing::Chunked(Chunked::default()),
+            Ok(Some(length)) => Framing::Length(length),
+            Ok(None) => Framing::UntilClose,
+            Err(error) => Framing::Unusable(error.to_string()),
+        };
+        let mut incoming = Self {
+            connection: Some(connection),
+            framing,
+            ended: false,
+            back,
+            place: request.place.to_owned(),
+            cancel: request.cancel.clone(),
+        };
+        if matches!(incoming.framing, Framing::Length(0)) {
+            incoming.finish();
+        }
+        incoming
+    }
+
+    /// Bytes left, where the answer's head told the length.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Reads into `buffer`; 0 only at the body's proper end (or when `buffer` is empty).
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.ended || buffer.is_empty() {
+            return Ok(0);
+        }
+        let Some(connection) = &mut self.connection else { return Ok(0) };
+        let read = match &mut self.framing {
+            Framing::Length(left) => {
+                let want = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                connection.read(&mut buffer[..want])
+            }
+            Framing::Chunked(state) => state.read(connection, buffer),
+            Framing::UntilClose => connection.read(buffer),
+            Framing::Unusable(detail) => {
+                return Err(Error::Protocol { location: self.place.clone(), detail: detail.clone() });
+            }
+        };
+        match read {
+            Ok(count) => self.account(count),
+            Err(error) => Err(self.broken(&error)),
+        }
+    }
+
+    /// Moves up to `limit` bytes into `file` without showing them to this process. `None` where that is not possible
+    /// here: read them instead.
+    pub(crate) fn splice(&mut self, file: &File, offset: u64, limit: u64) -> Option<Result<usize>> {
+        let connection = self.connection.as_ref().filter(|connection| connection.is_plain() && connection.ahead().is_empty())?;
+        let Framing::Length(left) = self.framing else { return None };
+        if self.ended || limit == 0 {
+            return Some(Ok(0));
+        }
+        Some(match splice::to_file(&connection.socket, file, offset, left.min(limit)) {
+            Ok(count) => self.account(count),
+            Err(splice::Failed::Impossible) => return None,
+            Err(splice::Failed::Socket(error)) => Err(self.broken(&error)),
+            Err(splice::Failed::File(source)) => {
+                self.connection = None;
+                Err(Error::Io { location: self.place.clone(), source })
+            }
+        })
+    }
+
+    /// Reads what is left, `most` bytes at most, as text for error messages and XML.
+    pub(crate) fn collect(mut self, most: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut buffer = [0; 8192];
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(bytes),
+                read => bytes.extend_from_slice(&buffer[..read]),
+            }
+            if bytes.len() > most {
+                let detail = format!("more than {most} bytes where a short text was expected");
+                return Err(Error::Protocol { location: self.place.clone(), detail });
+            }
+        }
+    }
+
+    /// Takes note of `count` bytes read; 0 is the end of the stream.
+    fn account(&mut self, count: usize) -> Result<usize> {
+        self.back.counters.received.fetch_add(count as u64, Ordering::Relaxed);
+        match &mut self.framing {
+            Framing::Length(left) if count == 0 => {
+                let error = Error::Truncated { location: self.place.clone(), missing: *left };
+                self.connection = None;
+                return Err(if self.cancel.is_cancelled() { Error::Cancelled } else { error });
+            }
+            Framing::Length(left) => {
+                *left -= count as u64;
+                if *left == 0 {
+                    self.finish();
+                }
+            }
+            Framing::Chunked(state) if *state == Chunked::Done => self.finish(),
+            Framing::UntilClose if count == 0 => {
+                self.back.pool = None;
+                // A socket shut down by `Cancel` looks like a proper end.
+                if self.cancel.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                self.finish();
+            }
+            _ => {}
+        }
+        Ok(count)
+    }
+
+    fn broken(&mut self, error: &io::Error) -> Error {
+        self.connection = None;
+        match error.kind() {
+            io::ErrorKind::InvalidData => Error::Protocol { location: self.place.clone(), detail: error.to_string() },
+            _ => connection::classify(error, &self.place, &self.cancel, self.back.deadline),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.ended = true;
+        self.cancel.release();
+        let Some(connection) = self.connection.take() else { return };
+        // Bytes behind the body's end mean a server that lies about lengths: nothing after them can be trusted.
+        if connection.ahead().is_empty()
+            && let Some((pool, key)) = self.back.pool.take()
+        {
+            pool.put(key, connection);
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.cancel.release();
+    }
+}

@@ -1,0 +1,154 @@
+//! Outgoing proxies: absolute-form requests for plain HTTP, a CONNECT tunnel for TLS.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
+
+use super::request::Request;
+use super::response::HeadError;
+use super::{Connection, Head, Origin, connection};
+use crate::{Error, Proxies, Result};
+
+/// A proxy and what to tell it.
+pub(super) struct Proxy {
+    pub(super) origin: Origin,
+    /// Value of `Proxy-Authorization`.
+    pub(super) authorization: Option<String>,
+}
+
+/// Which proxy leads where.
+pub(super) struct Routes {
+    http: Option<Proxy>,
+    https: Option<Proxy>,
+    bypass: Vec<String>,
+}
+
+impl Routes {
+    pub(super) fn new(proxies: &Proxies) -> Result<Self> {
+        let parse = |url: &Option<String>| url.as_deref().filter(|url| !url.is_empty()).map(Proxy::parse).transpose();
+        let bypass = proxies.bypass.iter().map(|host| host.trim().to_ascii_lowercase()).collect();
+        Ok(Self { http: parse(&proxies.http)?, https: parse(&proxies.https)?, bypass })
+    }
+
+    /// The proxy on the way to `origin`.
+    pub(super) fn to(&self, origin: &Origin) -> Option<&Proxy> {
+        let proxy = if origin.tls { &self.https } else { &self.http };
+        proxy.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin)))
+    }
+}
+
+/// Whether a `NO_PROXY` rule covers a host: `*`, a name and everything below it, an address, or an address block.
+fn bypasses(rule: &str, origin: &Origin) -> bool {
+    if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
+        return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
+    }
+    let (name, port) = match rule.rsplit_once(':').filter(|(name, _)| !name.contains(':')) {
+        Some((name, port)) => (name, port.parse::<u16>().ok()),
+        None => (rule, None),
+    };
+    let name = name.trim_start_matches("*.").trim_start_matches('.').trim_matches(['[', ']']);
+    let below = || origin.host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    let host = rule == "*" || (!name.is_empty() && (origin.host == name || below()));
+    host && port.is_none_or(|port| port == origin.port)
+}
+
+fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
+    match (host, block) {
+        (IpAddr::V4(host), IpAddr::V4(block)) => {
+            bits <= 32 && u32::MAX.checked_shl(32 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
+        }
+        (IpAddr::V6(host), IpAddr::V6(block)) => {
+            bits <= 128 && u128::MAX.checked_shl(128 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
+        }
+        _ => false,
+    }
+}
+
+impl Proxy {
+    fn parse(url: &str) -> Result<Self> {
+        let refuse = |why: &str| Error::Options { what: format!("proxy {}", without_user(url)), why: why.to_owned() };
+        let with_scheme = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let origin = Origin::parse_url(&with_scheme).ok_or_else(|| refuse("write http://HOST:PORT"))?;
+        if origin.tls {
+            return Err(refuse("a proxy that is itself reached by TLS is not supported; write http://HOST:PORT"));
+        }
+        let authority = with_scheme["http://".len()..].split('/').next().unwrap_or_default();
+        let authorization = authority.rsplit_once('@').map(|(user, _)| {
+            let plain: Vec<u8> = percent_decode_str(user).collect();
+            format!("Basic {}", STANDARD.encode(plain))
+        });
+        Ok(Self { origin, authorization })
+    }
+
+    /// Asks the proxy to connect the socket through to the request's origin.
+    pub(super) fn open_tunnel(&self, connection: &mut Connection, request: &Request<'_>) -> Result<()> {
+        let refused = |detail: String| Error::Unreachable { endpoint: self.origin.to_string(), detail };
+        let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", request.origin);
+        if let Some(authorization) = &self.authorization {
+            // Writing to a String cannot fail.
+            let _ = write!(head, "proxy-authorization: {authorization}\r\n");
+        }
+        head.push_str("\r\n");
+        if !request.cancel.register(&connection.socket) {
+            return Err(Error::Cancelled);
+        }
+        connection.write_all(head.as_bytes()).map_err(|error| refused(error.to_string()))?;
+        let answer = Head::read(connection, request.place).map_err(|error| match error {
+            HeadError::Io(error) if connection::timed_out(&error) => refused("the proxy does not answer".to_owned()),
+            HeadError::Io(error) => refused(error.to_string()),
+            HeadError::Malformed(error) => error,
+        })?;
+        match answer.status {
+            200..300 => Ok(()),
+            status => Err(refused(format!("the proxy answered {status} {}", answer.reason))),
+        }
+    }
+}
+
+/// A URL as it may be shown: proxies' passwords stay out of messages.
+fn without_user(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}{}", &url[..scheme + 3], &url[at + 1..]),
+        (None, Some(at)) => url[at + 1..].to_owned(),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxied(bypass: &[&str], url: &str) -> bool {
+        let proxies = Proxies {
+            http: Some("http://user:p%40ss@proxy:3128".into()),
+            https: Some("proxy:3128".into()),
+            bypass: bypass.iter().map(ToString::to_string).collect(),
+        };
+        Routes::new(&proxies).unwrap().to(&Origin::parse_url(url).unwrap()).is_some()
+    }
+
+    #[test]
+    fn hosts_named_by_the_bypass_list_are_reached_directly() {
+        assert!(proxied(&[], "http://example.org"));
+        assert!(!proxied(&["*"], "http://example.org"));
+        assert!(!proxied(&["example.org"], "https://a.example.org"));
+        assert!(!proxied(&[".example.org"], "https://a.example.org"));
+        assert!(proxied(&["example.org"], "https://badexample.org"));
+        assert!(!proxied(&["10.0.0.0/8"], "http://10.9.8.7"));
+        assert!(proxied(&["10.0.0.0/8"], "http://11.9.8.7"));
+        assert!(!proxied(&["::1"], "http://[::1]:80"));
+        assert!(proxied(&["example.org:81"], "http://example.org:80"));
+        assert!(proxied(&[""], "http://example.org"));
+    }
+
+    #[test]
+    fn a_proxys_user_is_decoded_and_never_shown() {
+        let proxy = Proxy::parse("http://user:p%40ss@proxy:3128").unwrap();
+        assert_eq!(proxy.authorization.unwrap(), format!("Basic {}", STANDARD.encode("user:p@ss")));
+        let Err(error) = Proxy::parse("https://user:secret@proxy") else { panic!("accepted") };
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

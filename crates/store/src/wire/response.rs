@@ -1,0 +1,167 @@
+//! The head of an answer.
+
+use std::io;
+
+use super::Connection;
+use crate::{Error, Result};
+
+/// Longest head taken: S3 allows 2 KiB of user metadata; servers in the wild send up to a few times that in cookies.
+const LONGEST_HEAD: usize = 64 << 10;
+/// Most header lines taken.
+const MOST_HEADERS: usize = 128;
+/// Interim answers (1xx) skipped before the final one; more is a server that never comes to the point.
+const MOST_INTERIM: usize = 8;
+
+/// Status line and headers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    /// HTTP/1.1 rather than 1.0.
+    http11: bool,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+}
+
+/// Why there is no head.
+pub(super) enum HeadError {
+    Io(io::Error),
+    Malformed(Error),
+}
+
+impl Head {
+    /// Reads up to the end of the head; what came along of the body stays ahead in `connection`.
+    pub(super) fn read(connection: &mut Connection, place: &str) -> std::result::Result<Self, HeadError> {
+        let protocol = |detail: String| HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail });
+        let mut interim = 0;
+        loop {
+            match Self::parse(connection.ahead()) {
+                Ok(Some((head, length))) => {
+                    connection.consume(length);
+                    if head.status >= 200 || head.status == 101 {
+                        return Ok(head);
+                    }
+                    interim += 1;
+                    if interim > MOST_INTERIM {
+                        return Err(protocol("only interim answers".to_owned()));
+                    }
+                    continue;
+                }
+                Ok(None) => {}
+                Err(detail) => return Err(protocol(detail)),
+            }
+            if connection.ahead().len() > LONGEST_HEAD {
+                return Err(protocol(format!("a head of more than {LONGEST_HEAD} bytes")));
+            }
+            if connection.read_ahead().map_err(HeadError::Io)? == 0 {
+                let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before an answer came");
+                return Err(HeadError::Io(closed));
+            }
+        }
+    }
+
+    /// A head and its length, or `None` where more bytes are needed.
+    fn parse(bytes: &[u8]) -> std::result::Result<Option<(Self, usize)>, String> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut lines = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut response = httparse::Response::new(&mut lines);
+        let length = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(error) => return Err(format!("not HTTP: {error}")),
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        let headers = response.headers.iter().map(|line| (line.name.to_ascii_lowercase(), text(line.value))).collect();
+        let head = Self {
+            status: response.code.unwrap_or_default(),
+            reason: response.reason.unwrap_or_default().to_owned(),
+            http11: response.version == Some(1),
+            headers,
+        };
+        Ok(Some((head, length)))
+    }
+
+    /// The first header of this name (in lower case).
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All headers, names in lower case.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// `Content-Length`; two that differ are an error, since the body's end is then anybody's guess.
+    pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
+        let mut found = None;
+        for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {
+            let unusable = || Error::Protocol { location: place.to_owned(), detail: format!("content-length {value}") };
+            let length: u64 = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten().ok_or_else(unusable)?;
+            if found.is_some_and(|other| other != length) {
+                return Err(unusable());
+            }
+            found = Some(length);
+        }
+        Ok(found)
+    }
+
+    /// Whether the body comes in chunks.
+    pub(crate) fn is_chunked(&self) -> bool {
+        self.get("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"))
+    }
+
+    /// Whether another request may follow on the connection.
+    pub(super) fn keeps_alive(&self) -> bool {
+        let said = self.get("connection").unwrap_or_default().to_ascii_lowercase();
+        if self.http11 { !said.contains("close") } else { said.contains("keep-alive") }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self::parse(text.as_bytes()).unwrap().unwrap().0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_head_parses_with_names_in_lower_case_and_its_exact_length() {
+        let text = b"HTTP/1.1 206 Partial Content\r\nETag: \"x\"\r\nContent-Length: 3\r\n\r\nabc";
+        let (head, length) = Head::parse(text).unwrap().unwrap();
+        assert_eq!((head.status, length), (206, text.len() - 3));
+        assert_eq!(head.get("etag"), Some("\"x\""));
+        assert_eq!(head.content_length("p").unwrap(), Some(3));
+        assert!(head.keeps_alive());
+    }
+
+    #[test]
+    fn lengths_that_disagree_or_are_no_numbers_are_refused() {
+        let with = |lines: &str| Head::from_text(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
+        assert!(with("Content-Length: 3\r\nContent-Length: 4\r\n").content_length("p").is_err());
+        assert!(with("Content-Length: +3\r\n").content_length("p").is_err());
+        assert!(with("Content-Length: 99999999999999999999\r\n").content_length("p").is_err());
+        assert_eq!(with("").content_length("p").unwrap(), None);
+    }
+
+    #[test]
+    fn http_1_0_closes_unless_it_says_otherwise() {
+        assert!(!Head::from_text("HTTP/1.0 200 OK\r\n\r\n").keeps_alive());
+        assert!(Head::from_text("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keeps_alive());
+        assert!(!Head::from_text("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keeps_alive());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Head::parse(&bytes);
+            let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+            head.extend(bytes);
+            let _ = Head::parse(&head);
+        }
+    }
+}
