@@ -15,6 +15,9 @@ use crate::pace::Pace;
 /// How far a head is looked at for the answer's length: more than the heads that servers send.
 const PEEK: usize = 4096;
 
+/// A duplicated piece: what one packet carries on an Ethernet.
+const SEGMENT: u64 = 1460;
+
 /// What all connections of a link share.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
@@ -132,6 +135,7 @@ impl Connection {
         }
         let limit = self.answer.points.last().map_or(u64::MAX, |(point, _)| point - taken);
         let (corrupt, duplicate) = (here.contains(&Fault::Corrupt), here.contains(&Fault::Duplicate));
+        let limit = if duplicate { limit.min(SEGMENT) } else { limit };
         let pace = &mut shared.paces[Direction::ToClient as usize];
         let bytes = self.to_client.take(&mut self.server, limit, pace, &mut shared.spare, now, |bytes| {
             if corrupt {

@@ -217,8 +217,8 @@ fn a_duplicated_segment_shifts_what_follows() {
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
     assert!(answers.iter().zip(&clean).all(|(answer, clean)| answer[..1024] == clean[..1024]));
-    // Where the segment reaches the end, the copy lies behind what the answer's length lets us read.
-    assert!(answers.iter().zip(&clean).any(|(answer, clean)| answer != clean));
+    // Where the segment is the last one, its copy lies behind what the answer's length lets us read.
+    assert!(answers.iter().zip(&clean).filter(|(answer, clean)| answer != clean).count() >= 15);
     assert_eq!(counters.duplicates, 20);
     assert!(counters.bytes_to_client >= 20 * answer_length(50_000) as u64);
 }
