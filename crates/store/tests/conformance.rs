@@ -1,10 +1,10 @@
 //! One contract, every kind of place a store opens. Real servers, each started for the test and ended with it.
 
-use firstbyte_testkit::{Place, conformance};
+use firstbyte_testkit::conformance;
 
-conformance!(local, Place::Local);
-conformance!(versitygw, Place::Versitygw);
-conformance!(minio, Place::Minio);
-conformance!(serve_s3, Place::ServeS3);
-conformance!(serve_http, Place::ServeHttp);
-conformance!(nginx, Place::Nginx);
+conformance!(local, Local);
+conformance!(versitygw, Versitygw);
+conformance!(minio, Minio);
+conformance!(serve_s3, ServeS3);
+conformance!(serve_http, ServeHttp);
+conformance!(nginx, Nginx);

@@ -1,0 +1,112 @@
+//! Listings: complete, in order, and in constant memory.
+
+use std::collections::BTreeSet;
+
+use firstbyte_location::{Entry, Kind};
+use firstbyte_store::{ListOptions, Order};
+
+use crate::Subject;
+
+/// Names whose order as bytes differs from their order as paths.
+const NAMES: [&str; 10] =
+    ["a!", "a-b/c", "a.txt", "a/b", "a/c!", "a/c/d", "a/c0", "a0", "b c", "z/\u{fc}/\u{1F600}"];
+
+fn recursive() -> ListOptions {
+    ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() }
+}
+
+fn name(entry: &Entry) -> String {
+    String::from_utf8(entry.name.clone()).expect("a name in UTF-8")
+}
+
+/// Whether names can be listed here; if not, listing is refused.
+fn can_list(subject: &Subject) -> bool {
+    subject
+        .can
+        .list
+        .or_refuses(|| subject.store.list(&subject.base, &recursive())?.collect::<Result<Vec<_>, _>>())
+}
+
+fn names(subject: &Subject, below: &str, options: &ListOptions) -> Vec<String> {
+    let location = if below.is_empty() { subject.base.clone() } else { subject.at(below) };
+    subject.store.list(&location, options).unwrap().map(|entry| name(&entry.unwrap())).collect()
+}
+
+/// Everything below, once, ordered by the bytes of whole names.
+pub fn every_name_below_comes_once_in_byte_order(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    NAMES.iter().for_each(|name| subject.place(name, name.as_bytes()));
+    let entries: Vec<Entry> =
+        subject.store.list(&subject.base, &recursive()).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(entries.iter().map(name).collect::<Vec<_>>(), NAMES);
+    for entry in &entries {
+        assert_eq!(entry.kind, Kind::File, "{entry:?}");
+        assert_eq!(entry.size, Some(entry.name.len() as u64), "{entry:?}");
+        assert!(entry.modified.is_some(), "{entry:?}");
+    }
+    let any: BTreeSet<String> =
+        names(subject, "", &ListOptions { order: Order::Any, ..recursive() }).into_iter().collect();
+    assert_eq!(any, NAMES.map(String::from).into());
+}
+
+/// Directories stand for what is in them.
+pub fn one_level_shows_directories_instead_of_what_is_in_them(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    NAMES.iter().for_each(|name| subject.place(name, name.as_bytes()));
+    let one_level = ListOptions { recursive: false, ..recursive() };
+    let entries = subject.store.list(&subject.base, &one_level).unwrap();
+    let found: Vec<_> = entries.map(|entry| entry.map(|entry| (name(&entry), entry.kind)).unwrap()).collect();
+    let wanted =
+        [("a!", Kind::File), ("a-b", Kind::Directory), ("a.txt", Kind::File), ("a", Kind::Directory)]
+            .into_iter()
+            .chain([("a0", Kind::File), ("b c", Kind::File), ("z", Kind::Directory)])
+            .map(|(name, kind)| (name.to_owned(), kind));
+    assert_eq!(found, wanted.collect::<Vec<_>>());
+}
+
+/// `start_after` leaves out everything up to and with a name, which need not be there.
+pub fn a_listing_starts_after_the_name_given(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    NAMES.iter().for_each(|name| subject.place(name, b"x"));
+    for after in ["a/b", "a/bb", "", "a-b/", "zz"] {
+        let options = ListOptions { start_after: Some(after.into()), ..recursive() };
+        let wanted: Vec<&str> = NAMES.into_iter().filter(|name| *name > after).collect();
+        assert_eq!(names(subject, "", &options), wanted, "after {after}");
+    }
+}
+
+/// More names than any page holds.
+pub fn a_listing_of_thousands_comes_whole(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    let wanted: Vec<String> = (0..3105).map(|number| format!("many/{number:05}")).collect();
+    subject.place_many(&wanted);
+    subject.place("other", b"x");
+    let found = names(subject, "many/", &recursive());
+    assert_eq!(found.len(), wanted.len());
+    assert!(found.iter().zip(&wanted).all(|(found, wanted)| wanted.strip_prefix("many/") == Some(found)));
+    let flat = ListOptions { recursive: false, ..recursive() };
+    assert_eq!(names(subject, "many/", &flat), found);
+    // A listing given up early must not hold anything that others need.
+    assert_eq!(subject.store.list(&subject.base, &recursive()).unwrap().take(3).count(), 3);
+}
+
+/// Names are told from the listed place on, and a name that only begins alike is not below it.
+pub fn listing_a_prefix_names_what_is_below_it_from_there(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    for name in ["dir/x", "dir/sub/y", "dir2/z", "dirx"] {
+        subject.place(name, b"1");
+    }
+    assert_eq!(names(subject, "dir", &recursive()), ["sub/y", "x"]);
+    assert_eq!(names(subject, "dir/", &recursive()), ["sub/y", "x"]);
+    assert_eq!(subject.store.stat(&subject.at("dir")).unwrap().kind, Kind::Directory);
+}

@@ -1,0 +1,93 @@
+//! Uploads in parts: taken up again, given up, found again.
+
+use firstbyte_store::{Cancel, Error, Get, Part, Payload, PutOptions, Upload};
+
+use crate::{Subject, Support, bytes};
+
+/// The least an S3 part may have, but for the last.
+const PART: usize = 5 << 20;
+
+/// Whether uploads in parts can be made here; if not, they are refused.
+fn can_upload(subject: &Subject) -> bool {
+    let supported = subject.can.multipart == Support::Yes;
+    assert_eq!(subject.store.has_multipart(&subject.at("x")), supported);
+    subject.can.multipart.or_refuses(|| subject.store.begin_upload(&subject.at("x"), &PutOptions::default()))
+}
+
+fn begin(subject: &Subject, name: &str) -> Upload {
+    subject.store.begin_upload(&subject.at(name), &PutOptions::default()).unwrap()
+}
+
+fn send(subject: &Subject, upload: &Upload, number: u32, content: &[u8]) -> Part {
+    let part = subject.store.put_part(upload, number, Payload::Bytes(content), &Cancel::new()).unwrap();
+    assert_eq!((part.number, part.size), (number, content.len() as u64));
+    part
+}
+
+/// Parts need not come in order, and nothing is there before the end.
+pub fn parts_sent_in_any_order_make_the_whole(subject: &Subject) {
+    if !can_upload(subject) {
+        return;
+    }
+    let name = "dir/object +%\u{fc}";
+    let content = bytes(31, 2 * PART + 1000);
+    let upload = begin(subject, name);
+    let last = send(subject, &upload, 3, &content[2 * PART..]);
+    let first = send(subject, &upload, 1, &content[..PART]);
+    let middle = send(subject, &upload, 2, &content[PART..2 * PART]);
+    assert!(
+        matches!(subject.store.stat(&subject.at(name)), Err(Error::NotFound { .. })),
+        "visible too early"
+    );
+    let parts = [first, middle, last];
+    let written = subject.store.complete_upload(&upload, &parts, &PutOptions::default()).unwrap();
+    let found = subject.store.stat(&subject.at(name)).unwrap();
+    assert!(written.version.agrees_with(&found.version), "{} is found as {}", written.version, found.version);
+    assert_eq!(found.size(), Some(content.len() as u64));
+    assert!(subject.read(name, &Get::default()).unwrap() == content);
+}
+
+/// After an interruption the store tells which parts it has, and only the others are sent.
+pub fn an_upload_is_taken_up_again_from_the_parts_that_are_there(subject: &Subject) {
+    if !can_upload(subject) {
+        return;
+    }
+    let content = bytes(32, 2 * PART + 1);
+    let upload = begin(subject, "x");
+    let sent = send(subject, &upload, 2, &content[PART..2 * PART]);
+
+    let stale = subject.store.stale_uploads(&subject.at("x")).unwrap();
+    let found = stale.iter().find(|stale| stale.upload == upload).expect("the upload under its own key");
+    assert!(found.initiated.is_some());
+    if subject.can.stale_by_prefix == Support::Yes {
+        let all = subject.store.stale_uploads(&subject.base).unwrap();
+        assert!(all.iter().any(|stale| stale.upload == upload), "{all:?}");
+    }
+    let held = subject.store.list_parts(&found.upload).unwrap();
+    let tell = |parts: &[Part]| {
+        parts.iter().map(|part| (part.number, part.size, part.etag.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(tell(&held), tell(&[sent]));
+
+    let mut parts = held;
+    parts.insert(0, send(subject, &upload, 1, &content[..PART]));
+    parts.push(send(subject, &upload, 3, &content[2 * PART..]));
+    subject.store.complete_upload(&upload, &parts, &PutOptions::default()).unwrap();
+    assert!(subject.read("x", &Get::default()).unwrap() == content);
+    assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
+}
+
+/// An upload given up leaves the object as it was and no parts; giving it up twice is no error.
+pub fn an_aborted_upload_leaves_nothing(subject: &Subject) {
+    if !can_upload(subject) {
+        return;
+    }
+    subject.place("x", b"as it was");
+    let upload = begin(subject, "x");
+    let part = send(subject, &upload, 1, &bytes(33, 1000));
+    subject.store.abort_upload(&upload).unwrap();
+    subject.store.abort_upload(&upload).expect("what is gone already");
+    assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
+    assert!(subject.store.complete_upload(&upload, &[part], &PutOptions::default()).is_err());
+    assert_eq!(subject.read("x", &Get::default()).unwrap(), b"as it was");
+}

@@ -1,0 +1,123 @@
+//! Keys: every legal one survives, and one that cannot be kept is refused aloud.
+
+use std::collections::BTreeMap;
+
+use firstbyte_location::{Location, S3Object};
+use firstbyte_store::{Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
+
+use crate::{Subject, Support};
+
+/// Names that are legal everywhere and easily damaged on the way: by URL encoding, by XML, by shells.
+const ODD: [&str; 22] = [
+    "space in name",
+    "plus+plus",
+    "percent%41",
+    "percent%2Fslash",
+    "question?x=1",
+    "hash#tag",
+    "amp&amp;",
+    "less<more>",
+    "quote\"quote'",
+    "back\\slash",
+    "colon:semi;comma,",
+    "at@equals=",
+    "brackets[1]{2}",
+    "tilde~caret^pipe|",
+    "dollar$",
+    "star*",
+    "...",
+    "..a",
+    "-dash",
+    " leading and trailing ",
+    "\u{fc}\u{1F600}/\u{65e5}\u{672c}",
+    "e\u{301}",
+];
+
+/// Writes, reads, lists and deletes each.
+pub fn every_legal_name_survives(subject: &Subject) {
+    for name in ODD {
+        subject.place(name, name.as_bytes());
+    }
+    for name in ODD {
+        let read = subject.read(name, &Get::default()).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+        assert_eq!(read, name.as_bytes(), "{name:?}");
+        assert_eq!(
+            subject.store.stat(&subject.at(name)).unwrap().size(),
+            Some(name.len() as u64),
+            "{name:?}"
+        );
+    }
+    if subject.can.list == Support::Yes {
+        let mut wanted: Vec<Vec<u8>> = ODD.iter().map(|name| name.as_bytes().to_vec()).collect();
+        wanted.sort();
+        assert_eq!(listed(subject), wanted);
+    }
+    if subject.can.write == Support::Yes {
+        ODD.iter().for_each(|name| subject.store.delete(&subject.at(name)).unwrap());
+        assert!(subject.can.list != Support::Yes || listed(subject).is_empty());
+    }
+}
+
+/// Where keys are free, each is its own object; where they are paths, none is taken for another.
+pub fn a_key_that_is_no_path_is_kept_apart_or_refused(subject: &Subject) {
+    const KEYS: [&str; 9] = ["a//b", "a/", "./x", "x/./y", "../up", "a/../b", "..", "/lead", "a/b//"];
+    // What a careless store would write to instead.
+    let neighbours =
+        BTreeMap::from([("a/b", "1"), ("x", "2"), ("x2/y", "3"), ("b", "4"), ("up", "5"), ("lead", "6")]);
+    if subject.can.write != Support::Yes {
+        return;
+    }
+    for (name, content) in &neighbours {
+        subject.place(name, content.as_bytes());
+    }
+    for key in KEYS {
+        let content = format!("content of {key}");
+        let written = put(subject, key, &content);
+        match (subject.can.free_keys, written) {
+            (Support::Yes, written) => {
+                written.unwrap_or_else(|error| panic!("{key:?}: {error}"));
+                assert_eq!(subject.read(key, &Get::default()).unwrap(), content.as_bytes(), "{key:?}");
+            }
+            (Support::No(reason), Ok(())) => panic!("{key:?} was taken, although {reason}"),
+            (Support::No(_), Err(error)) => {
+                assert!(!error.to_string().contains('\n'), "not one line: {error}")
+            }
+        }
+    }
+    for (name, content) in &neighbours {
+        assert_eq!(subject.read(name, &Get::default()).unwrap(), content.as_bytes(), "{name} was written to");
+    }
+}
+
+/// 1,024 bytes, in components that a file can have and in one that none can.
+pub fn the_longest_key_survives(subject: &Subject) {
+    let parts = format!("{0}/{0}/{0}/{0}/{1}", "p".repeat(200), "q".repeat(220));
+    assert_eq!(parts.len(), 1024);
+    subject.place(&parts, b"long");
+    assert_eq!(subject.read(&parts, &Get::default()).unwrap(), b"long");
+    if subject.can.list == Support::Yes {
+        assert_eq!(listed(subject), [parts.into_bytes()]);
+    }
+    let one = "n".repeat(1024);
+    if subject.can.long_components.or_refuses(|| put(subject, &one, "long")) {
+        assert_eq!(subject.read(&one, &Get::default()).unwrap(), b"long");
+    }
+    let longest = "n".repeat(255);
+    subject.place(&longest, b"file");
+    assert_eq!(subject.read(&longest, &Get::default()).unwrap(), b"file");
+}
+
+fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
+    let location = match &subject.base {
+        // As a copy of an object would name its file.
+        Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
+        Location::S3(bucket) => Location::S3(S3Object { key: key.to_owned(), ..bucket.clone() }),
+        Location::Http(_) => subject.at(key),
+    };
+    subject.store.put(&location, Payload::Bytes(content.as_bytes()), &PutOptions::default()).map(drop)
+}
+
+fn listed(subject: &Subject) -> Vec<Vec<u8>> {
+    let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
+    subject.store.list(&subject.base, &options).unwrap().map(|entry| entry.unwrap().name).collect()
+}

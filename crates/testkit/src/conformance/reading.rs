@@ -1,0 +1,115 @@
+//! Stat and get.
+
+use firstbyte_location::{ByteRange, Kind};
+use firstbyte_store::{Error, Get};
+
+use crate::subject::is_denial;
+use crate::{Subject, bytes, scratch};
+
+fn ranged(start: u64, end: u64) -> Get {
+    Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
+}
+
+/// Length and kind, of an object and of an empty one.
+pub fn stat_tells_the_length(subject: &Subject) {
+    for (name, len) in [("empty", 0), ("small", 7), ("dir/large", 300_000)] {
+        subject.place(name, &bytes(5, len));
+        let stat = subject.store.stat(&subject.at(name)).unwrap();
+        assert_eq!((stat.kind, stat.size()), (Kind::File, Some(len as u64)), "{name}");
+        assert!(stat.modified.is_some(), "{name} has no time");
+        assert_ne!(stat.ranges, Some(false), "{name}");
+    }
+}
+
+/// Every byte of every range is the object's, and the answer says which range it carries.
+pub fn whole_objects_and_their_ranges_are_exact(subject: &Subject) {
+    let content = bytes(11, 300_001);
+    let len = content.len() as u64;
+    subject.place("x", &content);
+    assert!(subject.read("x", &Get::default()).unwrap() == content);
+    for (start, end) in [(0, 1), (0, len), (1, 2), (65_535, 200_000), (len - 1, len), (len / 2, len)] {
+        let body = subject.store.get(&subject.at("x"), &ranged(start, end)).unwrap();
+        assert_eq!(body.range(), ByteRange::new(start, end));
+        assert_eq!(body.stat().size(), Some(len));
+        drop(body);
+        let (from, to) = (usize::try_from(start).unwrap(), usize::try_from(end).unwrap());
+        assert!(subject.read("x", &ranged(start, end)).unwrap() == content[from..to], "{start}..{end}");
+    }
+}
+
+/// An end past the object's is cut; a start past it is a mistake that is told.
+pub fn a_range_is_cut_at_the_end_and_none_begins_past_it(subject: &Subject) {
+    let content = bytes(12, 1000);
+    subject.place("x", &content);
+    for end in [1001, 5000, u64::MAX] {
+        assert_eq!(subject.read("x", &ranged(990, end)).unwrap(), &content[990..], "990..{end}");
+    }
+    assert_eq!(subject.read("x", &ranged(0, u64::MAX)).unwrap(), content);
+    for start in [1000, 1001, 1 << 40] {
+        let error = subject.read("x", &ranged(start, start + 10)).unwrap_err();
+        assert!(error.to_string().contains(&start.to_string()), "{error}");
+    }
+}
+
+/// No bytes are no error.
+pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
+    subject.place("empty", b"");
+    for get in [Get::default(), ranged(0, 1), ranged(0, 1 << 20), ranged(0, u64::MAX)] {
+        assert_eq!(subject.read("empty", &get).unwrap(), b"");
+    }
+    subject.place("x", b"123");
+    assert_eq!(subject.read("x", &ranged(1, 1)).unwrap(), b"");
+}
+
+/// Bytes moved into a file are the same whether anybody looks at them or not.
+pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
+    let content = bytes(13, 5 << 20);
+    subject.place("x", &content);
+    let scratch = scratch();
+    for observed in [false, true] {
+        let file = std::fs::File::options()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(true)
+            .open(scratch.path().join("file"))
+            .unwrap();
+        let mut body = subject.store.get(&subject.at("x"), &ranged(1000, 5 << 20)).unwrap();
+        let (mut seen, mut told, mut buffer) = (Vec::new(), 0, vec![0; 100_000]);
+        let mut look = |bytes: &[u8]| seen.extend_from_slice(bytes);
+        let mut moved = 0;
+        // In two steps, so that a body is also left in the middle and taken up there.
+        for limit in [1 << 20, u64::MAX] {
+            let observe: Option<&mut dyn FnMut(&[u8])> = if observed { Some(&mut look) } else { None };
+            let mut progress = |count| told += count;
+            moved += body.write_to(&file, 4096 + moved, limit, &mut buffer, observe, &mut progress).unwrap();
+            assert!(limit == u64::MAX || moved == limit);
+        }
+        assert_eq!((moved, told), ((5 << 20) - 1000, moved), "observed: {observed}");
+        let written = std::fs::read(scratch.path().join("file")).unwrap();
+        assert!(written[4096..] == content[1000..], "observed: {observed}");
+        assert!(!observed || seen == content[1000..]);
+    }
+}
+
+/// A missing object is told apart from every other failure.
+pub fn what_is_not_there_is_not_found(subject: &Subject) {
+    subject.place("there", b"x");
+    for name in ["missing", "no/such/thing", "ther", "there2"] {
+        let found = subject.store.stat(&subject.at(name));
+        assert!(matches!(found, Err(Error::NotFound { .. })), "{name}: {found:?}");
+        let read = subject.read(name, &Get::default());
+        assert!(matches!(read, Err(Error::NotFound { .. })), "{name}: {read:?}");
+    }
+}
+
+/// Who has no rights is told so, in one line.
+pub fn what_is_denied_is_said_to_be_denied(subject: &Subject) {
+    match subject.can.denies {
+        crate::Support::Yes => {
+            let error = subject.read_as_stranger().unwrap_err();
+            assert!(is_denial(&error) && !error.to_string().contains('\n'), "{error}");
+        }
+        crate::Support::No(reason) => assert_eq!(subject.read_as_stranger().expect(reason), b"secret"),
+    }
+}

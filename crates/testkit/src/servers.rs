@@ -1,0 +1,87 @@
+//! The servers that stores are tested against, each on a free port over a directory of its own.
+
+use std::path::Path;
+use std::sync::Once;
+
+use crate::Process;
+
+/// The access key of every test server.
+pub const ACCESS_KEY: &str = "testkit";
+/// Its secret; MinIO wants eight characters or more.
+pub const SECRET_KEY: &str = "testkit-secret";
+/// The one bucket of every test server: a directory of this name below its root.
+pub const BUCKET: &str = "bucket";
+
+/// Puts the test servers' keys where the credential chain looks first. Call it before any server is started.
+pub fn set_credentials() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (name, value) in [
+            ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ] {
+            // SAFETY: every reader of the environment in a test process is Rust code, which locks it, or C code called
+            // for a connection, and no test connects before it has passed here.
+            unsafe { std::env::set_var(name, value) };
+        }
+    });
+}
+
+/// versitygw, a gateway from S3 to plain files, over `root`.
+#[must_use]
+pub fn versitygw(root: &Path) -> Process {
+    make_bucket(root);
+    Process::start("versitygw", |command, address| {
+        command.args(["--access", ACCESS_KEY, "--secret", SECRET_KEY, "--quiet", "--port"]);
+        command.arg(address.to_string()).arg("posix").arg(root);
+    })
+}
+
+/// MinIO, an object store of its own format, over `root`.
+#[must_use]
+pub fn minio(root: &Path) -> Process {
+    make_bucket(root);
+    Process::start("minio", |command, address| {
+        command.env("MINIO_ROOT_USER", ACCESS_KEY).env("MINIO_ROOT_PASSWORD", SECRET_KEY);
+        command.env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off").env("HOME", root);
+        command.args(["server", "--quiet", "--address"]).arg(address.to_string()).arg(root);
+    })
+}
+
+/// nginx serving the files below `root`, with directory pages; `/bucket/denied/` is denied. Its own files are kept in `state`.
+///
+/// # Panics
+/// When its configuration cannot be written.
+#[must_use]
+pub fn nginx(root: &Path, state: &Path) -> Process {
+    make_bucket(root);
+    let configuration = state.join("nginx.conf");
+    Process::start("nginx", |command, address| {
+        let text = nginx_configuration(root, state, &address.to_string());
+        std::fs::write(&configuration, text).expect("nginx.conf");
+        command.arg("-p").arg(state).arg("-c").arg(&configuration).arg("-e").arg(state.join("error.log"));
+    })
+}
+
+fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
+    let (root, state) = (root.display(), state.display());
+    // Started by root, nginx would give its worker to a user who cannot see the test's directory.
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    format!(
+        "daemon off; {user} worker_processes 1; pid {state}/pid; events {{ worker_connections 64; }}
+        http {{
+            access_log off; client_body_temp_path {state}/body; proxy_temp_path {state}/proxy;
+            fastcgi_temp_path {state}/fastcgi; uwsgi_temp_path {state}/uwsgi; scgi_temp_path {state}/scgi;
+            server {{
+                listen {address}; root {root}; autoindex on;
+                location /{BUCKET}/denied/ {{ deny all; }}
+            }}
+        }}"
+    )
+}
+
+fn make_bucket(root: &Path) {
+    std::fs::create_dir_all(root.join(BUCKET)).expect("the bucket's directory");
+}

@@ -1,0 +1,303 @@
+//! A place to test: a store, a location in it to work under, and what cannot be done there.
+
+use std::fs;
+use std::path::PathBuf;
+
+use firstbyte_location::{Location, S3Object, Strength};
+use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Writing};
+use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
+use tempfile::TempDir;
+
+use crate::{ACCESS_KEY, BUCKET, Process, SECRET_KEY, minio, nginx, scratch, set_credentials, versitygw};
+
+/// The kinds of places a store opens, each with a real server behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Files in a directory.
+    Local,
+    /// versitygw over plain files.
+    Versitygw,
+    /// MinIO.
+    Minio,
+    /// Our own server, by its S3 API.
+    ServeS3,
+    /// Our own server, by plain HTTP.
+    ServeHttp,
+    /// nginx over plain files.
+    Nginx,
+}
+
+/// Whether a place can do something, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It can.
+    Yes,
+    /// It cannot, for this reason; it has to refuse.
+    No(&'static str),
+}
+
+impl Support {
+    /// True where it can. Where it cannot, `attempt` is made and has to be refused, not done in part or in silence.
+    ///
+    /// # Panics
+    /// When what cannot be done was done.
+    pub fn or_refuses<T>(self, attempt: impl FnOnce() -> Result<T>) -> bool {
+        let Self::No(reason) = self else { return true };
+        match attempt() {
+            Ok(_) => panic!("done, although {reason}"),
+            Err(error) => assert!(!error.to_string().contains('\n'), "not one line: {error}"),
+        }
+        false
+    }
+}
+
+/// What a place can do beyond reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Objects can be written and deleted.
+    pub write: Support,
+    /// Names below a prefix can be listed.
+    pub list: Support,
+    /// Objects can be written in parts.
+    pub multipart: Support,
+    /// Uploads not ended can be listed by a prefix of their keys, not only by a whole key.
+    pub stale_by_prefix: Support,
+    /// Content type and user metadata are kept.
+    pub metadata: Support,
+    /// The file's own modification time is kept.
+    pub modified: Support,
+    /// Objects can be copied inside the service.
+    pub copy: Support,
+    /// Keys need not be paths: empty, `.` and `..` components are names like others.
+    pub free_keys: Support,
+    /// A component of a key may be longer than a file's name.
+    pub long_components: Support,
+    /// Somebody without rights exists, and is refused.
+    pub denies: Support,
+    /// A write can be made conditional on the version that is there.
+    pub replace_if_matches: Support,
+    /// How far versions are to be trusted.
+    pub strength: Strength,
+}
+
+const FULL: Capabilities = Capabilities {
+    write: Support::Yes,
+    list: Support::Yes,
+    multipart: Support::Yes,
+    stale_by_prefix: Support::Yes,
+    metadata: Support::Yes,
+    modified: Support::Yes,
+    copy: Support::Yes,
+    free_keys: Support::Yes,
+    long_components: Support::Yes,
+    denies: Support::Yes,
+    replace_if_matches: Support::Yes,
+    strength: Strength::Strong,
+};
+
+const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
+const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name of a file");
+const PLAIN_HTTP: Support = Support::No("plain HTTP has no word for it");
+const READ_ONLY: Support = Support::No("nginx only reads here");
+
+impl Place {
+    /// What this place can do.
+    #[must_use]
+    pub fn capabilities(self) -> Capabilities {
+        let files = Capabilities { free_keys: KEYS_ARE_PATHS, long_components: NAMES_ARE_FILES, ..FULL };
+        let http = Capabilities {
+            multipart: PLAIN_HTTP,
+            stale_by_prefix: PLAIN_HTTP,
+            metadata: PLAIN_HTTP,
+            modified: PLAIN_HTTP,
+            copy: PLAIN_HTTP,
+            ..files
+        };
+        match self {
+            Self::Local => Capabilities {
+                multipart: Support::No("a file is written in place, by position"),
+                stale_by_prefix: Support::No("a file is written in place, by position"),
+                metadata: Support::No("a file has a time and no other metadata"),
+                copy: Support::No("there is no service that would do it"),
+                denies: if rustix::process::geteuid().is_root() {
+                    Support::No("root may read every file")
+                } else {
+                    Support::Yes
+                },
+                ..files
+            },
+            Self::Versitygw | Self::ServeS3 => files,
+            Self::Minio => Capabilities {
+                stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
+                ..files
+            },
+            Self::ServeHttp => Capabilities { denies: Support::No("served without keys"), ..http },
+            Self::Nginx => Capabilities { write: READ_ONLY, replace_if_matches: READ_ONLY, ..http },
+        }
+    }
+}
+
+enum Backing {
+    Directory,
+    Process(#[allow(dead_code, reason = "held for its drop, which ends the server")] Process),
+    Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
+}
+
+/// A store with a place to work in; everything goes when it is dropped.
+pub struct Subject {
+    /// The store under test.
+    pub store: Store,
+    /// Where tests work: a directory, a bucket, a URL.
+    pub base: Location,
+    /// What can be done here.
+    pub can: Capabilities,
+    /// The same place without rights.
+    stranger: Store,
+    /// The directory that holds the objects as plain files, where there is one.
+    files: Option<PathBuf>,
+    // Dropped in this order: first the server, then the directory under it.
+    _backing: Backing,
+    _scratch: TempDir,
+}
+
+impl Subject {
+    /// Starts what `place` needs.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(place: Place) -> Self {
+        set_credentials();
+        let scratch = scratch();
+        let root = scratch.path().join("root");
+        let files = root.join(BUCKET);
+        fs::create_dir_all(&files).expect("the bucket's directory");
+        let s3 = Location::S3(S3Object { bucket: BUCKET.into(), key: String::new() });
+        let (backing, url) = match place {
+            Place::Local => (Backing::Directory, String::new()),
+            Place::Versitygw => process(versitygw(&root)),
+            Place::Minio => process(minio(&root)),
+            Place::Nginx => process(nginx(&root, scratch.path())),
+            Place::ServeS3 | Place::ServeHttp => serve(&root, place),
+        };
+        let http = || Location::parse(format!("{url}/{BUCKET}/").as_ref()).expect("a URL");
+        let base = match place {
+            Place::Local => Location::Local(files.clone()),
+            Place::Nginx | Place::ServeHttp => http(),
+            Place::Versitygw | Place::Minio | Place::ServeS3 => s3,
+        };
+        let options = Options { endpoint_url: (!url.is_empty()).then_some(url), ..Options::default() };
+        let stranger = Options { signing: Signing::Anonymous, ..options.clone() };
+        Self {
+            store: Store::new(options).expect("a store"),
+            base,
+            can: place.capabilities(),
+            stranger: Store::new(stranger).expect("a store"),
+            files: (place != Place::Minio).then_some(files),
+            _backing: backing,
+            _scratch: scratch,
+        }
+    }
+
+    /// The location of an object.
+    #[must_use]
+    pub fn at(&self, name: &str) -> Location {
+        self.base.join(name.as_bytes())
+    }
+
+    /// Writes an object: through the store, or where that cannot write, as a file below it.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn place(&self, name: &str, bytes: &[u8]) {
+        if self.can.write == Support::Yes {
+            let written = self.store.put(&self.at(name), Payload::Bytes(bytes), &PutOptions::default());
+            written.unwrap_or_else(|error| panic!("{name}: {error}"));
+        } else {
+            self.place_file(name, bytes);
+        }
+    }
+
+    /// Writes many small objects, as files where they are kept as files.
+    ///
+    /// # Panics
+    /// When one cannot be written.
+    pub fn place_many(&self, names: &[String]) {
+        if self.files.is_some() {
+            names.iter().for_each(|name| self.place_file(name, name.as_bytes()));
+            return;
+        }
+        std::thread::scope(|scope| {
+            for share in names.chunks(names.len().div_ceil(8)) {
+                scope.spawn(move || share.iter().for_each(|name| self.place(name, name.as_bytes())));
+            }
+        });
+    }
+
+    fn place_file(&self, name: &str, bytes: &[u8]) {
+        let path = self.files.as_ref().expect("a place of files").join(name);
+        fs::create_dir_all(path.parent().expect("a directory above")).expect("that directory");
+        // A new file each time: a version of a file is told by its identity.
+        let fresh = path.with_extension("fresh");
+        fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path)).expect("a file");
+    }
+
+    /// The whole object.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn read(&self, name: &str, get: &Get) -> Result<Vec<u8>> {
+        read(&self.store, &self.at(name), get)
+    }
+
+    /// Reads an object that somebody without rights may not read.
+    ///
+    /// # Errors
+    /// The store's, as it should.
+    pub fn read_as_stranger(&self) -> Result<Vec<u8>> {
+        self.place("denied/x", b"secret");
+        if let (Location::Local(_), Some(files)) = (&self.base, &self.files) {
+            use std::os::unix::fs::PermissionsExt;
+            let path = files.join("denied/x");
+            fs::set_permissions(path, fs::Permissions::from_mode(0)).expect("its permissions");
+        }
+        read(&self.stranger, &self.at("denied/x"), &Get::default())
+    }
+}
+
+fn read(store: &Store, location: &Location, get: &Get) -> Result<Vec<u8>> {
+    let mut body = store.get(location, get)?;
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match body.read(&mut buffer)? {
+            0 => return Ok(bytes),
+            read => bytes.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+fn process(process: Process) -> (Backing, String) {
+    let url = process.url();
+    (Backing::Process(process), url)
+}
+
+fn serve(root: &std::path::Path, place: Place) -> (Backing, String) {
+    let mut config = Config { writing: Writing::Allowed, ..Config::new(root) };
+    if place == Place::ServeS3 {
+        let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} write")).expect("a key");
+        config.authentication = Authentication::Keys(keys);
+    }
+    let server = Server::start(config).expect("our own server");
+    let url = server.url().to_owned();
+    (Backing::Serve(server), url)
+}
+
+/// Whether an error is a refusal for lack of rights.
+#[must_use]
+pub(crate) fn is_denial(error: &Error) -> bool {
+    match error {
+        Error::Denied { .. } => true,
+        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        _ => false,
+    }
+}
