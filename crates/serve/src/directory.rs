@@ -3,12 +3,12 @@
 //! A link to a file counts as the file. A link to a directory counts as one too, but walks do not descend through it: it
 //! may lead back up.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 
-use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root, is_hidden};
@@ -50,15 +50,7 @@ impl<'a> Reader<'a> {
 
     /// The version of the entry `name` in this directory; none when it went away.
     pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
-        let directory: BorrowedFd<'_> = self.entries.fd().ok()?;
-        match rustix::fs::statat(directory.as_fd(), entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
-            Ok(_) => {
-                let file = self.root.open_blocking(&self.path.join(&entry.name), rustix::fs::OFlags::PATH).ok()?;
-                Some((&file.metadata().ok()?).into())
-            }
-            Err(_) => None,
-        }
+        identity_at(self.root, self.entries.fd().ok()?, self.path, &entry.name)
     }
 
     fn kind(&self, name: &OsString, reported: FileType) -> Option<Kind> {
@@ -68,7 +60,7 @@ impl<'a> Reader<'a> {
             FileType::Symlink | FileType::Unknown => {}
             _ => return None,
         }
-        let file = self.root.open_blocking(&self.path.join(name), rustix::fs::OFlags::PATH).ok()?;
+        let file = self.root.open_blocking(&self.path.join(name), OFlags::PATH).ok()?;
         let metadata = file.metadata().ok()?;
         match (metadata.is_file(), metadata.is_dir()) {
             (true, _) => Some(Kind::File),
@@ -97,6 +89,18 @@ impl Iterator for Reader<'_> {
                 return Some(Ok(Entry { name, kind }));
             }
         }
+    }
+}
+
+/// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it went away. Blocking.
+pub(crate) fn identity_at(root: &Root, directory: BorrowedFd<'_>, path: &EntryPath, name: &OsStr) -> Option<Identity> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
+        Ok(_) => {
+            let file = root.open_blocking(&path.join(name), OFlags::PATH).ok()?;
+            Some((&file.metadata().ok()?).into())
+        }
+        Err(_) => None,
     }
 }
 

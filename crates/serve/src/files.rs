@@ -152,7 +152,6 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
     }
     let replace = if absent { Replace::Nothing } else { Replace::Any };
     let file = tokio::task::spawn_blocking(move || temporary.commit(replace)).await.map_err(io::Error::other)??;
-    site.s3.forget_listings();
     let tag = etag(&file.metadata()?);
     let status = if existed { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     Ok(Response::new(status).with_header(ETAG, format!("\"{tag}\"")))
@@ -170,7 +169,6 @@ async fn delete(site: &Arc<Site>, request: &Request, path: EntryPath) -> io::Res
         done => done,
     };
     tokio::task::spawn_blocking(remove).await.map_err(io::Error::other)??;
-    site.s3.forget_listings();
     Ok(Response::new(StatusCode::NO_CONTENT))
 }
 

@@ -12,37 +12,37 @@ use crate::wire::WireBody;
 
 /// A request, its target relative to the base path.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// The method.
-    pub method: Method,
+    pub(crate) method: Method,
     /// The path as sent, still percent-encoded, starting with `/`.
-    pub path: String,
+    pub(crate) path: String,
     /// What stands after `?`, still percent-encoded; empty for none.
-    pub query: String,
+    pub(crate) query: String,
     /// The headers.
-    pub headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// Who asks.
-    pub peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     /// The body; read it with [`RequestBody::next`] or as a stream.
-    pub body: RequestBody,
+    pub(crate) body: RequestBody,
 }
 
 impl Request {
     /// The value of header `name`, when present and text.
     #[must_use]
-    pub fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
+    pub(crate) fn header(&self, name: impl http::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// The decoded value of query parameter `name`; an empty string when it stands without a value.
     #[must_use]
-    pub fn query(&self, name: &str) -> Option<String> {
+    pub(crate) fn query(&self, name: &str) -> Option<String> {
         query_pairs(&self.query).find(|(key, _)| key == name).map(|(_, value)| value)
     }
 }
 
 /// The decoded pairs of a query string, in order; `+` means a space, as browsers send it.
-pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
         percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
@@ -55,7 +55,7 @@ pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
 
 /// A request's body: bytes as they come off the wire, in pieces of at most [`crate::wire::BODY_PIECE`].
 #[derive(Debug)]
-pub enum RequestBody {
+pub(crate) enum RequestBody {
     /// None was sent.
     Empty,
     /// Still on the wire.
@@ -67,7 +67,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// When the peer leaves, stalls, or breaks the framing.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         std::future::poll_fn(|context| self.poll_next_piece(context)).await
     }
 
@@ -75,7 +75,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// As [`Self::next`]; `InvalidData` past the limit.
-    pub async fn collect(&mut self, limit: usize) -> io::Result<Vec<u8>> {
+    pub(crate) async fn collect(&mut self, limit: usize) -> io::Result<Vec<u8>> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await {
             let piece = piece?;
@@ -89,7 +89,7 @@ impl RequestBody {
 
     /// The body's length in bytes, where it was announced.
     #[must_use]
-    pub fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
             Self::Wire(wire) => wire.length(),

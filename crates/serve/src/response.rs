@@ -13,17 +13,17 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 /// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`, `connection`.
 #[derive(Debug)]
-pub struct Response {
+pub(crate) struct Response {
     /// The status.
-    pub status: StatusCode,
+    pub(crate) status: StatusCode,
     /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304 only.
-    pub headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     /// What follows.
-    pub body: Body,
+    pub(crate) body: Body,
 }
 
 /// What follows the head.
-pub enum Body {
+pub(crate) enum Body {
     /// Nothing.
     Empty,
     /// These bytes.
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Body {
 impl Body {
     /// Its length in bytes, where known before sending.
     #[must_use]
-    pub fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
             Self::Bytes(bytes) => Some(bytes.len() as u64),
@@ -66,13 +66,13 @@ impl Body {
 impl Response {
     /// An empty response.
     #[must_use]
-    pub fn new(status: StatusCode) -> Self {
+    pub(crate) fn new(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: Body::Empty }
     }
 
     /// One plain line of text, for people reading a terminal.
     #[must_use]
-    pub fn text(status: StatusCode, line: impl std::fmt::Display) -> Self {
+    pub(crate) fn text(status: StatusCode, line: impl std::fmt::Display) -> Self {
         Self::new(status)
             .with_header(CONTENT_TYPE, "text/plain; charset=utf-8")
             .with_body(Body::Bytes(format!("{line}\n").into()))
@@ -80,7 +80,7 @@ impl Response {
 
     /// A document of the given content type.
     #[must_use]
-    pub fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+    pub(crate) fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self::new(StatusCode::OK)
             .with_header(CONTENT_TYPE, content_type)
             .with_body(Body::Bytes(bytes.into()))
@@ -88,7 +88,7 @@ impl Response {
 
     /// The same with `name: value` set; a value no header can carry is left out.
     #[must_use]
-    pub fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.insert(name, value);
         }
@@ -97,7 +97,7 @@ impl Response {
 
     /// The same with another body.
     #[must_use]
-    pub fn with_body(mut self, body: Body) -> Self {
+    pub(crate) fn with_body(mut self, body: Body) -> Self {
         self.body = body;
         self
     }

@@ -103,6 +103,11 @@ impl EntryPath {
         self.0.as_os_str().as_bytes()
     }
 
+    /// It as a relative path.
+    pub(crate) fn as_path(&self) -> &Path {
+        &self.0
+    }
+
     fn for_kernel(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }

@@ -234,7 +234,7 @@ pub(crate) type Slot = Arc<Mutex<Option<Wire>>>;
 
 /// A request body still on the wire.
 #[derive(Debug)]
-pub struct WireBody {
+pub(crate) struct WireBody {
     slot: Slot,
     length: Option<u64>,
     stall: Duration,

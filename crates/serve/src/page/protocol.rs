@@ -97,7 +97,6 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
             let Completion { existing } = read_json(&mut request.body).await?;
             let (directory, id) = (directory.open().await?, (*id).to_owned());
             let name = blocking(move || uploads.complete(directory, &id, existing)).await?;
-            site.s3.forget_listings();
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))
         }
         (&Method::DELETE, [id]) => {

@@ -1,27 +1,196 @@
-//! The S3 API over the directory.
+//! The S3 API over the directory: s3s parses, verifies and renders; [`api`] answers from files.
+//!
+//! s3s is called as a service with the request the loop has read. A file it answers with is not streamed through it: the
+//! handler leaves a [`FileRange`] among the response's extensions, and the loop sends that range itself.
 
-use http::StatusCode;
+mod access;
+mod api;
+mod checksum;
+mod chunked;
+mod error;
+mod index;
+mod list;
+mod metadata;
+mod multipart;
+mod objects;
+mod outputs;
+mod placement;
 
-use crate::config::Config;
-use crate::request::Request;
-use crate::response::Response;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use firstbyte_location::ByteRange;
+use futures::StreamExt;
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, StatusCode, Uri};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+
+use self::api::Api;
+use self::chunked::{S3Body, Trailers};
+use crate::auth::Keys;
+use crate::config::{Authentication, Config};
+use crate::request::{Request, RequestBody, query_pairs};
+use crate::response::{Body, Response};
 use crate::root::Root;
 use crate::site::Site;
 
+/// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is half of it.
+const LARGEST_XML: usize = 4 << 20;
+
+/// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by their own protocol.
+const LARGEST_FORM: u64 = 1 << 20;
+
 /// The S3 API of one server.
-#[derive(Debug)]
-pub(crate) struct Service {}
-
-impl Service {
-    pub(crate) fn new(_root: Root, _config: &Config) -> Self {
-        Self {}
-    }
-
-    /// Something changed by another way than S3: listings must be read again.
-    pub(crate) fn forget_listings(&self) {}
+pub(crate) struct Service {
+    service: S3Service,
+    authentication: Authentication,
 }
 
-/// Answers an S3 request; tells the access key that asked.
-pub(crate) async fn answer(_site: &Site, _request: Request) -> (Response, Option<String>) {
-    (Response::new(StatusCode::NOT_IMPLEMENTED), None)
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("authentication", &self.authentication).finish_non_exhaustive()
+    }
+}
+
+/// Part of a file, for the loop to send.
+#[derive(Clone, Debug)]
+struct FileRange {
+    file: Arc<File>,
+    range: ByteRange,
+}
+
+impl Service {
+    pub(crate) fn new(root: Root, config: &Config) -> Self {
+        let mut builder = S3ServiceBuilder::new(Api::new(root, config));
+        let mut limits = S3Config::default();
+        limits.xml_max_body_size = LARGEST_XML;
+        limits.post_object_max_file_size = LARGEST_FORM;
+        limits.form_max_fields_size = LARGEST_XML;
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
+        builder.set_validation(access::DirectoryNames);
+        if let Authentication::Keys(keys) = &config.authentication {
+            builder.set_auth(access::KeyFile(keys.clone()));
+            builder.set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
+        }
+        Self { service: builder.build(), authentication: config.authentication.clone() }
+    }
+
+    fn keys(&self) -> Option<&Keys> {
+        match &self.authentication {
+            Authentication::Keys(keys) => Some(keys),
+            Authentication::None => None,
+        }
+    }
+}
+
+/// Answers an S3 request; tells the access key that signed it, for the log.
+pub(crate) async fn answer(site: &Arc<Site>, request: Request) -> (Response, Option<String>) {
+    let key = site.s3.keys().and_then(|_| signer(&request));
+    let received = request.body.length().unwrap_or(0);
+    let Ok(request) = into_s3s(request, &site.s3) else {
+        return (Response::text(StatusCode::BAD_REQUEST, "the target is not a URI"), None);
+    };
+    site.metrics.received_bytes.fetch_add(received, Relaxed);
+    let response = match site.s3.service.call(request).await {
+        Ok(response) => from_s3s(response),
+        Err(error) => {
+            tracing::error!(?error, "the S3 service failed");
+            Response::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
+        }
+    };
+    (response, key)
+}
+
+/// The access key a signature names.
+fn signer(request: &Request) -> Option<String> {
+    let credential = match request.header(AUTHORIZATION) {
+        Some(value) => value.split_once("Credential=")?.1.to_owned(),
+        None => request.query("X-Amz-Credential")?,
+    };
+    Some(credential.split('/').next()?.to_owned())
+}
+
+fn into_s3s(request: Request, service: &Service) -> Result<http::Request<s3s::Body>, http::Error> {
+    let Request { method, path, query, mut headers, body, .. } = request;
+    let mut builder = http::Request::builder().method(method);
+    let (body, target, trailers) = match service.keys() {
+        Some(_) => (S3Body::plain(body), join(&path, &query), None),
+        None => {
+            let (body, trailers) = without_signature(&mut headers, body);
+            (body, join(&path, &unsigned_query(&query)), Some(trailers))
+        }
+    };
+    builder = builder.uri(target.parse::<Uri>()?);
+    if let Some(all) = builder.headers_mut() {
+        *all = headers;
+    }
+    let stream: s3s::stream::DynByteStream = Box::pin(body);
+    let mut request = builder.body(s3s::Body::from(stream))?;
+    if let Some(trailers) = trailers {
+        request.extensions_mut().insert(trailers);
+    }
+    Ok(request)
+}
+
+/// Takes the signature off, and the coding that comes with a signed body.
+fn without_signature(headers: &mut HeaderMap, body: RequestBody) -> (S3Body, Trailers) {
+    headers.remove(AUTHORIZATION);
+    let trailers = Trailers::default();
+    let payload = headers.remove("x-amz-content-sha256");
+    if !payload.is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-")) {
+        return (S3Body::plain(body), trailers);
+    }
+    let decoded = headers.remove("x-amz-decoded-content-length");
+    let length = decoded.as_ref().and_then(|value| value.to_str().ok()?.parse().ok());
+    match decoded {
+        Some(value) => headers.insert(CONTENT_LENGTH, value),
+        None => headers.remove(CONTENT_LENGTH),
+    };
+    let encoding = headers.remove(CONTENT_ENCODING);
+    let encoding = encoding.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let rest: Vec<&str> =
+        encoding.split(',').map(str::trim).filter(|coding| !coding.is_empty() && *coding != "aws-chunked").collect();
+    if let Ok(value) = rest.join(",").parse::<http::HeaderValue>()
+        && !value.is_empty()
+    {
+        headers.insert(CONTENT_ENCODING, value);
+    }
+    (S3Body::decoding(body, length, trailers.clone()), trailers)
+}
+
+fn unsigned_query(query: &str) -> String {
+    const SIGNATURE: [&str; 9] = [
+        "X-Amz-Signature", "X-Amz-Credential", "X-Amz-Algorithm", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders",
+        "X-Amz-Security-Token", "AWSAccessKeyId", "Signature",
+    ];
+    let named = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !SIGNATURE.contains(&name.as_str()));
+    query.split('&').filter(named).collect::<Vec<_>>().join("&")
+}
+
+fn join(path: &str, query: &str) -> String {
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+fn from_s3s(response: http::Response<s3s::Body>) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let body = match (parts.extensions.remove::<FileRange>(), body.bytes()) {
+        (Some(FileRange { file, range }), _) => Body::File { file, range },
+        (None, Some(bytes)) if bytes.is_empty() => Body::Empty,
+        (None, Some(bytes)) => Body::Bytes(bytes),
+        (None, None) => Body::Stream(Box::pin(body.map(|piece| piece.map_err(std::io::Error::other)))),
+    };
+    Response { status: parts.status, headers: parts.headers, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsigned_query;
+
+    #[test]
+    fn only_the_signature_is_taken_off_a_query() {
+        let query = "X-Amz-Signature=1&partNumber=2&X-Amz-Date=3&uploadId=4&x-id=GetObject";
+        assert_eq!(unsigned_query(query), "partNumber=2&uploadId=4&x-id=GetObject");
+    }
 }

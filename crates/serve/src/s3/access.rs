@@ -1,0 +1,84 @@
+//! Keys and rights, as s3s asks for them.
+
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::path::S3Path;
+use s3s::validation::NameValidation;
+use s3s::{S3Result, s3_error};
+
+use crate::auth::{Access, Keys, Rights};
+use crate::config::Buckets;
+use crate::request::query_pairs;
+use crate::root::EntryPath;
+
+/// Bucket names are directory names: more is allowed than S3 allows.
+#[derive(Debug)]
+pub(crate) struct DirectoryNames;
+
+impl NameValidation for DirectoryNames {
+    fn validate_bucket_name(&self, name: &str) -> bool {
+        !name.contains('/') && EntryPath::parse(name.as_bytes()).is_ok_and(|path| !path.is_root())
+    }
+}
+
+/// Gives s3s the secrets to check signatures with.
+#[derive(Debug)]
+pub(crate) struct KeyFile(pub(crate) Keys);
+
+#[async_trait::async_trait]
+impl S3Auth for KeyFile {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let key = self.0.get(access_key).ok_or_else(|| s3_error!(InvalidAccessKeyId, "this server has no such key"))?;
+        Ok(SecretKey::from(key.secret.as_str()))
+    }
+}
+
+/// What a signed request may do.
+pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Credentials>) -> Access {
+    let Some(keys) = keys else { return Access::Everyone };
+    let key = credentials.and_then(|credentials| keys.get(&credentials.access_key));
+    key.map_or(Access::Nobody, |key| Access::Key(key.clone()))
+}
+
+/// Lets an operation go on only within the signer's rights. What a request names beside its path (sources of copies, keys
+/// of a multiple delete) is checked where it is read.
+#[derive(Debug)]
+pub(crate) struct RightsByPrefix {
+    pub(crate) keys: Keys,
+    pub(crate) buckets: Buckets,
+}
+
+#[async_trait::async_trait]
+impl S3Access for RightsByPrefix {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let access = access(Some(&self.keys), context.credentials());
+        if matches!(access, Access::Nobody) {
+            return Err(s3_error!(AccessDenied, "a signature is needed"));
+        }
+        let operation = context.s3_op().name();
+        let prefix = query_pairs(context.uri().query().unwrap_or_default())
+            .find(|(name, _)| name == "prefix")
+            .map(|(_, value)| value)
+            .unwrap_or_default();
+        let below = |bucket: &str, key: &str| match &self.buckets {
+            Buckets::FirstLevel => format!("{bucket}/{key}"),
+            Buckets::Named(_) => key.to_owned(),
+        };
+        let allowed = match (context.s3_path(), operation) {
+            // Shows only what the key reaches.
+            (S3Path::Root, _) => true,
+            (S3Path::Bucket { bucket }, "HeadBucket" | "GetBucketLocation" | "GetBucketVersioning" | "DeleteObjects") => {
+                access.reaches(below(bucket, "").as_bytes())
+            }
+            (S3Path::Bucket { bucket }, "ListObjects" | "ListObjectsV2" | "ListMultipartUploads") => {
+                access.allows(Rights::Read, below(bucket, &prefix).as_bytes())
+            }
+            (S3Path::Bucket { bucket }, _) => access.allows(Rights::Write, below(bucket, "").as_bytes()),
+            (S3Path::Object { bucket, key }, "GetObject" | "HeadObject" | "GetObjectAttributes" | "ListParts") => {
+                access.allows(Rights::Read, below(bucket, key).as_bytes())
+            }
+            (S3Path::Object { bucket, key }, _) => access.allows(Rights::Write, below(bucket, key).as_bytes()),
+        };
+        if allowed { Ok(()) } else { Err(s3_error!(AccessDenied, "this key gives no right to do so")) }
+    }
+}

@@ -1,0 +1,115 @@
+//! What S3 keeps of an object beside its bytes: content type, user metadata, checksums, in one extended attribute.
+//!
+//! The attribute is bound to size and modification time: who edits the file by hand voids it, and nobody is told a checksum
+//! of other bytes. Where the file system has no extended attributes objects are kept without; the log says so once.
+
+use std::fs::File;
+use std::io;
+use std::sync::Once;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::XattrFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::etag::Identity;
+use crate::s3::checksum::Values;
+
+const ATTRIBUTE: &str = "user.firstbyte.object";
+
+/// The most an attribute may hold: ext4 with default settings takes 4 KiB, S3 allows 2 KiB of user metadata.
+const LONGEST: usize = 64 << 10;
+
+/// What S3 keeps of an object beside its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ObjectMetadata {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_control: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_disposition: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_encoding: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content_language: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) user: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub(crate) checksums: Values,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Bound {
+    size: u64,
+    modified: i128,
+    object: ObjectMetadata,
+}
+
+impl ObjectMetadata {
+    /// What is kept with `file`; nothing when it was changed since.
+    pub(crate) fn read(file: &File) -> Self {
+        let mut value = vec![0; 4096];
+        let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        if read == Err(rustix::io::Errno::RANGE) {
+            value.resize(LONGEST, 0);
+            read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
+        }
+        let (Ok(length), Ok(metadata)) = (read, file.metadata()) else { return Self::default() };
+        let identity = Identity::from(&metadata);
+        match serde_json::from_slice::<Bound>(&value[..length]) {
+            Ok(bound) if bound.size == identity.size && bound.modified == identity.modified => bound.object,
+            _ => Self::default(),
+        }
+    }
+
+    /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent along.
+    pub(crate) fn write(&self, file: &File) -> io::Result<()> {
+        if let Some(modified) = self.sent_modification_time() {
+            file.set_modified(modified)?;
+        }
+        let identity = Identity::from(&file.metadata()?);
+        let bound = Bound { size: identity.size, modified: identity.modified, object: self.clone() };
+        let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
+        if let Err(error) = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty()) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::warn!(%error, "extended attributes cannot be written: content types, user metadata and \
+                    checksums of objects are not kept");
+            });
+        }
+        Ok(())
+    }
+
+    /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with a fraction.
+    fn sent_modification_time(&self) -> Option<SystemTime> {
+        let (_, text) = self.user.iter().find(|(name, _)| name == "mtime")?;
+        let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let digits: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
+        let since = Duration::new(seconds.parse().ok()?, digits.parse().ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_by_hand_voids_what_was_kept() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("object");
+        std::fs::write(&path, "content").unwrap();
+        let kept = ObjectMetadata {
+            content_type: Some("text/x".into()),
+            user: vec![("mtime".into(), "1700000000.25".into())],
+            ..ObjectMetadata::default()
+        };
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        kept.write(&file).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 250_000_000));
+        assert_eq!(ObjectMetadata::read(&file), kept);
+        std::fs::write(&path, "CONTENT").unwrap();
+        assert_eq!(ObjectMetadata::read(&file), ObjectMetadata::default());
+    }
+}

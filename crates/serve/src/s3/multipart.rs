@@ -1,0 +1,501 @@
+//! Multipart uploads: parts are written in parallel into the file they will be (see [`Placement`]), which completing only
+//! renames.
+//!
+//! An upload lives in `BUCKET/.firstbyte/uploads/ID/`: `upload.json` says what it will be, `data` is the file in the making,
+//! `N.json` records part N, `N.data` holds a part that got no place. All of it is on disk, so that a server started again
+//! knows its uploads; what is in memory only saves reading it back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstbyte_location::ByteRange;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+use crate::auth::random_token;
+use crate::etag::Identity;
+use crate::range::{RangeAnswer, parse_range};
+use crate::root::{EntryPath, RESERVED, Root};
+use crate::s3::api::{Api, described, trailers};
+use crate::s3::checksum::{Algorithm, Checksums, Values, combine};
+use crate::s3::metadata::ObjectMetadata;
+use crate::s3::objects::{self, blocking, copy_digesting, copy_range};
+use crate::s3::outputs::{self, tag, with_checksums};
+use crate::s3::placement::{Place, Placement};
+use crate::upload::Replace;
+
+/// What an upload will become.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Description {
+    key: String,
+    object: ObjectMetadata,
+    #[serde(default)]
+    algorithm: Option<String>,
+}
+
+/// A complete part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PartRecord {
+    length: u64,
+    place: Place,
+    checksums: Values,
+}
+
+impl PartRecord {
+    /// Its tag: the checksum every part has, in a form no client takes for an MD5.
+    fn etag(&self) -> String {
+        let sum = self.checksums.get(&Algorithm::Crc64Nvme).map_or("", String::as_str);
+        format!("{}-{:x}", hex::encode(sum.trim_end_matches('=')), self.length)
+    }
+}
+
+/// One upload in progress.
+#[derive(Debug)]
+struct Upload {
+    directory: EntryPath,
+    description: Description,
+    data: Arc<File>,
+    placement: Mutex<Placement>,
+    parts: Mutex<BTreeMap<i32, PartRecord>>,
+}
+
+/// The uploads this server has touched since it started.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads {
+    open: Mutex<HashMap<String, Arc<Upload>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn staging(bucket: &EntryPath) -> EntryPath {
+    bucket.join(RESERVED.as_ref()).join("uploads".as_ref())
+}
+
+/// Removes what an emptied bucket holds of past uploads. Blocking.
+pub(crate) fn remove_staging(root: &Root, bucket: &EntryPath) {
+    // Uploads still in progress keep it, and with it the bucket.
+    let _ = root.remove(&staging(bucket), AtFlags::REMOVEDIR);
+    let _ = root.remove(&bucket.join(RESERVED.as_ref()), AtFlags::REMOVEDIR);
+}
+
+impl Upload {
+    fn create(root: &Root, directory: EntryPath, description: Description) -> io::Result<Self> {
+        let parent = root.make_directory(&directory)?;
+        let data = open_at(&parent, "data", OFlags::CREATE | OFlags::EXCL)?;
+        write_json(&parent, "upload.json", &description)?;
+        let parts = Mutex::default();
+        Ok(Self { directory, description, data: Arc::new(data), placement: Mutex::default(), parts })
+    }
+
+    /// Reads an upload back from disk.
+    fn load(root: &Root, directory: EntryPath) -> io::Result<Self> {
+        let parent = root.open_directory(&directory)?;
+        let description = read_json(&parent, "upload.json")?;
+        let data = open_at(&parent, "data", OFlags::empty())?;
+        let mut parts = BTreeMap::new();
+        let mut placement = Placement::default();
+        for entry in rustix::fs::Dir::read_from(&parent)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(number) = name.strip_suffix(".json").and_then(|number| number.parse::<i32>().ok()) else { continue };
+            parts.insert(number, read_json::<PartRecord>(&parent, &name)?);
+        }
+        for (number, part) in &parts {
+            placement.place(u64::try_from(*number).unwrap_or(1), part.length);
+        }
+        let (placement, parts) = (Mutex::new(placement), Mutex::new(parts));
+        Ok(Self { directory, description, data: Arc::new(data), placement, parts })
+    }
+
+    /// Where part `number` goes: the file and the offset.
+    fn destination(&self, root: &Root, number: i32, length: u64) -> io::Result<(Arc<File>, Place)> {
+        let place = lock(&self.placement).place(u64::try_from(number).unwrap_or(1), length);
+        // Whatever was there under this number is being overwritten.
+        lock(&self.parts).remove(&number);
+        match place {
+            Place::At(_) => Ok((self.data.clone(), place)),
+            Place::Apart => {
+                let parent = root.open_directory(&self.directory)?;
+                let file = open_at(&parent, &format!("{number}.data"), OFlags::CREATE | OFlags::TRUNC)?;
+                Ok((Arc::new(file), place))
+            }
+        }
+    }
+
+    fn record(&self, root: &Root, number: i32, part: PartRecord) -> io::Result<()> {
+        let parent = root.open_directory(&self.directory)?;
+        write_json(&parent, &format!("{number}.json"), &part)?;
+        lock(&self.parts).insert(number, part);
+        Ok(())
+    }
+
+    /// Brings the listed parts together in `data`; gives the whole's length and checksums. Blocking.
+    fn assemble(&self, root: &Root, parts: &[(i32, PartRecord)]) -> io::Result<(Arc<File>, &'static str, u64)> {
+        let parent = root.open_directory(&self.directory)?;
+        let mut offset = 0;
+        let in_place = parts.iter().all(|(_, part)| {
+            let fits = part.place == Place::At(offset) || part.place == Place::Apart;
+            offset += part.length;
+            fits
+        });
+        let (file, name) = if in_place {
+            (self.data.clone(), "data")
+        } else {
+            (Arc::new(open_at(&parent, "whole", OFlags::CREATE | OFlags::TRUNC)?), "whole")
+        };
+        let mut offset = 0;
+        for (number, part) in parts {
+            match part.place {
+                Place::At(place) if !in_place => {
+                    copy_range(&self.data, ByteRange::at(place, part.length), &file, offset)?;
+                }
+                Place::At(_) => {}
+                Place::Apart => {
+                    let apart = open_at(&parent, &format!("{number}.data"), OFlags::empty())?;
+                    copy_range(&apart, ByteRange::new(0, part.length), &file, offset)?;
+                }
+            }
+            offset += part.length;
+        }
+        file.set_len(offset)?;
+        Ok((file, name, offset))
+    }
+
+    /// Removes its files and directory. Blocking.
+    fn remove(&self, root: &Root) -> io::Result<()> {
+        let parent = root.open_directory(&self.directory)?;
+        for entry in rustix::fs::Dir::read_from(&parent)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                rustix::fs::unlinkat(&parent, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        root.remove(&self.directory, AtFlags::REMOVEDIR)?;
+        // The last upload takes the staging directories along.
+        let above = self.directory.parent();
+        if root.remove(&above, AtFlags::REMOVEDIR).is_ok() {
+            let _ = root.remove(&above.parent(), AtFlags::REMOVEDIR);
+        }
+        Ok(())
+    }
+}
+
+fn open_at(parent: &std::os::fd::OwnedFd, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o666))?.into())
+}
+
+fn write_json(parent: &std::os::fd::OwnedFd, name: &str, value: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec(value).map_err(io::Error::from)?;
+    let new = format!("{name}.new");
+    open_at(parent, &new, OFlags::CREATE | OFlags::TRUNC)?.write_all_at(&bytes, 0)?;
+    Ok(rustix::fs::renameat(parent, new, parent, name)?)
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(parent: &std::os::fd::OwnedFd, name: &str) -> io::Result<T> {
+    let bytes = io::read_to_string(open_at(parent, name, OFlags::empty())?)?;
+    serde_json::from_str(&bytes).map_err(io::Error::from)
+}
+
+async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
+    let unknown = || s3_error!(NoSuchUpload, "there is no such upload of this key");
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unknown());
+    }
+    let directory = staging(&api.bucket(bucket).await?).join(id.as_ref());
+    let known = lock(&api.uploads.open).get(id).cloned();
+    let upload = match known {
+        Some(upload) => upload,
+        None => {
+            let (root, below) = (api.root.clone(), directory.clone());
+            let loaded = blocking(move || Upload::load(&root, below)).await.map_err(|_| unknown())?;
+            lock(&api.uploads.open).entry(id.to_owned()).or_insert_with(|| Arc::new(loaded)).clone()
+        }
+    };
+    if upload.directory == directory && upload.description.key == key { Ok(upload) } else { Err(unknown()) }
+}
+
+pub(crate) async fn create(
+    api: &Api,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+    api.check_writing()?;
+    let input = &request.input;
+    let target = api.target(&input.bucket, &input.key).await?;
+    if input.key.ends_with('/') {
+        return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
+    }
+    let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
+    let description = Description { key: input.key.clone(), object: described(&request.headers), algorithm };
+    let id = random_token();
+    let (root, directory) = (api.root.clone(), staging(&target.bucket).join(id.as_ref()));
+    let upload = blocking(move || Upload::create(&root, directory, description)).await?;
+    lock(&api.uploads.open).insert(id.clone(), Arc::new(upload));
+    Ok(S3Response::new(CreateMultipartUploadOutput {
+        bucket: Some(input.bucket.clone()),
+        key: Some(input.key.clone()),
+        upload_id: Some(id),
+        checksum_algorithm: input.checksum_algorithm.clone(),
+        checksum_type: input.checksum_type.clone(),
+        ..Default::default()
+    }))
+}
+
+fn check_number(number: i32) -> S3Result<()> {
+    if (1..=10_000).contains(&number) {
+        Ok(())
+    } else {
+        Err(s3_error!(InvalidArgument, "part numbers go from 1 to 10,000"))
+    }
+}
+
+pub(crate) async fn upload_part(
+    api: &Api,
+    mut request: S3Request<UploadPartInput>,
+) -> S3Result<S3Response<UploadPartOutput>> {
+    api.check_writing()?;
+    let (body, trailers) = (request.input.body.take(), trailers(&request));
+    let input = &request.input;
+    check_number(input.part_number)?;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let announced = request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length = announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
+    let (root, number, opening) = (api.root.clone(), input.part_number, upload.clone());
+    let (file, place) = blocking(move || opening.destination(&root, number, length)).await?;
+    let offset = if let Place::At(offset) = place { offset } else { 0 };
+    let (length, checksums) = objects::receive(file, offset, body, &request.headers, trailers).await?;
+    let part = PartRecord { length, place, checksums: checksums.clone() };
+    let etag = part.etag();
+    let root = api.root.clone();
+    blocking(move || upload.record(&root, number, part)).await?;
+    let output = UploadPartOutput { e_tag: Some(tag(etag)), ..Default::default() };
+    Ok(S3Response::new(with_checksums!(output, checksums)))
+}
+
+pub(crate) async fn copy_part(
+    api: &Api,
+    request: S3Request<UploadPartCopyInput>,
+) -> S3Result<S3Response<UploadPartCopyOutput>> {
+    api.check_writing()?;
+    let input = &request.input;
+    check_number(input.part_number)?;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let source = api.source(&request, &input.copy_source).await?;
+    objects::check_source(
+        &source.identity,
+        input.copy_source_if_match.as_ref(),
+        input.copy_source_if_none_match.as_ref(),
+        input.copy_source_if_unmodified_since.as_ref(),
+        input.copy_source_if_modified_since.as_ref(),
+    )?;
+    let size = source.identity.size;
+    let range = match input.copy_source_range.as_deref().map(|range| parse_range(range, size)) {
+        None | Some(RangeAnswer::Whole) => ByteRange::new(0, size),
+        Some(RangeAnswer::Part(range)) => range,
+        Some(RangeAnswer::Unsatisfiable) => return Err(s3_error!(InvalidRange, "the range is outside the source")),
+    };
+    let (root, number, from) = (api.root.clone(), input.part_number, source.file);
+    let headers = request.headers.clone();
+    let etag = blocking(move || {
+        let (file, place) = upload.destination(&root, number, range.len())?;
+        let offset = if let Place::At(offset) = place { offset } else { 0 };
+        let mut checksums = Checksums::for_request(&headers);
+        copy_digesting(&from, range, &file, offset, &mut checksums)?;
+        let part = PartRecord { length: range.len(), place, checksums: checksums.finish() };
+        let etag = part.etag();
+        upload.record(&root, number, part)?;
+        Ok(etag)
+    })
+    .await?;
+    let result = CopyPartResult { e_tag: Some(tag(etag)), last_modified: Some(outputs::now()), ..Default::default() };
+    Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
+}
+
+/// The records of the parts a client lists, in its order.
+fn listed(upload: &Upload, parts: &[CompletedPart]) -> S3Result<Vec<(i32, PartRecord)>> {
+    let known = lock(&upload.parts);
+    let mut last = 0;
+    let mut records = Vec::with_capacity(parts.len());
+    for part in parts {
+        let number = part.part_number.unwrap_or_default();
+        if number <= last {
+            return Err(s3_error!(InvalidPartOrder, "parts must be listed in ascending order"));
+        }
+        last = number;
+        let record = known.get(&number).filter(|record| {
+            part.e_tag.as_ref().is_none_or(|etag| etag.value() == record.etag())
+        });
+        let record = record.ok_or_else(|| s3_error!(InvalidPart, "part {number} is not what was uploaded"))?;
+        records.push((number, record.clone()));
+    }
+    if records.is_empty() {
+        return Err(s3_error!(MalformedXML, "at least one part must be listed"));
+    }
+    Ok(records)
+}
+
+pub(crate) async fn complete(
+    api: &Api,
+    request: S3Request<CompleteMultipartUploadInput>,
+) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+    api.check_writing()?;
+    let input = &request.input;
+    let target = api.target(&input.bucket, &input.key).await?;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
+    let records = listed(&upload, parts)?;
+    let checksums = combine(records.iter().map(|(_, part)| (&part.checksums, part.length)));
+    let composite = input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::COMPOSITE);
+    if let (false, Some(name)) = (composite, crate::s3::checksum::mismatch(&checksums, &request.headers)) {
+        return Err(s3_error!(BadDigest, "the object does not have the announced {name}"));
+    }
+    let replace = objects::check_write(&api.root, &target.path, &request.headers).await?;
+    let (root, path) = (api.root.clone(), target.path.clone());
+    let kept = ObjectMetadata { checksums: checksums.clone(), ..upload.description.object.clone() };
+    let id = input.upload_id.clone();
+    let identity = blocking(move || {
+        let (file, name, _) = upload.assemble(&root, &records)?;
+        kept.write(&file)?;
+        put_in_place(&root, &upload.directory, name, &path, replace)?;
+        let identity = Identity::from(&file.metadata()?);
+        if let Err(error) = upload.remove(&root) {
+            tracing::warn!(%error, "what is left of a complete upload could not be removed");
+        }
+        Ok(identity)
+    })
+    .await?;
+    lock(&api.uploads.open).remove(&id);
+    let output = CompleteMultipartUploadOutput {
+        bucket: Some(input.bucket.clone()),
+        key: Some(input.key.clone()),
+        location: Some(format!("/{}/{}", input.bucket, input.key)),
+        e_tag: Some(tag(identity.etag())),
+        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        ..Default::default()
+    };
+    Ok(S3Response::new(with_checksums!(output, checksums)))
+}
+
+fn put_in_place(root: &Root, from: &EntryPath, name: &str, to: &EntryPath, replace: Replace) -> io::Result<()> {
+    let source = root.open_directory(from)?;
+    let target = root.make_directory(&to.parent())?;
+    let final_name = to.name().ok_or(io::ErrorKind::IsADirectory)?;
+    let flags = match replace {
+        Replace::Any => rustix::fs::RenameFlags::empty(),
+        Replace::Nothing => rustix::fs::RenameFlags::NOREPLACE,
+    };
+    Ok(rustix::fs::renameat_with(&source, name, &target, final_name, flags)?)
+}
+
+pub(crate) async fn abort(
+    api: &Api,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+    api.check_writing()?;
+    let input = &request.input;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    lock(&api.uploads.open).remove(&input.upload_id);
+    let root = api.root.clone();
+    blocking(move || upload.remove(&root)).await?;
+    Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+}
+
+pub(crate) async fn list_parts(
+    api: &Api,
+    request: S3Request<ListPartsInput>,
+) -> S3Result<S3Response<ListPartsOutput>> {
+    let input = request.input;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let after = input.part_number_marker.unwrap_or(0);
+    let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
+    let known = lock(&upload.parts).clone();
+    let mut rest = known.range(after.saturating_add(1)..);
+    let row = |(number, part): (&i32, &PartRecord)| {
+        let row = Part {
+            part_number: Some(*number),
+            size: i64::try_from(part.length).ok(),
+            e_tag: Some(tag(part.etag())),
+            last_modified: Some(outputs::now()),
+            ..Default::default()
+        };
+        with_checksums!(row, &part.checksums)
+    };
+    let parts: Vec<Part> = rest.by_ref().take(usize::try_from(most).unwrap_or(0)).map(row).collect();
+    let next = parts.last().and_then(|part| part.part_number);
+    Ok(S3Response::new(ListPartsOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(input.upload_id),
+        is_truncated: Some(rest.next().is_some()),
+        max_parts: Some(most),
+        part_number_marker: Some(after),
+        next_part_number_marker: next,
+        parts: Some(parts),
+        ..Default::default()
+    }))
+}
+
+pub(crate) async fn list_uploads(
+    api: &Api,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let input = request.input;
+    let directory = staging(&api.bucket(&input.bucket).await?);
+    let root = api.root.clone();
+    let mut uploads = blocking(move || read_uploads(&root, &directory)).await?;
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());
+    let by_key = input.upload_id_marker.is_none();
+    uploads.retain(|(key, id, _)| {
+        let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };
+        key.starts_with(&prefix) && (behind || input.key_marker.is_none())
+    });
+    uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
+    let most = input.max_uploads.unwrap_or(1000).clamp(1, 1000);
+    let truncated = uploads.len() > most as usize;
+    uploads.truncate(most as usize);
+    let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
+    let row = |(key, id, initiated): (String, String, Identity)| MultipartUpload {
+        key: Some(key),
+        upload_id: Some(id),
+        initiated: Some(outputs::modified(&initiated)),
+        ..Default::default()
+    };
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        bucket: Some(input.bucket),
+        prefix: input.prefix,
+        key_marker: input.key_marker,
+        upload_id_marker: input.upload_id_marker,
+        max_uploads: Some(most),
+        is_truncated: Some(truncated),
+        next_key_marker: next.0,
+        next_upload_id_marker: next.1,
+        uploads: Some(uploads.into_iter().map(row).collect()),
+        ..Default::default()
+    }))
+}
+
+/// Keys, ids and beginnings of the uploads on disk. Blocking.
+fn read_uploads(root: &Root, staging: &EntryPath) -> io::Result<Vec<(String, String, Identity)>> {
+    let directory = match root.open_directory(staging) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        done => done?,
+    };
+    let mut uploads = Vec::new();
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let id = entry?.file_name().to_string_lossy().into_owned();
+        // One that ends meanwhile is none.
+        let Ok(parent) = root.open_directory(&staging.join(id.as_ref())) else { continue };
+        let Ok(description) = read_json::<Description>(&parent, "upload.json") else { continue };
+        let identity = Identity::from(&rustix::fs::statat(&parent, "upload.json", AtFlags::empty())?);
+        uploads.push((description.key, id, identity));
+    }
+    Ok(uploads)
+}

@@ -1,0 +1,68 @@
+//! From files, checksums and listings to the shapes s3s renders.
+
+use std::time::SystemTime;
+
+use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp};
+
+use crate::etag::Identity;
+use crate::s3::checksum::{Algorithm, Values};
+
+/// A strong tag.
+pub(crate) fn tag(text: impl Into<String>) -> ETag {
+    ETag::Strong(text.into())
+}
+
+/// When a version was last modified.
+pub(crate) fn modified(identity: &Identity) -> Timestamp {
+    Timestamp::from(identity.last_modified())
+}
+
+/// Now.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+/// A text as a listing shows it: percent-encoded when the client asked so (`encoding-type=url`).
+pub(crate) fn shown(text: &str, encoded: bool) -> String {
+    const KEPT: percent_encoding::AsciiSet =
+        percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+    if encoded { percent_encoding::utf8_percent_encode(text, &KEPT).to_string() } else { text.to_owned() }
+}
+
+/// Rows of a listing.
+pub(crate) fn objects(rows: Vec<(String, Identity)>, encoded: bool) -> Vec<Object> {
+    let object = |(key, identity): (String, Identity)| Object {
+        key: Some(shown(&key, encoded)),
+        size: i64::try_from(identity.size).ok(),
+        last_modified: Some(modified(&identity)),
+        e_tag: Some(tag(identity.etag())),
+        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        ..Object::default()
+    };
+    rows.into_iter().map(object).collect()
+}
+
+/// Common prefixes of a listing.
+pub(crate) fn prefixes(prefixes: Vec<String>, encoded: bool) -> Vec<CommonPrefix> {
+    prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(shown(&prefix, encoded)) }).collect()
+}
+
+/// Puts checksum values into the fields of an output that has them.
+macro_rules! with_checksums {
+    ($output:expr, $values:expr) => {{
+        let mut output = $output;
+        let values = $values;
+        output.checksum_crc64nvme = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc64Nvme);
+        output.checksum_crc32c = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32c);
+        output.checksum_crc32 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32);
+        output.checksum_sha256 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Sha256);
+        output.checksum_sha1 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Sha1);
+        output
+    }};
+}
+pub(crate) use with_checksums;
+
+/// One checksum's value.
+pub(crate) fn value(values: &Values, algorithm: Algorithm) -> Option<String> {
+    values.get(&algorithm).cloned()
+}
