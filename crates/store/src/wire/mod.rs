@@ -115,8 +115,9 @@ impl Client {
         let head = match (sent, head) {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
-                connection.used = true;
-                return Ok((head.clone(), Incoming::new(connection, &head, request, self.closing(key))));
+                // The rest of the payload was never sent: nothing else can go over this connection.
+                let incoming = Incoming::new(connection, &head, request, self.back_to(None));
+                return Ok((head, incoming));
             }
             (Err(error), _) | (Ok(()), Err(response::HeadError::Io(error))) => {
                 let stale = used && connection.ahead().is_empty() && !connection::timed_out(&error);
@@ -130,20 +131,14 @@ impl Client {
             }
         };
         connection.used = true;
-        let incoming = Incoming::new(connection, &head, request, self.returning(key, &head));
+        let pool = head.keeps_alive().then(|| (Arc::clone(&self.pool), key.clone()));
+        let incoming = Incoming::new(connection, &head, request, self.back_to(pool));
         Ok((head, incoming))
     }
 
-    fn returning(&self, key: &pool::Key, head: &Head) -> incoming::Return {
-        incoming::Return {
-            pool: head.keeps_alive().then(|| (Arc::clone(&self.pool), key.clone())),
-            counters: Arc::clone(&self.counters),
-            deadline: self.options.read_deadline,
-        }
-    }
-
-    fn closing(&self, _key: &pool::Key) -> incoming::Return {
-        incoming::Return { pool: None, counters: Arc::clone(&self.counters), deadline: self.options.read_deadline }
+    /// What becomes of a connection after its answer.
+    fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>) -> incoming::Return {
+        incoming::Return { pool, counters: Arc::clone(&self.counters), deadline: self.options.read_deadline }
     }
 }
 

@@ -52,11 +52,6 @@ impl Origin {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == if self.tls { 443 } else { 80 } { host } else { format!("{host}:{}", self.port) }
     }
-
-    /// Whether the host is an address rather than a name.
-    pub(crate) fn is_address(&self) -> bool {
-        self.host.parse::<std::net::IpAddr>().is_ok()
-    }
 }
 
 impl fmt::Display for Origin {

@@ -1,0 +1,218 @@
+//! Answers over plain HTTP: every byte that was promised, of the version that was pinned, or an error that says why.
+
+use std::os::unix::fs::FileExt;
+
+use firstbyte_location::{ByteRange, Kind, Version};
+use firstbyte_store::{Body, Cancel, Error, Get, ListOptions, Payload, PutOptions, Result};
+
+use crate::server::{DEADLINE, Server, Step, part, refusal, whole};
+
+fn read(mut body: Body) -> Result<String> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 5];
+    loop {
+        match body.read(&mut buffer)? {
+            0 => return Ok(String::from_utf8(bytes).unwrap()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+fn range(start: u64, end: u64) -> Get {
+    Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
+}
+
+fn get(script: Vec<Step>, get: &Get) -> Result<String> {
+    let server = Server::start(script);
+    server.store().get(&server.url("/x"), get).and_then(read)
+}
+
+fn one(text: String, get_: &Get) -> Result<String> {
+    get(vec![Step::Close(text)], get_)
+}
+
+#[test]
+fn a_body_that_ends_early_is_truncated_and_says_by_how_much() {
+    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_owned();
+    let Err(Error::Truncated { missing: 7, .. }) = one(cut.clone(), &Get::default()) else { panic!() };
+    let server = Server::start(vec![Step::Close(cut)]);
+    let mut body = server.store().get(&server.url("/x"), &Get::default()).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let mut told = 0;
+    let moved = body.write_to(&file, 0, u64::MAX, &mut [0; 64], None, &mut |count| told += count);
+    assert!(matches!(moved, Err(Error::Truncated { missing: 7, .. })), "{moved:?}");
+    assert_eq!((told, file.metadata().unwrap().len()), (3, 3));
+}
+
+#[test]
+fn a_chunked_body_that_ends_early_or_late_is_an_error() {
+    let chunked = |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+    assert_eq!(one(chunked("3\r\nabc\r\n0\r\n\r\n"), &Get::default()).unwrap(), "abc");
+    assert!(matches!(one(chunked("3\r\nabc\r\n"), &Get::default()), Err(Error::Disconnected { .. })));
+    assert!(matches!(one(chunked("z\r\n"), &Get::default()), Err(Error::Protocol { .. })));
+    let part = |body: &str| {
+        format!("HTTP/1.1 206 P\r\nContent-Range: bytes 2-4/9\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n")
+    };
+    assert_eq!(one(part("3\r\ncde\r\n"), &range(2, 5)).unwrap(), "cde");
+    assert!(matches!(one(part("2\r\ncd\r\n"), &range(2, 5)), Err(Error::Truncated { missing: 1, .. })));
+    assert!(matches!(one(part("4\r\ncdef\r\n"), &range(2, 5)), Err(Error::Protocol { .. })));
+}
+
+#[test]
+fn a_part_other_than_the_one_asked_for_is_refused() {
+    assert_eq!(one(part("bytes 2-4/9", "", "cde"), &range(2, 5)).unwrap(), "cde");
+    assert_eq!(one(part("bytes 6-8/9", "", "ghi"), &range(6, 99)).unwrap(), "ghi");
+    for (lie, body) in [
+        ("bytes 1-3/9", "bcd"),
+        ("bytes 2-3/9", "cd"),
+        ("bytes 2-5/9", "cdef"),
+        ("bytes 2-4/9", "cdefg"),
+        ("bytes 2-4/3", "cde"),
+        ("bytes 4-2/9", "cde"),
+        ("bytes two", "cde"),
+    ] {
+        assert!(matches!(one(part(lie, "", body), &range(2, 5)), Err(Error::Protocol { .. })), "{lie}");
+    }
+}
+
+#[test]
+fn a_whole_where_a_range_was_asked_serves_a_reader_from_the_start_only() {
+    let server = Server::start(vec![Step::Close(whole("", "abcdef"))]);
+    let body = server.store().get(&server.url("/x"), &range(0, 3)).unwrap();
+    assert_eq!(body.range(), ByteRange::new(0, 6));
+    assert_eq!(read(body).unwrap(), "abcdef");
+    assert!(matches!(one(whole("", "abcdef"), &range(3, 6)), Err(Error::RangeIgnored { .. })));
+}
+
+#[test]
+fn a_range_past_the_end_is_empty_for_an_empty_object_and_an_error_for_others() {
+    let empty = refusal("416 Range Not Satisfiable", "Content-Range: bytes */0\r\n", "no");
+    assert_eq!(one(empty, &range(0, 100)).unwrap(), "");
+    let short = refusal("416 Range Not Satisfiable", "Content-Range: bytes */5\r\n", "no");
+    assert!(matches!(one(short, &range(7, 9)), Err(Error::Protocol { .. })));
+}
+
+#[test]
+fn a_changed_object_is_an_error_that_names_both_versions() {
+    let pinned = Version { size: Some(6), etag: Some("\"a\"".into()), ..Version::default() };
+    let asked = Get { version: Some(pinned), ..range(2, 4) };
+    for found in [part("bytes 2-3/6", "ETag: \"b\"\r\n", "cd"), part("bytes 2-3/7", "ETag: \"a\"\r\n", "cd")] {
+        let error = one(found, &asked).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+    }
+    let server = Server::start(vec![
+        Step::Keep(refusal("412 Precondition Failed", "", "")),
+        Step::Close("HTTP/1.1 200 OK\r\nETag: \"new\"\r\nContent-Length: 6\r\n\r\n".to_owned()),
+    ]);
+    let error = server.store().get(&server.url("/x"), &asked).err().unwrap().to_string();
+    assert!(server.seen.recv().unwrap().head.contains("if-match: \"a\"\r\n"));
+    assert!(error.contains("\"a\"") && error.contains("\"new\""), "{error}");
+}
+
+#[test]
+fn a_server_that_falls_silent_is_given_up_after_the_deadline() {
+    for text in [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")] {
+        let error = get(vec![Step::Stall(text)], &Get::default()).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { after, .. } if after == DEADLINE), "{error}");
+    }
+}
+
+#[test]
+fn cancelling_ends_a_read_that_waits() {
+    let server = Server::start(vec![Step::Stall("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na".to_owned())]);
+    let cancel = Cancel::new();
+    let mut body = server.store().get(&server.url("/x"), &Get { cancel: cancel.clone(), ..Get::default() }).unwrap();
+    assert_eq!(body.read(&mut [0; 1]).unwrap(), 1);
+    let reader = std::thread::spawn(move || body.read(&mut [0; 8]));
+    cancel.cancel();
+    assert!(matches!(reader.join().unwrap(), Err(Error::Cancelled)));
+    assert!(matches!(server.store().get(&server.url("/x"), &Get { cancel, ..Get::default() }), Err(Error::Cancelled)));
+}
+
+#[test]
+fn redirects_are_followed_ten_times_and_no_further() {
+    let to = |target: &str| Step::Keep(refusal("302 Found", &format!("Location: {target}\r\n"), "moved"));
+    let server = Server::start(vec![to("/b/c"), to("d?e"), Step::Close(whole("", "abc"))]);
+    assert_eq!(server.store().get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "abc");
+    let targets: Vec<_> = server.seen.iter().map(|seen| seen.head.split(' ').nth(1).unwrap().to_owned()).take(3).collect();
+    assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
+    let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
+    assert!(error.to_string().contains("redirects"), "{error}");
+}
+
+#[test]
+fn a_request_on_a_connection_that_went_away_is_sent_again() {
+    let server = Server::start(vec![Step::Close(whole("", "abc")), Step::Close(whole("", "def"))]);
+    let store = server.store();
+    assert_eq!(store.get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "abc");
+    assert_eq!(store.get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "def");
+    assert_eq!(store.counters().retries, 1);
+}
+
+#[test]
+fn a_connection_is_used_again_only_after_its_body_was_read_out() {
+    let server = Server::start(vec![Step::Keep(whole("", "abc")), Step::Keep(whole("", "def")), Step::Close(whole("", "ghi"))]);
+    let store = server.store();
+    assert_eq!(store.get(&server.url("/1"), &Get::default()).and_then(read).unwrap(), "abc");
+    drop(store.get(&server.url("/2"), &Get::default()).unwrap());
+    assert_eq!(store.get(&server.url("/3"), &Get::default()).and_then(read).unwrap(), "ghi");
+    assert_eq!((store.counters().requests, store.counters().retries), (3, 0));
+}
+
+#[test]
+fn answers_that_are_no_http_are_refused() {
+    for text in ["SSH-2.0-OpenSSH_9\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
+        let error = one(text.to_owned(), &Get::default()).unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_file_goes_up_whole_and_a_busy_server_is_asked_again() {
+    let file = tempfile::tempfile().unwrap();
+    file.write_all_at(b"0123456789", 0).unwrap();
+    let server = Server::start(vec![
+        Step::Close(refusal("503 Busy", "Retry-After: 0\r\n", "")),
+        Step::Close(whole("ETag: \"e\"\r\n", "")),
+    ]);
+    let payload = Payload::File(&file, ByteRange::new(2, 7));
+    let written = server.store().put(&server.url("/up"), payload, &PutOptions::default()).unwrap();
+    assert_eq!(written.version.etag.as_deref(), Some("\"e\""));
+    let bodies: Vec<_> = server.seen.iter().take(2).map(|seen| seen.body).collect();
+    assert_eq!(bodies, ["23456", "23456"]);
+}
+
+#[test]
+fn the_password_of_a_url_is_sent_and_not_shown() {
+    let server = Server::start(vec![Step::Close(refusal("401 Unauthorized", "", ""))]);
+    let text = format!("http://user:secret@{}/x", server.address);
+    let location = firstbyte_location::Location::parse(text.as_ref()).unwrap();
+    let error = server.store().get(&location, &Get::default()).err().unwrap();
+    assert!(matches!(error, Error::Denied { .. }) && !error.to_string().contains("secret"), "{error}");
+    assert!(server.seen.recv().unwrap().head.contains("authorization: Basic dXNlcjpzZWNyZXQ=\r\n"));
+}
+
+#[test]
+fn directory_pages_of_other_servers_are_read_by_their_links() {
+    let page = r#"<a href="../">../</a><a href="a%20b">x</a> <a href="sub/">sub/</a><a href="?C=N">n</a><a href="/elsewhere">e</a>
+        <a href="https://example.org/">far</a><a href='q&amp;r'>q</a>"#;
+    let below = r#"<a href="../">../</a><a href="deep">deep</a>"#;
+    let html = |text| Step::Keep(whole("Content-Type: text/html\r\n", text));
+    let server = Server::start(vec![html(page), html(below)]);
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let entries: Result<Vec<_>> = server.store().list(&server.url("/d"), &options).unwrap().collect();
+    let names: Vec<_> = entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
+    assert_eq!(names, ["a b", "q&r", "sub/deep"]);
+}
+
+#[test]
+fn directory_lines_of_our_own_server_carry_sizes_and_times() {
+    let lines = concat!(
+        r#"{"name":"f","kind":"file","size":3,"modified":"2026-01-02T03:04:05Z"}"#, "\n",
+        r#"{"name":"d","kind":"directory"}"#, "\n"
+    );
+    let server = Server::start(vec![Step::Close(whole("Content-Type: application/x-ndjson\r\n", lines))]);
+    let entries: Result<Vec<_>> = server.store().list(&server.url("/"), &ListOptions::default()).unwrap().collect();
+    let entries = entries.unwrap();
+    assert_eq!((entries[0].size, entries[0].modified.is_some(), entries[1].kind), (Some(3), true, Kind::Directory));
+}

@@ -1,0 +1,113 @@
+//! What only S3 says: codes, regions, checksums, archived objects, pages.
+
+use firstbyte_location::Location;
+use firstbyte_store::{Algorithm, Error, Get, Hasher, ListOptions, Payload, PutOptions, Result};
+
+use crate::server::{Server, Step, part, refusal, whole};
+
+fn object(key: &str) -> Location {
+    Location::parse(format!("s3://bucket/{key}").as_ref()).unwrap()
+}
+
+fn code(status: &str, code: &str) -> String {
+    refusal(status, "", &format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>why</Message></Error>"))
+}
+
+#[test]
+fn refusals_become_the_errors_they_mean() {
+    let error = |text: String| {
+        let server = Server::start(vec![Step::Close(text)]);
+        server.store().get(&object("k"), &Get::default()).err().unwrap()
+    };
+    assert!(matches!(error(code("404 Not Found", "NoSuchKey")), Error::NotFound { location } if location == "s3://bucket/k"));
+    assert!(matches!(error(code("404 Not Found", "NoSuchBucket")), Error::NotFound { location } if location == "s3://bucket"));
+    assert!(matches!(error(code("403 Forbidden", "AccessDenied")), Error::Denied { .. }));
+    assert!(matches!(error(code("403 Forbidden", "InvalidObjectState")), Error::Archived { .. }));
+    assert!(matches!(error(code("503 Slow", "SlowDown")), Error::SlowDown { .. }));
+    assert!(matches!(error(code("500 Oops", "InternalError")), Error::Server { status: 500, .. }));
+    assert!(matches!(error(refusal("404 Not Found", "", "<html>")), Error::NotFound { .. }));
+}
+
+#[test]
+fn a_request_for_a_bucket_elsewhere_is_sent_again() {
+    let moved = refusal("301 Moved", "x-amz-bucket-region: there-1\r\n", "");
+    let server = Server::start(vec![Step::Keep(moved), Step::Close(whole("", "abc"))]);
+    assert!(server.store().get(&object("k"), &Get::default()).is_ok());
+    // Told again and again, it is an error, not a loop.
+    let moved = || Step::Keep(refusal("301 Moved", "x-amz-bucket-region: nowhere-1\r\n", ""));
+    let server = Server::start(vec![moved(), moved(), moved()]);
+    assert!(server.store().get(&object("k"), &Get::default()).is_err());
+}
+
+#[test]
+fn a_slow_down_is_waited_out_by_control_calls() {
+    let page = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+    let server = Server::start(vec![Step::Keep(code("503 Slow", "SlowDown")), Step::Close(whole("", page))]);
+    let store = server.store();
+    assert_eq!(store.list(&object(""), &ListOptions::default()).unwrap().count(), 0);
+    assert_eq!(store.counters().retries, 1);
+}
+
+#[test]
+fn only_full_object_checksums_count_and_an_etag_never_does() {
+    let crc = Hasher::of(Algorithm::Crc64Nvme, b"abc");
+    let md5_like = "ETag: \"900150983cd24fb0d6963f7d28e17f72\"\r\n";
+    let checksum = |headers: String| {
+        let server = Server::start(vec![Step::Close(whole(&headers, "abc"))]);
+        server.store().get(&object("k"), &Get { checksum: true, ..Get::default() }).unwrap().stat().checksum.clone()
+    };
+    let line = format!("x-amz-checksum-crc64nvme: {}\r\n", crc.to_base64());
+    assert_eq!(checksum(format!("{line}x-amz-checksum-type: FULL_OBJECT\r\n")), Some(crc));
+    assert_eq!(checksum(format!("{line}x-amz-checksum-type: COMPOSITE\r\n")), None);
+    assert_eq!(checksum("x-amz-checksum-crc32: AAAAAA==-3\r\n".to_owned()), None);
+    assert_eq!(checksum(md5_like.to_owned()), None);
+}
+
+#[test]
+fn a_version_id_is_asked_for_by_name() {
+    let server = Server::start(vec![Step::Close(part("bytes 0-0/3", "x-amz-version-id: v/1\r\n", "a"))]);
+    let version = firstbyte_location::Version { version_id: Some("v/1".into()), ..Default::default() };
+    let get = Get { range: Some(firstbyte_location::ByteRange::new(0, 1)), version: Some(version), ..Get::default() };
+    assert!(server.store().get(&object("k"), &get).is_ok());
+    assert!(server.seen.recv().unwrap().head.starts_with("GET /bucket/k?versionId=v%2F1 HTTP/1.1\r\n"));
+}
+
+#[test]
+fn a_store_that_got_other_bytes_is_an_error_and_one_that_takes_no_checksums_is_served_without() {
+    let wrong = Hasher::of(Algorithm::Crc64Nvme, b"other").to_base64();
+    let server = Server::start(vec![Step::Close(whole(&format!("x-amz-checksum-crc64nvme: {wrong}\r\n"), ""))]);
+    let put = |server: &Server| server.store().put(&object("k"), Payload::Bytes(b"abc"), &PutOptions::default());
+    assert!(matches!(put(&server), Err(Error::Checksum { .. })));
+    let server = Server::start(vec![Step::Close(code("501 No", "NotImplemented")), Step::Close(whole("ETag: \"e\"\r\n", ""))]);
+    assert_eq!(put(&server).unwrap().verified, None);
+    let sent: Vec<_> = server.seen.iter().take(2).map(|seen| seen.head.contains("x-amz-checksum-crc64nvme")).collect();
+    assert_eq!(sent, [true, false]);
+}
+
+#[test]
+fn pages_follow_each_other_and_odd_keys_survive() {
+    let page = |key: &str, next: &str| {
+        let more = !next.is_empty();
+        let token = if more { format!("<NextContinuationToken>{next}</NextContinuationToken>") } else { String::new() };
+        Step::Keep(whole("", &format!(
+            "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{more}</IsTruncated>{token}\
+             <Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-01-02T03:04:05.000Z</LastModified></Contents></ListBucketResult>"
+        )))
+    };
+    let server = Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/%C3%BC+%2B%01", "t2"), page("p/z%2F", "")]);
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();
+    let names: Vec<_> = entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
+    assert_eq!(names, ["a//b", "ü +\u{1}", "z/"]);
+    let heads: Vec<_> = server.seen.iter().take(2).map(|seen| seen.head).collect();
+    assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
+}
+
+#[test]
+fn a_refusal_within_a_success_is_a_refusal() {
+    let hidden = whole("", "<?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code><Message>late</Message></Error>");
+    let server = Server::start((0..3).map(|_| Step::Keep(hidden.clone())).collect());
+    let version = firstbyte_location::Version::default();
+    let copied = server.store().copy(&object("a"), &version, &object("b"), &PutOptions::default());
+    assert!(copied.is_err_and(|error| error.to_string().contains("InternalError")));
+}
