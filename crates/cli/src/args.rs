@@ -9,6 +9,8 @@ use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Sub
 use firstbyte_store::{Options, ServerSideEncryption, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
+use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::error::Result;
 use crate::verbs::{
     cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, link::LinkArgs, serve::ServeArgs, stat::StatArgs,
@@ -46,6 +48,8 @@ pub enum Verb {
     Stat(StatArgs),
     Serve(ServeArgs),
     Link(LinkArgs),
+    Demo(DemoArgs),
+    Doctor(DoctorArgs),
     Completions(CompletionsArgs),
 }
 

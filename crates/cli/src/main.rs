@@ -6,6 +6,8 @@
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 
 mod args;
+mod demo;
+mod doctor;
 mod environment;
 mod error;
 mod pattern;
@@ -41,6 +43,8 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Stat(args) => stat::run(args, globals),
         Verb::Serve(args) => serve::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
+        Verb::Demo(args) => demo::run(args, globals),
+        Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => Ok(completions::run(args)),
     }
 }

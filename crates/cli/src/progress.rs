@@ -15,8 +15,18 @@ use crate::error::Error;
 pub struct Progress {
     bar: Option<ProgressBar>,
     rows: Rows,
+    failures: Failures,
     finished: AtomicU64,
     expected: AtomicU64,
+}
+
+/// Who tells about a failed object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Failures {
+    /// This does, with a line each: the run goes on with the others.
+    Printed,
+    /// Whoever asked for the one object gets its error back, and prints that.
+    Returned,
 }
 
 /// How the rows of a dry run are written.
@@ -28,21 +38,15 @@ enum Rows {
 
 impl Progress {
     /// A bar as the global options ask for.
-    pub fn new(globals: &Globals) -> Self {
+    pub fn new(globals: &Globals, failures: Failures) -> Self {
         let wanted =
             globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
         Self {
             bar: wanted.then(new_bar),
             rows: if globals.json { Rows::Json } else { Rows::Text },
+            failures,
             finished: AtomicU64::new(0),
             expected: AtomicU64::new(0),
-        }
-    }
-
-    /// Removes the bar: what follows on standard error is the outcome.
-    pub fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 
@@ -50,6 +54,15 @@ impl Progress {
         if let Some(bar) = &self.bar {
             let (done, of) = (self.finished.load(Ordering::Relaxed), self.expected.load(Ordering::Relaxed));
             bar.set_message(format!("{done}/{of}"));
+        }
+    }
+}
+
+/// What follows on standard error is the outcome.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 }
@@ -86,6 +99,9 @@ impl Observer for Progress {
     }
 
     fn failed(&self, failure: &Failure) {
+        if self.failures == Failures::Returned {
+            return;
+        }
         let error = Error::from_transfer(&failure.error);
         let line = format!("firstbyte: {}", error.about(&failure.location));
         match &self.bar {

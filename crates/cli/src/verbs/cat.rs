@@ -12,7 +12,7 @@ use firstbyte_transfer::Engine;
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
-use crate::progress::Progress;
+use crate::progress::{Failures, Progress};
 
 /// Write objects, or a range of them, to standard output
 #[derive(Args)]
@@ -81,7 +81,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
     let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal()?));
     let mut report = Report::new("cat", super::joined(&args.locations), None);
-    let progress = Progress::new(globals);
+    let progress = Progress::new(globals, Failures::Returned);
     let mut out = super::standard_output()?;
     for location in &locations {
         let range = args.range.map(|range| range.resolve(location, engine.store())).transpose();
@@ -95,7 +95,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
             break;
         }
     }
-    progress.clear();
+    drop(progress);
     // People read the data, not a summary behind it.
     let globals = Globals { quiet: true, ..globals.clone() };
     report.end(&globals, Output::Data)

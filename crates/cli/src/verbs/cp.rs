@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
 use crate::pattern::Pattern;
-use crate::progress::Progress;
+use crate::progress::{Failures, Progress};
 use crate::size;
 
 /// Copy between any two locations; kill it at any point, run it again, it resumes
@@ -74,9 +73,8 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
     let parsed: Result<Vec<Source>> =
         sources.iter().map(|text| Source::parse(text, depth, wildcards, &store)).collect();
-    let copy = Copy { args, engine: Engine::new(store, settings), progress: Progress::new(globals) };
+    let copy = Copy { args, globals, engine: Engine::new(store, settings) };
     let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
-    copy.progress.clear();
     outcome.unwrap_or_else(|error| report.fail(error));
     report.end(globals, if matches!(destination, Destination::Stdout) { Output::Data } else { Output::Free })
 }
@@ -100,47 +98,62 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
 /// One run of `cp`.
 struct Copy<'a> {
     args: &'a CpArgs,
+    globals: &'a Globals,
     engine: Engine,
-    progress: Progress,
 }
 
 impl Copy<'_> {
     fn all(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+        let progress = Progress::new(self.globals, Failures::Returned);
         match (sources, destination) {
-            (_, Destination::Stdout) => self.to_stream(sources, &mut super::standard_output()?, report),
-            (_, Destination::Stream(path)) => self.to_stream(sources, &mut open_stream(path)?, report),
+            (_, Destination::Stdout) => {
+                self.to_stream(sources, &mut super::standard_output()?, &progress, report)
+            }
+            (_, Destination::Stream(path)) => {
+                self.to_stream(sources, &mut open_stream(path)?, &progress, report)
+            }
             ([Source::Stdin], _) => {
                 let target = sources[0].target(destination)?;
                 let metadata = self.args.policy.metadata();
                 report.add(self.engine.put_stream(
-                    &mut io::stdin().lock(),
+                    &mut super::standard_input()?,
                     &target,
                     &metadata,
-                    &self.progress,
+                    &progress,
                 ));
                 Ok(())
             }
             ([Source::Object(source)], _) if self.args.policy.effect() == Effect::Apply => {
                 let target = sources[0].target(destination)?;
                 refuse_onto_itself(source, &target)?;
-                report.add(self.engine.copy(source, &target, &self.progress));
+                report.add(self.engine.copy(source, &target, &progress));
                 Ok(())
             }
             _ => self.many(sources, destination, report),
         }
     }
 
-    fn to_stream(&self, sources: &[Source], out: &mut File, report: &mut Report) -> Result<()> {
+    fn to_stream(
+        &self,
+        sources: &[Source],
+        out: &mut File,
+        progress: &Progress,
+        report: &mut Report,
+    ) -> Result<()> {
         for source in sources {
             let Source::Object(location) = source else {
                 return Err(Error::usage("only single objects can be written to a stream"));
             };
-            report.add(self.engine.cat(location, None, out, &self.progress));
+            report.add(self.engine.cat(location, None, out, progress));
+            if report.has_ended() {
+                break;
+            }
         }
         Ok(())
     }
 
     fn many(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+        let progress = Progress::new(self.globals, Failures::Printed);
         let mut jobs: Jobs<'_> = Box::new(std::iter::empty());
         let mut trees = Vec::new();
         for source in sources {
@@ -163,7 +176,7 @@ impl Copy<'_> {
             }
         }
         if trees.len() < sources.len() {
-            self.jobs(jobs, report)?;
+            self.jobs(jobs, &progress, report)?;
         }
         let select = |name: &[u8]| self.args.policy.filter.takes(name);
         for (source, destination) in trees {
@@ -172,17 +185,18 @@ impl Copy<'_> {
             }
             let (shard, effect) = (self.args.policy.shard(), self.args.policy.effect());
             let tree = Tree { source, destination, select: &select, shard, effect };
-            report.add(self.engine.copy_tree(&tree, &self.progress));
+            report.add(self.engine.copy_tree(&tree, &progress));
         }
         Ok(())
     }
 
-    fn jobs(&self, mut jobs: Jobs<'_>, report: &mut Report) -> Result<()> {
+    fn jobs(&self, mut jobs: Jobs<'_>, progress: &Progress, report: &mut Report) -> Result<()> {
         if self.args.policy.effect() == Effect::Apply {
-            let summary = self.engine.copy_many(&mut jobs, &self.progress);
-            let nothing =
-                summary.objects + summary.skipped + summary.failures == 0 && summary.ended.is_none();
-            report.add(Ok(summary));
+            let run = self.engine.copy_many(&mut jobs, progress);
+            let nothing = run.as_ref().is_ok_and(|summary| {
+                summary.objects + summary.skipped + summary.failures == 0 && summary.ended.is_none()
+            });
+            report.add(run);
             return if nothing { Err(no_match(report)) } else { Ok(()) };
         }
         let mut summary = Summary::default();
@@ -190,10 +204,10 @@ impl Copy<'_> {
             match job {
                 Ok(Job { source, destination, entry }) => {
                     let size = entry.and_then(|entry| entry.size);
-                    self.progress.planned(&Action::Copy { source, destination, size });
+                    progress.planned(&Action::Copy { source, destination, size });
                 }
                 Err(failure) => {
-                    self.progress.failed(&failure);
+                    progress.failed(&failure);
                     summary.failures += 1;
                     summary.failed.push(failure);
                 }

@@ -29,3 +29,9 @@ fn standard_output() -> Result<File> {
     let descriptor = io::stdout().as_fd().try_clone_to_owned();
     descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
 }
+
+/// Standard input as a plain file, for the same reason and because it can be read from any thread.
+fn standard_input() -> Result<File> {
+    let descriptor = io::stdin().as_fd().try_clone_to_owned();
+    descriptor.map(File::from).map_err(|error| Error::io("standard input", &error))
+}

@@ -11,7 +11,7 @@ use super::policy::{CompareName, Policy};
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
 use crate::error::{Exit, Result};
-use crate::progress::Progress;
+use crate::progress::{Failures, Progress};
 
 /// Copy what is missing or changed below SRC to the same names below DST
 #[derive(Args)]
@@ -49,9 +49,9 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     report.receipt().deleted = args.delete.then_some(0);
     let select = |name: &[u8]| args.policy.filter.takes(name);
     let (shard, effect) = (args.policy.shard(), args.policy.effect());
-    let progress = Progress::new(globals);
+    let progress = Progress::new(globals, Failures::Printed);
     let tree = Tree { source, destination, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
-    progress.clear();
+    drop(progress);
     report.end(globals, Output::Free)
 }

@@ -1,0 +1,282 @@
+//! What users do wrong and what happens to them: one clear line, the right exit code, the destination as it was, and no
+//! temporary file left behind by what cannot be resumed.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use firstbyte_testkit::bytes;
+use support::rogue::{Manner, Rogue};
+use support::servers::S3;
+use support::{Ran, World, names_below};
+
+/// Copies from `source` over an existing file, which has to stay as it was.
+#[track_caller]
+fn fails_and_keeps_the_destination(world: &World, args: &[&str], facts: &[&str]) {
+    world.write("old", b"what was there");
+    let args: Vec<&str> = ["cp"].iter().chain(args).chain(&["old"]).copied().collect();
+    world.run(&args).fails(1, facts);
+    assert_eq!(world.read("old"), b"what was there");
+}
+
+#[test]
+fn a_missing_object_is_named() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    fails_and_keeps_the_destination(&world, &["s3://bucket/no such"], &["s3://bucket/no such", "not found"]);
+    fails_and_keeps_the_destination(&world, &["nowhere"], &["nowhere", "not found"]);
+    world.run(&["cat", "s3://nobucket/x"]).fails(1, &["nobucket"]);
+    world.run(&["stat", "s3://bucket/none"]).fails(1, &["s3://bucket/none", "not found"]);
+    assert_eq!(world.names(), ["old"]);
+}
+
+#[test]
+fn denied_and_expired_credentials_are_told_apart_from_missing_objects() {
+    let s3 = S3::minio();
+    let mut world = World::with_s3(&s3);
+    world.set("AWS_SECRET_ACCESS_KEY", "wrong-secret-key");
+    fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["s3://bucket/x", "denied"]);
+    let refusing = Rogue::start(Manner::Refuses(400, "ExpiredToken"), Vec::new());
+    world.set("FIRSTBYTE_ENDPOINT_URL", &refusing.url);
+    fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["s3://bucket/x", "credentials"]);
+    assert_eq!(world.names(), ["old"]);
+}
+
+#[test]
+fn no_credentials_at_all_are_advised_about() {
+    let s3 = S3::minio();
+    let mut world = World::new();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
+    world.set("AWS_REGION", "us-east-1");
+    fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["credentials", "--no-sign-request"]);
+}
+
+#[test]
+fn an_unreachable_endpoint_is_named() {
+    let mut world = World::with_s3(&S3::ours());
+    world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:1");
+    fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["127.0.0.1:1", "connect"]);
+    fails_and_keeps_the_destination(&world, &["http://127.0.0.1:1/x"], &["127.0.0.1:1", "connect"]);
+}
+
+#[test]
+fn a_black_hole_is_given_up_after_the_deadline() {
+    let hole = Rogue::start(Manner::BlackHole, Vec::new());
+    let world = World::new();
+    let url = format!("{}/x", hole.url);
+    fails_and_keeps_the_destination(&world, &["--read-timeout", "200ms", "--deadline", "5s", &url], &[&url]);
+}
+
+#[test]
+fn a_wrong_checksum_is_refused_and_a_right_one_makes_it_full() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("src", b"abc");
+    world.run(&["cp", "src", "s3://bucket/abc"]).ok();
+    let right = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let wrong = right.replace("ba78", "0000");
+    fails_and_keeps_the_destination(
+        &world,
+        &["s3://bucket/abc", "--checksum", &wrong],
+        &["SHA256", "mismatch"],
+    );
+    let receipt = world.run(&["--json", "cp", "s3://bucket/abc", "old", "--checksum", right]).ok().receipt();
+    assert_eq!(receipt["verified"], "full");
+    assert_eq!(world.read("old"), b"abc");
+    assert_eq!(world.names(), ["old", "src"]);
+}
+
+#[test]
+fn a_body_that_always_ends_early_is_no_success() {
+    let rogue = Rogue::start(Manner::Truncates, bytes(1, 100_000));
+    let world = World::new();
+    let url = format!("{}/x", rogue.url);
+    fails_and_keeps_the_destination(&world, &["--deadline", "3s", &url], &[&url]);
+}
+
+#[test]
+fn a_server_without_ranges_is_read_as_one_stream() {
+    let content = bytes(2, 30 << 20);
+    let rogue = Rogue::start(Manner::IgnoresRanges, content.clone());
+    let world = World::new();
+    world.run(&["cp", &format!("{}/x", rogue.url), "out"]).ok();
+    assert!(world.read("out") == content);
+    assert_eq!(world.names(), ["out"]);
+}
+
+#[test]
+fn a_server_that_lies_about_the_length_is_caught() {
+    let rogue = Rogue::start(Manner::LiesAboutLength, bytes(3, 12 << 20));
+    let world = World::new();
+    let url = format!("{}/x", rogue.url);
+    fails_and_keeps_the_destination(&world, &["--deadline", "5s", &url], &[&url]);
+}
+
+#[test]
+fn an_object_overwritten_during_the_read_is_an_error_that_names_both_versions() {
+    let rogue = Rogue::start(Manner::Overwrites, bytes(4, 40 << 20));
+    let world = World::new();
+    let url = format!("{}/x", rogue.url);
+    fails_and_keeps_the_destination(&world, &[&url], &[&url, "changed", "\"v0\"", "\"v"]);
+}
+
+/// A file system of 4 MiB, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(options: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        let mounted =
+            mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(directory.path()).status().unwrap();
+        assert!(mounted.success(), "mounting a tmpfs needs root");
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_destination_keeps_its_old_content() {
+    let world = World::new();
+    world.write("big", &bytes(5, 8 << 20));
+    let disk = SmallDisk::new("size=4m");
+    let target = disk.path().join("big");
+    std::fs::write(&target, b"old").unwrap();
+    world.run(&["cp", "big", target.to_str().unwrap()]).fails(1, &["space"]);
+    assert_eq!(std::fs::read(&target).unwrap(), b"old");
+}
+
+#[test]
+fn a_read_only_destination_is_named() {
+    let world = World::new();
+    world.write("some", b"content");
+    let disk = SmallDisk::new("ro");
+    let target = disk.path().join("x");
+    world.run(&["cp", "some", target.to_str().unwrap()]).fails(1, &[target.to_str().unwrap(), "read-only"]);
+    assert!(names_below(disk.path()).is_empty());
+}
+
+#[test]
+fn a_directory_in_the_way_of_a_file_is_kept() {
+    let world = World::new();
+    world.write("tree/name", b"content");
+    world.write("out/name/inside", b"kept");
+    let ran = world.run(&["cp", "-r", "tree/", "out"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("out/name"), "{ran:?}");
+    assert_eq!(world.read("out/name/inside"), b"kept");
+}
+
+#[test]
+fn the_second_of_two_copies_to_one_destination_is_told_so() {
+    let s3 = S3::ours_with(&["--write", "--limit-rate", "4MiB"]);
+    let world = World::with_s3(&s3);
+    let content = bytes(6, 6 << 20);
+    std::fs::write(s3.root.join("bucket/slow"), &content).unwrap();
+    let first = world.spawn(&["cp", "s3://bucket/slow", "out"]);
+    // The first has the destination once its temporary file is there.
+    while !world.names().iter().any(|name| name.contains("out")) {
+        std::thread::yield_now();
+    }
+    world.run(&["cp", "s3://bucket/slow", "out"]).fails(1, &["out"]);
+    Ran::from(first.wait_with_output().unwrap()).ok();
+    assert!(world.read("out") == content);
+    assert_eq!(world.names(), ["out"]);
+}
+
+#[test]
+fn some_failures_among_many_objects_end_with_3_and_are_named() {
+    let world = World::new();
+    world.write("tree/good", b"1");
+    world.write("tree/name", b"2");
+    world.write("out/name/inside", b"kept");
+    let ran = world.run(&["--json", "cp", "-r", "tree/", "out"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let receipt = ran.receipt();
+    assert_eq!(receipt["objects"], 1, "{receipt}");
+    assert!(receipt["failed"][0]["location"].as_str().unwrap().contains("name"), "{receipt}");
+    assert!(!receipt["failed"][0]["error"].as_str().unwrap().is_empty());
+    assert_eq!(world.read("out/good"), b"1");
+}
+
+#[test]
+fn usage_that_cannot_be_meant_ends_with_2() {
+    let world = World::new();
+    world.write("a", b"a");
+    world.write("b", b"b");
+    world.write("dir/c", b"c");
+    world.run(&["cp", "dir", "copy"]).fails(2, &["dir", "-r"]);
+    world.run(&["cp", "a", "b", "new"]).fails(2, &["new", "several sources"]);
+    world.run(&["cp", "a", "a"]).fails(2, &["same"]);
+    world.run(&["cp", "a", "dir/../a"]).fails(2, &["same"]);
+    world.run(&["cp", "-r", "dir", "dir/below"]).fails(2, &["inside"]);
+    world.run(&["cp", "a"]).fails(2, &["destination"]);
+    world.run(&["cp", "ftp://host/x", "out"]).fails(2, &["ftp", "scheme"]);
+    world.run(&["cp", "s3://bu*/x", "out/"]).fails(2, &["wildcards"]);
+    assert_eq!(world.run(&["cp", "--shard", "3/3", "a", "b"]).code, Some(2));
+    assert_eq!(world.run(&["frobnicate"]).code, Some(2));
+    assert_eq!(world.names(), ["a", "b", "dir/c"]);
+}
+
+#[test]
+fn serve_refuses_to_listen_beyond_loopback_without_keys_unless_told_twice() {
+    let world = World::new();
+    world.write("data/x", b"x");
+    world.run(&["serve", "data", "--listen", "0.0.0.0:0"]).fails(1, &["--auth", "--public-unauthenticated"]);
+    world.run(&["serve", "nowhere", "--listen", "127.0.0.1:0"]).fails(1, &["nowhere"]);
+}
+
+#[test]
+fn an_interrupt_ends_with_130_and_the_next_run_resumes() {
+    let s3 = S3::ours_with(&["--write", "--limit-rate", "8MiB"]);
+    let world = World::with_s3(&s3);
+    let content = bytes(7, 40 << 20);
+    std::fs::write(s3.root.join("bucket/slow"), &content).unwrap();
+    let args = ["--concurrency", "1", "--json", "cp", "s3://bucket/slow", "out"];
+    let child = world.spawn(&args);
+    // Some chunks have to be there: wait until more than one is written.
+    let written = || {
+        let part = world.names().into_iter().find(|name| name.contains("out"));
+        part.map_or(0, |name| {
+            use std::os::unix::fs::MetadataExt;
+            std::fs::metadata(world.path(&name)).map_or(0, |metadata| metadata.blocks() * 512)
+        })
+    };
+    while written() < 20 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let killed =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).stdin(Stdio::null()).status().unwrap();
+    assert!(killed.success());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(!world.path("out").exists());
+    let receipt = world.run(&args).ok().receipt();
+    assert!(receipt["resumed_bytes"].as_u64().unwrap() >= 8 << 20, "{receipt}");
+    assert!(world.read("out") == content);
+    assert_eq!(world.names(), ["out"]);
+}
+
+#[test]
+fn an_unreadable_source_file_is_named() {
+    let world = World::new();
+    let path = world.write("locked", b"secret");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
+    // Root may read everything; then there is nothing to refuse, and the copy has to be right.
+    let ran = world.run(&["cp", "locked", "out"]);
+    match std::fs::read(&path) {
+        Ok(content) => assert_eq!((ran.code, world.read("out")), (Some(0), content)),
+        Err(_) => drop(ran.fails(1, &["locked", "denied"])),
+    }
+}

@@ -1,0 +1,213 @@
+//! `cp` between every two kinds of places, as users write it.
+
+mod support;
+
+use std::process::Stdio;
+
+use firstbyte_testkit::bytes;
+use support::servers::S3;
+use support::{World, names_below};
+
+/// Names that break programs which split, join or quote carelessly.
+const ODD_NAMES: [&str; 7] = [
+    "plain.txt",
+    "with space/and 'quotes'.txt",
+    "ünïcode/\u{1F9EC}.gz",
+    "-dash",
+    "a/b/c/deep.gz",
+    "star*.txt",
+    "per%20cent",
+];
+
+fn plant(world: &World, root: &str) {
+    for (seed, name) in (1..).zip(ODD_NAMES) {
+        world.write(&format!("{root}/{name}"), &bytes(seed, 1000 + usize::try_from(seed).unwrap() * 77));
+    }
+}
+
+fn assert_same_tree(world: &World, left: &str, right: &str) {
+    assert_eq!(names_below(&world.path(left)), names_below(&world.path(right)));
+    for name in names_below(&world.path(left)) {
+        assert!(
+            world.read(&format!("{left}/{name}")) == world.read(&format!("{right}/{name}")),
+            "{name} differs"
+        );
+    }
+}
+
+#[test]
+fn an_object_goes_in_every_direction_and_stays_the_same() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = World::with_s3(&s3);
+        let content = bytes(3, 20 << 20);
+        world.write("big", &content);
+        world.run(&["cp", "big", "s3://bucket/up"]).ok();
+        world.run(&["cp", "s3://bucket/up", "s3://bucket/copied"]).ok();
+        world.run(&["cp", "s3://bucket/copied", "down"]).ok();
+        world.run(&["cp", "down", "local"]).ok();
+        assert!(world.read("local") == content, "{}", s3.url);
+        assert_eq!(world.names(), ["big", "down", "local"]);
+    }
+}
+
+#[test]
+fn an_object_comes_over_http_under_its_own_name() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    let content = bytes(4, 9 << 20);
+    std::fs::write(s3.root.join("bucket/some file.bin"), &content).unwrap();
+    world.run(&["cp", &format!("{}/bucket/some%20file.bin", s3.url), "."]).ok();
+    assert!(world.read("some file.bin") == content);
+}
+
+#[test]
+fn a_tree_with_odd_names_survives_a_round_trip() {
+    for s3 in [S3::ours(), S3::minio()] {
+        let world = World::with_s3(&s3);
+        plant(&world, "tree");
+        world.run(&["cp", "-r", "tree/", "s3://bucket/copy/"]).ok();
+        world.run(&["cp", "-r", "s3://bucket/copy/", "back"]).ok();
+        assert_same_tree(&world, "tree", "back");
+    }
+}
+
+#[test]
+fn a_directory_without_a_slash_goes_under_its_own_name() {
+    let world = World::new();
+    plant(&world, "tree");
+    std::fs::create_dir(world.path("into")).unwrap();
+    world.run(&["cp", "-r", "tree", "into"]).ok();
+    assert_same_tree(&world, "tree", "into/tree");
+    world.run(&["cp", "-r", "tree", "new"]).ok();
+    assert_same_tree(&world, "tree", "new");
+}
+
+#[test]
+fn globs_match_on_both_sides() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for name in ["a.gz", "b.gz", "c.txt", "d/e.gz"] {
+        world.write(&format!("src/{name}"), name.as_bytes());
+    }
+    world.run(&["cp", "src/*.gz", "s3://bucket/one/"]).ok();
+    assert_eq!(names_below(&s3.root.join("bucket/one")), ["a.gz", "b.gz"]);
+    world.run(&["cp", "src/**.gz", "s3://bucket/all/"]).ok();
+    assert_eq!(names_below(&s3.root.join("bucket/all")), ["a.gz", "b.gz", "d/e.gz"]);
+    world.run(&["cp", "s3://bucket/all/[ab].gz", "out/"]).ok();
+    assert_eq!(names_below(&world.path("out")), ["a.gz", "b.gz"]);
+}
+
+#[test]
+fn the_last_matching_include_or_exclude_decides() {
+    let world = World::new();
+    plant(&world, "tree");
+    world.run(&["cp", "-r", "tree/", "only", "--exclude", "*", "--include", "*.gz"]).ok();
+    assert_eq!(names_below(&world.path("only")), ["a/b/c/deep.gz", "ünïcode/\u{1F9EC}.gz"]);
+    world.run(&["cp", "-r", "tree/", "none", "--include", "*.gz", "--exclude", "*"]).ok();
+    assert!(names_below(&world.path("none")).is_empty());
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_does_nothing() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    plant(&world, "tree");
+    let ran = world.run(&["--json", "cp", "-r", "tree/", "s3://bucket/copy/", "--dry-run"]).ok();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(
+        text.lines().filter(|line| line.contains("\"action\":\"copy\"")).count(),
+        ODD_NAMES.len(),
+        "{text}"
+    );
+    assert!(names_below(&s3.root.join("bucket")).is_empty());
+}
+
+#[test]
+fn a_stream_goes_up_from_standard_input_and_comes_down_to_standard_output() {
+    for s3 in [S3::ours(), S3::minio()] {
+        let world = World::with_s3(&s3);
+        let content = bytes(5, 20 << 20);
+        world.run_with_input(&["cp", "-", "s3://bucket/piped"], &content).ok();
+        let ran = world.run(&["cp", "s3://bucket/piped", "-"]).ok();
+        assert!(ran.stdout == content, "{}", s3.url);
+        assert!(world.run(&["cat", "s3://bucket/piped"]).ok().stdout == content);
+    }
+}
+
+#[test]
+fn cat_writes_ranges_as_http_counts_them() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("digits", b"0123456789");
+    world.run(&["cp", "digits", "s3://bucket/digits"]).ok();
+    for location in ["digits", "s3://bucket/digits", &format!("{}/bucket/digits", s3.url)] {
+        for (range, expected) in [("2-4", "234"), ("7-", "789"), ("-3", "789"), ("0-99", "0123456789")] {
+            let ran = world.run(&["cat", location, "--range", range]).ok();
+            assert_eq!(String::from_utf8(ran.stdout).unwrap(), expected, "{location} {range}");
+        }
+    }
+    assert_eq!(world.run(&["cat", "digits", "digits"]).ok().stdout, b"01234567890123456789");
+}
+
+#[test]
+fn cat_ends_quietly_when_its_reader_has_seen_enough() {
+    let world = World::new();
+    world.write("big", &bytes(6, 8 << 20));
+    let mut child =
+        world.command(&["cat", "big"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = support::Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn shards_share_a_tree_without_gap_or_overlap() {
+    let world = World::new();
+    for number in 0..40 {
+        world.write(&format!("tree/{number}"), b"x");
+    }
+    let mut all = Vec::new();
+    for index in 0..3 {
+        let (shard, out) = (format!("{index}/3"), format!("part{index}"));
+        world.run(&["cp", "-r", "tree/", &out, "--shard", &shard]).ok();
+        let names = names_below(&world.path(&out));
+        assert!(!names.is_empty() && names.len() < 40);
+        all.extend(names);
+    }
+    all.sort();
+    assert_eq!(all, names_below(&world.path("tree")));
+}
+
+#[test]
+fn a_device_is_written_to_and_stays_a_device() {
+    use std::os::unix::fs::FileTypeExt;
+    let world = World::new();
+    world.write("some", b"content");
+    world.run(&["cp", "some", "/dev/null"]).ok();
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn content_type_and_modification_time_travel_with_the_object() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    let path = world.write("page", b"<p>");
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    world.run(&["cp", "page", "s3://bucket/page", "--content-type", "text/html"]).ok();
+    let stat = world.run(&["--json", "stat", "s3://bucket/page"]).ok().receipt();
+    assert_eq!(stat["content_type"], "text/html");
+    world.run(&["cp", "s3://bucket/page", "back"]).ok();
+    assert_eq!(std::fs::metadata(world.path("back")).unwrap().modified().unwrap(), then);
+}
+
+#[test]
+fn every_option_can_be_given_as_a_variable() {
+    let mut world = World::new();
+    world.write("some", b"content");
+    world.set("FIRSTBYTE_JSON", "1");
+    world.set("FIRSTBYTE_CONTENT_TYPE", "text/plain");
+    assert_eq!(world.run(&["cp", "some", "copy"]).ok().receipt()["verb"], "cp");
+    world.set("FIRSTBYTE_CONCURRENCY", "none");
+    assert_eq!(world.run(&["cp", "some", "copy"]).code, Some(2));
+}

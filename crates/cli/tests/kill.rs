@@ -1,0 +1,97 @@
+//! `kill -9` at any moment: the next run resumes, the result is identical, little is moved twice, nothing is left over.
+//!
+//! `FIRSTBYTE_KILLS` says how many moments are tried for each direction.
+
+mod support;
+
+use firstbyte_testkit::{bytes, write_file};
+use support::kills::{Survival, slow_link, survive};
+use support::servers::S3;
+use support::{World, count};
+
+const LENGTH: u64 = 96 << 20;
+const CONCURRENCY: &str = "4";
+
+fn kills() -> u64 {
+    count("FIRSTBYTE_KILLS", 3)
+}
+
+#[test]
+fn a_killed_download_from_s3_resumes() {
+    let s3 = S3::minio();
+    let mut world = World::with_s3(&s3);
+    write_file(&world.write("source", b""), 1, LENGTH).unwrap();
+    world.run(&["cp", "source", "s3://bucket/big"]).ok();
+    for seed in 0..kills() {
+        let link = slow_link(&s3, LENGTH);
+        world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+        let args = ["--concurrency", CONCURRENCY, "cp", "s3://bucket/big", "out"];
+        download_survives(&world, survive(&world, &args, link, seed, 1));
+    }
+}
+
+#[test]
+fn a_killed_download_over_http_resumes() {
+    let s3 = S3::ours();
+    let world = World::new();
+    write_file(&world.write("source", b""), 2, LENGTH).unwrap();
+    std::fs::copy(world.path("source"), s3.root.join("bucket/big")).unwrap();
+    for seed in 0..kills() {
+        let link = slow_link(&s3, LENGTH);
+        let url = format!("http://{}/bucket/big", link.address());
+        // Another port is another source, so all runs of one seed go through one link.
+        download_survives(
+            &world,
+            survive(&world, &["--concurrency", CONCURRENCY, "cp", &url, "out"], link, seed, 1),
+        );
+    }
+}
+
+#[track_caller]
+fn download_survives(world: &World, survival: Survival) {
+    survival.assert_bounded(survival.carried.bytes_to_client, LENGTH);
+    assert!(world.read("out") == world.read("source"));
+    assert_eq!(world.names(), ["out", "source"]);
+    std::fs::remove_file(world.path("out")).unwrap();
+}
+
+#[test]
+fn a_killed_upload_resumes_and_leaves_no_parts() {
+    let s3 = S3::minio();
+    let mut world = World::with_s3(&s3);
+    write_file(&world.write("source", b""), 3, LENGTH).unwrap();
+    for seed in 0..kills() {
+        let link = slow_link(&s3, LENGTH);
+        // Uploads are remembered by destination; a new one each keeps the runs of different seeds apart.
+        let target = format!("s3://bucket/up{seed}");
+        world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+        let args = ["--concurrency", CONCURRENCY, "cp", "source", &target];
+        let survival = survive(&world, &args, link, seed, 1);
+        survival.assert_bounded(survival.carried.bytes_to_server, LENGTH);
+        world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
+        assert!(world.run(&["cat", &target]).ok().stdout == world.read("source"));
+        let stale = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();
+        assert_eq!(stale["deleted"], 0, "{stale}");
+        assert_eq!(world.names(), ["source"]);
+    }
+}
+
+#[test]
+fn an_upload_abandoned_for_good_is_found_and_aborted() {
+    let s3 = S3::minio();
+    let mut world = World::with_s3(&s3);
+    world.write("source", &bytes(4, 64 << 20));
+    let link = slow_link(&s3, 64 << 20);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    let mut child = world.spawn(&["cp", "source", "s3://bucket/abandoned"]);
+    // More than one part has gone through.
+    while link.counters().bytes_to_server < 20 << 20 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let receipt = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();
+    assert_eq!(receipt["deleted"], 1, "{receipt}");
+    let receipt = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();
+    assert_eq!(receipt["deleted"], 0, "{receipt}");
+}

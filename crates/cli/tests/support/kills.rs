@@ -1,0 +1,64 @@
+//! Kills a copy at seeded moments until it gets through, and counts what the server had to send or take again.
+//!
+//! The counts are the link's between client and server, not the client's own: they include the heads of requests and
+//! answers, which is why the bounds leave a little room.
+
+use std::time::Duration;
+
+use firstbyte_link::{CounterSnapshot, Link, LinkConfig, Rate};
+
+use super::World;
+use super::servers::S3;
+
+/// What was asked for at a time: `--concurrency` of these runs, and the length of a chunk.
+pub const CONCURRENCY: u64 = 4;
+pub const CHUNK: u64 = 8 << 20;
+/// Heads, listings and signatures of a run, generously.
+const TALK: u64 = 256 << 10;
+
+/// What happened.
+pub struct Survival {
+    /// How often it was killed in the middle.
+    pub kills: u64,
+    /// What the link carried, all runs together.
+    pub carried: CounterSnapshot,
+}
+
+impl Survival {
+    /// No more was moved than the object's length and what each kill may cost.
+    #[track_caller]
+    pub fn assert_bounded(&self, bytes_carried: u64, length: u64) {
+        let bound = length + self.kills * CONCURRENCY * CHUNK + (self.kills + 1) * TALK;
+        assert!(bytes_carried <= bound, "{bytes_carried} bytes carried for {length}, {} kills", self.kills);
+    }
+}
+
+/// A link to `server` slow enough that `length` bytes take about 2 s, so that kills hit the middle.
+pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
+    Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(length / 2)), ..config }).unwrap()
+}
+
+/// Runs `args`, killing it up to `most` times after seeded delays of up to a second, then lets it finish.
+pub fn survive(
+    world: &World,
+    args: &[&str],
+    link: firstbyte_link::Running,
+    seed: u64,
+    most: u64,
+) -> Survival {
+    let mut kills = 0;
+    for attempt in 0..most {
+        let mut child = world.spawn(args);
+        let delay = firstbyte_testkit::bytes_at(seed, attempt * 2, 2);
+        std::thread::sleep(Duration::from_millis(u64::from(u16::from_le_bytes([delay[0], delay[1]])) % 1000));
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    world.run(args).ok();
+    Survival { kills, carried: link.stop() }
+}

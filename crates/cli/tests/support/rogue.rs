@@ -1,0 +1,128 @@
+//! An HTTP server that misbehaves in one chosen way. The well-behaved ones cannot be made to.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Takes requests and never answers.
+    BlackHole,
+    /// Promises the whole length, sends half and closes, every time.
+    Truncates,
+    /// Answers every range with the whole, and 200.
+    IgnoresRanges,
+    /// Says in a range's head that the object is longer than it is.
+    LiesAboutLength,
+    /// Has another version of the object for every request after the first.
+    Overwrites,
+    /// Refuses with this status and S3 error code.
+    Refuses(u16, &'static str),
+}
+
+/// Serves `content` at every path until the test ends; its threads end with the process.
+pub struct Rogue {
+    pub url: String,
+}
+
+impl Rogue {
+    pub fn start(manner: Manner, content: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (content, requests) = (Arc::new(content), Arc::new(AtomicU64::new(0)));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (content, requests) = (Arc::clone(&content), Arc::clone(&requests));
+                // A client that hangs up is what many of these tests provoke.
+                std::thread::spawn(move || drop(converse(&stream, manner, &content, &requests)));
+            }
+        });
+        Self { url }
+    }
+}
+
+fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &AtomicU64) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = read_head(&mut reader)? {
+        let number = requests.fetch_add(1, Ordering::SeqCst);
+        if manner == Manner::BlackHole {
+            // Holds the connection open until the client gives up.
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            return Ok(());
+        }
+        answer(stream, manner, content, &request, number)?;
+        if manner == Manner::Truncates {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+struct Request {
+    is_head: bool,
+    range: Option<(usize, usize)>,
+}
+
+fn read_head(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {
+    let mut request: Option<Request> = None;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let line = line.trim_end().to_ascii_lowercase();
+        match &mut request {
+            None => request = Some(Request { is_head: line.starts_with("head "), range: None }),
+            Some(_) if line.is_empty() => return Ok(request),
+            Some(request) => {
+                if let Some((start, end)) =
+                    line.strip_prefix("range: bytes=").and_then(|range| range.split_once('-'))
+                {
+                    let start = start.parse().unwrap_or(0);
+                    request.range = Some((start, end.parse().unwrap_or(usize::MAX - 1)));
+                }
+            }
+        }
+    }
+}
+
+fn answer(
+    mut out: &TcpStream,
+    manner: Manner,
+    content: &[u8],
+    request: &Request,
+    number: u64,
+) -> std::io::Result<()> {
+    if let Manner::Refuses(status, code) = manner {
+        let body =
+            format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>no\nway</Message></Error>");
+        let body = if request.is_head { "" } else { &body };
+        let head = format!(
+            "HTTP/1.1 {status} No\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        return write!(out, "{head}{body}");
+    }
+    let version = if manner == Manner::Overwrites { number } else { 0 };
+    let ranges = if manner == Manner::IgnoresRanges { "" } else { "Accept-Ranges: bytes\r\n" };
+    let range = request.range.filter(|_| manner != Manner::IgnoresRanges);
+    let (status, part) = match range {
+        Some((start, end)) => {
+            ("206 Partial Content", &content[start.min(content.len())..content.len().min(end + 1)])
+        }
+        None => ("200 OK", content),
+    };
+    let mut head =
+        format!("HTTP/1.1 {status}\r\nETag: \"v{version}\"\r\n{ranges}Content-Length: {}\r\n", part.len());
+    if let Some((start, _)) = range {
+        let told = if manner == Manner::LiesAboutLength { content.len() * 2 } else { content.len() };
+        let last = start + part.len().max(1) - 1;
+        head.push_str(&format!("Content-Range: bytes {start}-{last}/{told}\r\n"));
+    }
+    write!(out, "{head}\r\n")?;
+    let sent = if manner == Manner::Truncates { part.len() / 2 } else { part.len() };
+    if request.is_head { Ok(()) } else { out.write_all(&part[..sent]) }
+}

@@ -1,0 +1,84 @@
+//! `sync`: afterwards there is nothing to do, in both directions, whoever keeps the objects.
+
+mod support;
+
+use firstbyte_testkit::bytes;
+use support::servers::S3;
+use support::{World, names_below};
+
+fn plant(world: &World) {
+    for (seed, name) in (1..).zip(["a", "dir/b", "dir/ü c", "z.gz"]) {
+        world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
+    }
+}
+
+#[track_caller]
+fn assert_synced(world: &World, from: &str, to: &str, copied: u64, skipped: u64) {
+    let receipt = world.run(&["--json", "sync", from, to]).ok().receipt();
+    assert_eq!(
+        (receipt["objects"].as_u64(), receipt["skipped"].as_u64()),
+        (Some(copied), Some(skipped)),
+        "{receipt}"
+    );
+}
+
+#[test]
+fn after_a_sync_there_is_nothing_to_do_in_either_direction() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = World::with_s3(&s3);
+        plant(&world);
+        assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
+        assert_synced(&world, "tree", "s3://bucket/tree", 0, 4);
+        assert_synced(&world, "s3://bucket/tree", "tree", 0, 4);
+        assert_synced(&world, "s3://bucket/tree", "back", 4, 0);
+        assert_synced(&world, "s3://bucket/tree", "back", 0, 4);
+        assert_synced(&world, "back", "s3://bucket/tree", 0, 4);
+        for name in names_below(&world.path("tree")) {
+            assert!(world.read(&format!("tree/{name}")) == world.read(&format!("back/{name}")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_file_is_copied_and_the_others_are_not() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    plant(&world);
+    assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
+    world.write("tree/a", &bytes(77, 10_001));
+    assert_synced(&world, "tree", "s3://bucket/tree", 1, 3);
+    let there = world.run(&["cat", "s3://bucket/tree/a"]).ok().stdout;
+    assert!(there == world.read("tree/a"));
+}
+
+#[test]
+fn extra_objects_go_only_when_asked_and_a_dry_run_only_names_them() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    plant(&world);
+    world.run(&["sync", "tree", "s3://bucket/tree"]).ok();
+    std::fs::remove_file(world.path("tree/dir/b")).unwrap();
+    world.run(&["sync", "tree", "s3://bucket/tree"]).ok();
+    assert_eq!(names_below(&s3.root.join("bucket/tree")).len(), 4);
+    let ran = world.run(&["sync", "--delete", "--dry-run", "tree", "s3://bucket/tree"]).ok();
+    assert!(String::from_utf8(ran.stdout).unwrap().contains("would delete s3://bucket/tree/dir/b"));
+    assert_eq!(names_below(&s3.root.join("bucket/tree")).len(), 4);
+    let receipt = world.run(&["--json", "sync", "--delete", "tree", "s3://bucket/tree"]).ok().receipt();
+    assert_eq!(receipt["deleted"], 1, "{receipt}");
+    assert_eq!(names_below(&s3.root.join("bucket/tree")), names_below(&world.path("tree")));
+}
+
+#[test]
+fn comparing_by_checksum_sees_what_length_and_time_hide() {
+    let world = World::new();
+    let left = world.write("left/f", b"one");
+    let right = world.write("right/f", b"two");
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for path in [&left, &right] {
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    }
+    world.run(&["sync", "left", "right"]).ok();
+    assert_eq!(world.read("right/f"), b"two");
+    world.run(&["sync", "--compare", "checksum", "left", "right"]).ok();
+    assert_eq!(world.read("right/f"), b"one");
+}
