@@ -3,6 +3,10 @@
 use std::io;
 
 use http::StatusCode;
+use rustix::io::Errno;
+
+/// What the kernel says of a path that would leave the served directory.
+const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
 /// What can go wrong with an upload.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +76,10 @@ impl Error {
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
             Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too-many"),
+            // A link that leads out of the directory: nothing is there, as for any reader.
+            Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
+                (StatusCode::NOT_FOUND, "no-directory")
+            }
             Self::Io { cause, .. } => match cause.kind() {
                 io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "no-directory"),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, "denied"),

@@ -1,0 +1,348 @@
+//! The upload protocol of the page, spoken by hand over TCP against a real server.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Writing};
+use serde_json::{Value, json};
+
+/// Three parts: two whole ones and a short one.
+const SIZE: usize = (20 << 20) + 5;
+const PART: usize = 8 << 20;
+
+fn content() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(SIZE).collect()
+}
+
+fn part(whole: &[u8], number: usize) -> &[u8] { &whole[number * PART..whole.len().min((number + 1) * PART)] }
+
+fn serve(directory: &Path, writing: Writing) -> Running {
+    let mut config = Config::new(directory);
+    config.writing = writing;
+    Server::start(config).unwrap()
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn json(&self) -> Value { serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text())) }
+
+    fn text(&self) -> String { String::from_utf8_lossy(&self.body).into_owned() }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+/// One request on a connection of its own. `Host` and the page's own header come with it unless given otherwise.
+fn ask(to: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(to).unwrap();
+    let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "content-length") {
+        head += &format!("content-length: {}\r\n", body.len());
+    }
+    for (name, value) in [("x-firstbyte-page", "1")].iter().chain(headers).filter(|(_, value)| !value.is_empty()) {
+        if *name == "x-firstbyte-page" && headers.contains(&(*name, "")) {
+            continue;
+        }
+        head += &format!("{name}: {value}\r\n");
+    }
+    stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    // A server that refuses early may close before it has read everything.
+    let _ = stream.write_all(body);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    let end = all.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer's head");
+    let head = String::from_utf8(all[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head, body: all[end + 4..].to_vec() }
+}
+
+fn begin_named(to: SocketAddr, path: &str, name: &str, size: usize) -> Answer {
+    let body = json!({ "name": name, "size": size, "mtime": 1_700_000_000_123_i64 }).to_string();
+    ask(to, "POST", &format!("/.firstbyte/uploads?path={path}"), &[], body.as_bytes())
+}
+
+fn begin(to: SocketAddr) -> Value {
+    let answer = begin_named(to, "/", "data.bin", SIZE);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn id(begun: &Value) -> String { begun["id"].as_str().unwrap().to_owned() }
+
+fn put(to: SocketAddr, id: &str, number: usize, bytes: &[u8]) -> Answer {
+    let crc = format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes));
+    ask(to, "PUT", &format!("/.firstbyte/uploads/{id}/{number}?path=/"), &[("x-firstbyte-crc32c", &crc)], bytes)
+}
+
+fn complete(to: SocketAddr, id: &str, existing: &str) -> Answer {
+    let body = json!({ "existing": existing }).to_string();
+    ask(to, "POST", &format!("/.firstbyte/uploads/{id}/complete?path=/"), &[], body.as_bytes())
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
+    let place = tempfile::tempdir().unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let (to, whole) = (server.address(), content());
+    let begun = begin(to);
+    assert_eq!(begun["part_size"], PART);
+    let id = id(&begun);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let sends: Vec<_> = [2, 0, 1, 0, 2, 1]
+            .map(|number| {
+                let (id, whole) = (&id, &whole);
+                scope.spawn(move || put(to, id, number, part(whole, number)).status)
+            })
+            .into();
+        sends.into_iter().map(|send| send.join().unwrap()).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
+    // The second of each came while the first was under way, or after it.
+    assert!(statuses.iter().all(|status| [200, 201, 409].contains(status)), "{statuses:?}");
+    assert_eq!(put(to, &id, 1, part(&whole, 1)).status, 200);
+    let done = complete(to, &id, "refuse");
+    assert_eq!((done.status, done.json()["name"].as_str()), (200, Some("data.bin")));
+    assert!(fs::read(place.path().join("data.bin")).unwrap() == whole, "the content is another");
+    assert_eq!(names(place.path()), ["data.bin"]);
+    let modified = fs::metadata(place.path().join("data.bin")).unwrap().modified().unwrap();
+    assert_eq!(modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(), 1_700_000_000_123);
+}
+
+#[test]
+fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let (to, whole) = (server.address(), content());
+    let id = id(&begin(to));
+    let target = |number: usize| format!("/.firstbyte/uploads/{id}/{number}?path=/");
+    let bytes = part(&whole, 2);
+    let wrong = ask(to, "PUT", &target(2), &[("x-firstbyte-crc32c", "00000000")], bytes);
+    assert_eq!((wrong.status, wrong.json()["error"].as_str()), (400, Some("checksum")));
+    for (number, length) in [(2, bytes.len() - 1), (1, bytes.len()), (0, 0)] {
+        let wrong = put(to, &id, number, &bytes[..length]);
+        assert_eq!((wrong.status, wrong.json()["error"].as_str()), (400, Some("length")), "part {number}");
+    }
+    assert_eq!(put(to, &id, 3, bytes).json()["error"], "no-part");
+    assert_eq!(ask(to, "PUT", &target(2), &[], bytes).status, 400, "without a checksum");
+    // Announces the whole part, sends half of it, leaves.
+    let announced = bytes.len().to_string();
+    let headers = [("x-firstbyte-crc32c", "00000000"), ("content-length", announced.as_str())];
+    let mut stream = TcpStream::connect(to).unwrap();
+    let [crc, length] = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
+    let head = format!("PUT {} HTTP/1.1\r\nHost: {to}\r\nx-firstbyte-page: 1\r\n{crc}{length}\r\n", target(2));
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&bytes[..bytes.len() / 2]).unwrap();
+    drop(stream);
+    let missing = complete(to, &id, "refuse");
+    assert_eq!((missing.status, missing.json()["error"].as_str()), (409, Some("incomplete")));
+    assert!(!place.path().join("data.bin").exists());
+    // The cut request may still be ending; the page tries again just so.
+    while put(to, &id, 2, bytes).status == 409 {}
+    assert_eq!(begin(to)["held"], json!([2]));
+}
+
+#[test]
+fn an_upload_goes_on_after_a_server_restart_with_the_parts_it_had() {
+    let place = tempfile::tempdir().unwrap();
+    let whole = content();
+    let first = serve(place.path(), Writing::Allowed);
+    let begun = begin(first.address());
+    assert_eq!(put(first.address(), &id(&begun), 1, part(&whole, 1)).status, 201);
+    drop(first);
+
+    let second = serve(place.path(), Writing::Allowed);
+    let to = second.address();
+    let left = ask(to, "GET", "/.firstbyte/uploads?path=/", &[], b"").json();
+    assert_eq!((left[0]["name"].as_str(), &left[0]["held"]), (Some("data.bin"), &json!([1])));
+    let again = begin(to);
+    assert_eq!((again["id"].clone(), again["held"].clone()), (begun["id"].clone(), json!([1])));
+    for number in [0, 2] {
+        assert_eq!(put(to, &id(&again), number, part(&whole, number)).status, 201);
+    }
+    assert_eq!(complete(to, &id(&again), "refuse").status, 200);
+    assert!(fs::read(place.path().join("data.bin")).unwrap() == whole, "the content is another");
+    assert_eq!(ask(to, "GET", "/.firstbyte/uploads?path=/", &[], b"").json(), json!([]));
+}
+
+#[test]
+fn a_file_that_is_there_is_only_replaced_when_asked() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("small"), "old").unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let to = server.address();
+    let upload = || {
+        let begun = begin_named(to, "/", "small", 3).json();
+        assert_eq!(begun["existing"]["size"], 3);
+        assert_eq!(put(to, &id(&begun), 0, b"new").status, 201);
+        id(&begun)
+    };
+    let first = upload();
+    let refused = complete(to, &first, "refuse");
+    assert_eq!((refused.status, refused.json()["error"].as_str()), (409, Some("exists")));
+    assert_eq!(fs::read(place.path().join("small")).unwrap(), b"old");
+    assert_eq!(complete(to, &first, "keep-both").json()["name"], "small (1)");
+    assert_eq!(fs::read(place.path().join("small")).unwrap(), b"old");
+    assert_eq!(complete(to, &upload(), "replace").json()["name"], "small");
+    assert_eq!(fs::read(place.path().join("small")).unwrap(), b"new");
+    assert_eq!(names(place.path()), ["small", "small (1)"]);
+}
+
+#[test]
+fn an_empty_file_and_missing_folders_are_made() {
+    let place = tempfile::tempdir().unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let begun = begin_named(server.address(), "/a/b%2520c/", "empty", 0).json();
+    let target = format!("/.firstbyte/uploads/{}/complete?path=/a/b%2520c/", id(&begun));
+    assert_eq!(ask(server.address(), "POST", &target, &[], b"{}").status, 200);
+    assert_eq!(fs::metadata(place.path().join("a/b c/empty")).unwrap().len(), 0);
+}
+
+#[test]
+fn an_abandoned_upload_is_removed_and_then_unknown() {
+    let place = tempfile::tempdir().unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let to = server.address();
+    let id = id(&begin(to));
+    assert_eq!(names(place.path()).len(), 2, "data and journal");
+    assert!(!ask(to, "GET", "/?format=ndjson", &[], b"").text().contains("firstbyte-part"), "both are hidden");
+    assert_eq!(ask(to, "DELETE", &format!("/.firstbyte/uploads/{id}?path=/"), &[], b"").status, 204);
+    assert!(names(place.path()).is_empty());
+    assert_eq!(put(to, &id, 0, &content()[..PART]).json()["error"], "no-upload");
+}
+
+#[test]
+fn nothing_outside_the_directory_can_be_named() {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("served");
+    fs::create_dir(&inner).unwrap();
+    std::os::unix::fs::symlink(outer.path(), inner.join("out")).unwrap();
+    let server = serve(&inner, Writing::Allowed);
+    let to = server.address();
+    for path in ["/../", "/%2e%2e/", "/%252e%252e/", "/a/../../", "/out/", "/out/x/", "/.firstbyte/", "/%2500/", "//x/"] {
+        let answer = begin_named(to, path, "x", 1);
+        assert!((400..500).contains(&answer.status), "{path}: {}", answer.head);
+    }
+    let long = "n".repeat(256);
+    for name in ["..", ".", "", "a/b", "../x", "/x", "a\0b", ".firstbyte", ".x.firstbyte-part", &long] {
+        let answer = begin_named(to, "/", name, 1);
+        assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some("name")), "{name:?}");
+    }
+    for id in ["..", "%2e%2e", "x", &"0".repeat(32), &format!("{}/", "0".repeat(31))] {
+        assert!((400..500).contains(&complete(to, id, "replace").status), "{id}");
+    }
+    assert_eq!(names(&inner), ["out"]);
+    assert_eq!(names(outer.path()), ["served"]);
+}
+
+#[test]
+fn a_read_only_server_refuses_and_its_page_does_not_offer() {
+    let place = tempfile::tempdir().unwrap();
+    let read_only = serve(place.path(), Writing::Refused);
+    assert_eq!(begin_named(read_only.address(), "/", "x", 1).status, 403);
+    let page = ask(read_only.address(), "GET", "/", &[("accept", "text/html")], b"").text();
+    assert!(page.contains("class=\"scroller\"") && !page.contains("id=\"pick-files\""));
+    let writable = serve(place.path(), Writing::Allowed);
+    let page = ask(writable.address(), "GET", "/", &[("accept", "text/html")], b"").text();
+    assert!(page.contains("id=\"pick-files\""));
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn another_site_cannot_make_a_browser_upload() {
+    let place = tempfile::tempdir().unwrap();
+    let server = serve(place.path(), Writing::Allowed);
+    let body = json!({ "name": "x", "size": 1, "mtime": 0 }).to_string();
+    for headers in [
+        vec![("origin", "https://evil.example")],
+        vec![("origin", "null")],
+        vec![("sec-fetch-site", "cross-site")],
+        vec![("x-firstbyte-page", "")],
+    ] {
+        let answer = ask(server.address(), "POST", "/.firstbyte/uploads?path=/", &headers, body.as_bytes());
+        assert_eq!(answer.status, 403, "{headers:?}");
+    }
+    assert!(names(place.path()).is_empty());
+}
+
+#[test]
+fn odd_names_are_links_and_text_never_markup() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = tempfile::tempdir().unwrap();
+    let odd: [&[u8]; 4] = [b"<img src=x onerror=alert(1)>", b"javascript:alert(1)", b"a\nb", b"bad\xff"];
+    for name in odd {
+        fs::write(place.path().join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+    }
+    let server = serve(place.path(), Writing::Refused);
+    let page = ask(server.address(), "GET", "/", &[("accept", "text/html")], b"");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    let text = page.text();
+    assert!(!text.contains("<img") && text.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    for (href, name) in [("/javascript%3Aalert%281%29", odd[1]), ("/a%0Ab", odd[2]), ("/bad%FF", odd[3])] {
+        assert!(text.contains(&format!("href=\"{href}\"")), "{href}");
+        assert_eq!(ask(server.address(), "GET", href, &[], b"").body, name);
+    }
+}
+
+#[test]
+fn a_browser_signs_in_with_its_key_and_out_again() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("own")).unwrap();
+    let mut config = Config::new(place.path());
+    config.writing = Writing::Allowed;
+    config.authentication = Authentication::Keys(Keys::parse("ann s3cret write own/\nann s3cret read\n").unwrap());
+    let server = Server::start(config).unwrap();
+    let to = server.address();
+    let html = ("accept", "text/html");
+    let form = ask(to, "GET", "/own/?x=1", &[html], b"");
+    assert_eq!(form.status, 401);
+    assert!(form.text().contains("type=\"password\"") && form.text().contains("value=\"/own/?x=1\""));
+    let sign_in = |form: &str| {
+        let kind = ("content-type", "application/x-www-form-urlencoded");
+        ask(to, "POST", "/.firstbyte/login", &[kind], form.as_bytes())
+    };
+    assert_eq!(sign_in("key=ann&secret=wrong&next=/").status, 401);
+    assert_eq!(sign_in("key=ann&secret=s3cret&next=//evil.example/").header("location"), Some("/"));
+    let welcome = sign_in("key=ann&secret=s3cret&next=%2Fown%2F%3Fx%3D1");
+    assert_eq!((welcome.status, welcome.header("location")), (303, Some("/own/?x=1")));
+    let cookie = welcome.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let session = ("cookie", cookie.split(';').next().unwrap());
+    assert!(ask(to, "GET", "/own/", &[html, session], b"").text().contains("id=\"pick-files\""));
+    assert!(!ask(to, "GET", "/", &[html, session], b"").text().contains("id=\"pick-files\""), "only below own/");
+    let body = json!({ "name": "x", "size": 0, "mtime": 0 }).to_string();
+    let begin = |path: &str| {
+        ask(to, "POST", &format!("/.firstbyte/uploads?path={path}"), &[session], body.as_bytes()).status
+    };
+    assert_eq!((begin("/own/"), begin("/")), (200, 403));
+    assert_eq!(ask(to, "POST", "/.firstbyte/logout", &[session], b"").status, 303);
+    assert_eq!(ask(to, "GET", "/own/", &[html, session], b"").status, 401);
+    for _ in 0..10 {
+        sign_in("key=ann&secret=guess&next=/");
+    }
+    assert_eq!(sign_in("key=ann&secret=s3cret&next=/").status, 429, "guessing is stopped");
+}
