@@ -125,7 +125,8 @@ pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
     let size = head.get("content-range").and_then(|text| text.strip_prefix("bytes */")).and_then(|size| size.parse().ok());
     let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
     let start = get.range.map_or(0, |range| range.start);
-    if stat.size() == Some(0) && start == 0 {
+    // Only an empty object cannot serve a range from its first byte on; MinIO and versitygw leave its size untold.
+    if stat.size().unwrap_or(0) == 0 && start == 0 {
         // The head of a 416 describes the refusal, not the object: its type and length are not to be kept.
         let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
         let stat = Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use firstbyte_location::{Kind, Version};
+use firstbyte_location::{Entry, Kind, Version};
 
 use crate::Checksum;
 
@@ -46,4 +46,9 @@ impl Stat {
     pub fn size(&self) -> Option<u64> {
         self.version.size
     }
+}
+
+/// The bytes that put an entry at its place in a listing: a directory stands where what is in it would, under `NAME/`.
+pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
+    entry.name.iter().copied().chain((entry.kind == Kind::Directory).then_some(b'/'))
 }

@@ -58,6 +58,8 @@ pub struct Capabilities {
     pub write: Support,
     /// Names below a prefix can be listed.
     pub list: Support,
+    /// A listing tells sizes and times.
+    pub listed_sizes: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
     /// Uploads not ended can be listed by a prefix of their keys, not only by a whole key.
@@ -68,8 +70,11 @@ pub struct Capabilities {
     pub modified: Support,
     /// Objects can be copied inside the service.
     pub copy: Support,
-    /// Keys need not be paths: empty, `.` and `..` components are names like others.
+    /// Keys need not be paths: empty, `.` and `..` components are names like others. Else each such key is refused, or
+    /// kept apart from every other.
     pub free_keys: Support,
+    /// Keys that the service itself takes for another key, whatever a client does.
+    pub mistaken_keys: &'static [&'static str],
     /// A component of a key may be longer than a file's name.
     pub long_components: Support,
     /// Somebody without rights exists, and is refused.
@@ -83,12 +88,14 @@ pub struct Capabilities {
 const FULL: Capabilities = Capabilities {
     write: Support::Yes,
     list: Support::Yes,
+    listed_sizes: Support::Yes,
     multipart: Support::Yes,
     stale_by_prefix: Support::Yes,
     metadata: Support::Yes,
     modified: Support::Yes,
     copy: Support::Yes,
     free_keys: Support::Yes,
+    mistaken_keys: &[],
     long_components: Support::Yes,
     denies: Support::Yes,
     replace_if_matches: Support::Yes,
@@ -126,13 +133,19 @@ impl Place {
                 },
                 ..files
             },
-            Self::Versitygw | Self::ServeS3 => files,
+            Self::ServeS3 => files,
+            Self::Versitygw => Capabilities { mistaken_keys: &["a//b", "a/b//", "/lead"], ..files },
             Self::Minio => Capabilities {
                 stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
                 ..files
             },
             Self::ServeHttp => Capabilities { denies: Support::No("served without keys"), ..http },
-            Self::Nginx => Capabilities { write: READ_ONLY, replace_if_matches: READ_ONLY, ..http },
+            Self::Nginx => Capabilities {
+                write: READ_ONLY,
+                replace_if_matches: READ_ONLY,
+                listed_sizes: Support::No("a directory page tells sizes in prose"),
+                ..http
+            },
         }
     }
 }
@@ -157,7 +170,7 @@ pub struct Subject {
     files: Option<PathBuf>,
     // Dropped in this order: first the server, then the directory under it.
     _backing: Backing,
-    _scratch: TempDir,
+    scratch: TempDir,
 }
 
 impl Subject {
@@ -195,7 +208,7 @@ impl Subject {
             stranger: Store::new(stranger).expect("a store"),
             files: (place != Place::Minio).then_some(files),
             _backing: backing,
-            _scratch: scratch,
+            scratch: scratch,
         }
     }
 
@@ -238,7 +251,7 @@ impl Subject {
         let path = self.files.as_ref().expect("a place of files").join(name);
         fs::create_dir_all(path.parent().expect("a directory above")).expect("that directory");
         // A new file each time: a version of a file is told by its identity.
-        let fresh = path.with_extension("fresh");
+        let fresh = self.scratch.path().join("fresh");
         fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path)).expect("a file");
     }
 
@@ -248,6 +261,14 @@ impl Subject {
     /// The store's.
     pub fn read(&self, name: &str, get: &Get) -> Result<Vec<u8>> {
         read(&self.store, &self.at(name), get)
+    }
+
+    /// The whole object at a location of this store.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn read_at(&self, location: &Location, get: &Get) -> Result<Vec<u8>> {
+        read(&self.store, location, get)
     }
 
     /// Reads an object that somebody without rights may not read.

@@ -1,60 +1,50 @@
 //! What a server shows of a directory, as entries.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use firstbyte_location::{Entry, HttpUrl, Kind};
+use firstbyte_location::{Entry, HttpUrl, Kind, Location};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use super::{Call, Http, place, protocol};
 use crate::wire::Method;
-use crate::{Cancel, ListOptions, Payload, Result, answer};
+use crate::{Cancel, ListOptions, Payload, Result, answer, object::in_listing_order};
 
 /// Longest page taken. A line of ours has about 100 bytes: this is a directory of a million entries.
 const LONGEST_PAGE: usize = 128 << 20;
 
-/// Directories still to be read, and the entries of the one read last.
+/// The pages being read, each inside the one before it. A page is here whole, so ordering it costs nothing more: names
+/// come in byte order, as S3's do.
 struct Walk {
     http: Arc<Http>,
     root: HttpUrl,
     options: ListOptions,
-    entries: VecDeque<Entry>,
-    /// Names of directories, `/` at their end.
-    pending: Vec<Vec<u8>>,
+    pages: Vec<std::vec::IntoIter<Entry>>,
 }
 
-pub(super) fn list(http: Arc<Http>, url: &HttpUrl, options: &ListOptions) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
-    let mut walk =
-        Walk { http, root: url.clone(), options: options.clone(), entries: VecDeque::new(), pending: Vec::new() };
-    walk.read(&[])?;
+pub(super) fn list(
+    http: Arc<Http>,
+    url: &HttpUrl,
+    options: &ListOptions,
+) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+    let mut walk = Walk { http, root: url.clone(), options: options.clone(), pages: Vec::new() };
+    walk.enter(b"")?;
     Ok(Box::new(walk))
 }
 
 impl Walk {
-    fn read(&mut self, directory: &[u8]) -> Result<()> {
-        use firstbyte_location::Location;
-        let root = Location::Http(self.root.clone());
-        let mut url = match root.join(directory) {
-            Location::Http(url) => url,
-            _ => self.root.clone(),
-        };
+    /// Reads the page of `directory`, which is empty for the root and else ends in `/`.
+    fn enter(&mut self, directory: &[u8]) -> Result<()> {
+        let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else { return Ok(()) };
         if !url.target.ends_with('/') {
             url.target.push('/');
         }
-        let entries = self.http.page(&url)?;
-        for mut entry in entries {
-            let mut name = directory.to_vec();
-            name.append(&mut entry.name);
-            entry.name = name;
-            if entry.kind == Kind::Directory && self.options.recursive {
-                let mut below = entry.name;
-                below.push(b'/');
-                self.pending.push(below);
-            } else if self.options.start_after.as_deref().is_none_or(|after| entry.name.as_slice() > after.as_bytes()) {
-                self.entries.push_back(entry);
-            }
+        let mut entries = self.http.page(&url)?;
+        for entry in &mut entries {
+            entry.name.splice(..0, directory.iter().copied());
         }
+        entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
+        self.pages.push(entries.into_iter());
         Ok(())
     }
 }
@@ -63,14 +53,20 @@ impl Iterator for Walk {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.entries.is_empty() {
-            let directory = self.pending.pop()?;
-            if let Err(error) = self.read(&directory) {
-                self.pending.clear();
-                return Some(Err(error));
+        loop {
+            let Some(entry) = self.pages.last_mut()?.next() else {
+                self.pages.pop();
+                continue;
+            };
+            if entry.kind == Kind::Directory && self.options.recursive {
+                if let Err(error) = self.enter(&[&entry.name, &b"/"[..]].concat()) {
+                    self.pages.clear();
+                    return Some(Err(error));
+                }
+            } else if self.options.start_after.as_deref().is_none_or(|after| entry.name.as_slice() > after.as_bytes()) {
+                return Some(Ok(entry));
             }
         }
-        self.entries.pop_front().map(Ok)
     }
 }
 
@@ -78,6 +74,8 @@ impl Iterator for Walk {
 #[derive(Deserialize)]
 struct Line {
     name: String,
+    /// The name's bytes, where they are no UTF-8.
+    name_hex: Option<String>,
     kind: LineKind,
     size: Option<u64>,
     modified: Option<Time>,
@@ -134,7 +132,8 @@ fn entry(line: Line) -> Entry {
         LineKind::Other => Kind::Other,
     };
     let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
-    Entry { name: name.as_bytes().to_vec(), kind, size: line.size, modified, etag: line.etag, storage_class: None }
+    let name = line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
+    Entry { name, kind, size: line.size, modified, etag: line.etag, storage_class: None }
 }
 
 /// The links of a directory page (nginx, Apache, Python's) that lead one level down. Sizes stand in prose there, in as

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use firstbyte_location::{Entry, Kind, S3Object};
 
 use crate::wire::Method;
+use crate::object::in_listing_order;
 use crate::{Cancel, ListOptions, Result, answer};
 
 use super::xml::{self, BucketPage, ObjectPage};
@@ -106,7 +107,7 @@ impl S3 {
             entries.push(directory(name));
         }
         if !query.recursive {
-            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
         }
         let next = page.next_continuation_token.filter(|token| page.is_truncated && !token.is_empty());
         Ok(Page { entries, next })
