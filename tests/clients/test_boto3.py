@@ -19,7 +19,7 @@ def s3(served):
         aws_access_key_id=AWS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS["AWS_SECRET_ACCESS_KEY"],
         region_name="us-east-1",
-        config=Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
+        config=Config(signature_version="s3v4", retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
     )
 
 
