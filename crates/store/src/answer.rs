@@ -11,7 +11,8 @@ use crate::wire::{Head, Incoming};
 use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, header_text};
 
 /// Headers kept as metadata beside `Content-Type`.
-pub(crate) const KEPT_HEADERS: [&str; 4] = ["cache-control", "content-disposition", "content-encoding", "content-language"];
+pub(crate) const KEPT_HEADERS: [&str; 4] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language"];
 /// User metadata key for the file's own time, as rclone writes it.
 pub(crate) const MTIME: &str = "mtime";
 /// Prefix of user metadata.
@@ -45,7 +46,8 @@ pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
 }
 
 fn metadata(head: &Head) -> Metadata {
-    let mut metadata = Metadata { content_type: head.get("content-type").map(ToOwned::to_owned), ..Metadata::default() };
+    let mut metadata =
+        Metadata { content_type: head.get("content-type").map(ToOwned::to_owned), ..Metadata::default() };
     for (name, value) in head.headers() {
         if KEPT_HEADERS.contains(&name) {
             metadata.headers.insert(name.to_owned(), value.to_owned());
@@ -81,7 +83,9 @@ fn digest(head: &Head) -> Option<Checksum> {
         text.split(',').find_map(|item| {
             let (name, value) = item.trim().split_once('=')?;
             let value = value.strip_prefix(':').and_then(|value| value.strip_suffix(':')).unwrap_or(value);
-            (name.eq_ignore_ascii_case("sha-256")).then(|| Checksum::from_base64(Algorithm::Sha256, value)).flatten()
+            (name.eq_ignore_ascii_case("sha-256"))
+                .then(|| Checksum::from_base64(Algorithm::Sha256, value))
+                .flatten()
         })
     };
     ["repr-digest", "digest"].into_iter().find_map(|header| named(head.get(header)?))
@@ -93,8 +97,10 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
     let (range, size) = if head.status == 206 {
         let asked = get.range.ok_or_else(|| protocol("a part where the whole was asked".to_owned()))?;
         let asked = ByteRange::new(asked.start, asked.end.max(asked.start + 1));
-        let text = head.get("content-range").ok_or_else(|| protocol("a part without Content-Range".to_owned()))?;
-        let (range, size) = parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
+        let text =
+            head.get("content-range").ok_or_else(|| protocol("a part without Content-Range".to_owned()))?;
+        let (range, size) =
+            parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
         let end = size.map_or(range.end, |size| asked.end.min(size));
         // A server may send less than was asked only where the object ends.
         if range.start != asked.start || range.end > asked.end || (size.is_some() && range.end != end) {
@@ -122,14 +128,18 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
 
 /// The answer to a range that lies past the object's end (416): an empty body if the object is empty, else an error.
 pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
-    let size = head.get("content-range").and_then(|text| text.strip_prefix("bytes */")).and_then(|size| size.parse().ok());
+    let size = head
+        .get("content-range")
+        .and_then(|text| text.strip_prefix("bytes */"))
+        .and_then(|size| size.parse().ok());
     let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
     let start = get.range.map_or(0, |range| range.start);
     // Only an empty object cannot serve a range from its first byte on; MinIO and versitygw leave its size untold.
     if stat.size().unwrap_or(0) == 0 && start == 0 {
         // The head of a 416 describes the refusal, not the object: its type and length are not to be kept.
         let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
-        let stat = Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
+        let stat =
+            Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
         check_version(place, get, &stat)?;
         return Ok(Body::empty(place.to_owned(), stat, 0));
     }
@@ -196,11 +206,84 @@ pub(crate) fn format_unix(time: SystemTime) -> String {
 /// An HTTP date (RFC 9110, 5.6.7), the form that servers send today.
 pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
     use time::macros::format_description;
-    let format = format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+    let format = format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
     time::PrimitiveDateTime::parse(text, format).ok().map(|date| date.assume_utc().into())
 }
 
 /// An RFC 3339 time, as S3's XML and our listings carry.
 pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn content_ranges_parse_only_where_they_make_sense() {
+        let parse = |text| parse_content_range(text).map(|(range, size)| (range.start, range.end, size));
+        assert_eq!(parse("bytes 0-0/1"), Some((0, 1, Some(1))));
+        assert_eq!(parse("bytes 5-9/*"), Some((5, 10, None)));
+        for text in [
+            "bytes 5-4/9",
+            "bytes 0-9/9",
+            "bytes */9",
+            "5-9/10",
+            "bytes 0-18446744073709551615/*",
+            "bytes a-b/c",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_go_out_inclusive() {
+        assert_eq!(range_header(ByteRange::new(0, 1)), "bytes=0-0");
+        assert_eq!(range_header(ByteRange::new(5, u64::MAX)), "bytes=5-");
+        assert_eq!(range_header(ByteRange::new(5, 5)), "bytes=5-5");
+    }
+
+    #[test]
+    fn the_files_own_time_wins_over_the_stores_and_other_metadata_is_kept() {
+        let head = Head::from_text(
+            "HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\nx-amz-meta-mtime: 1700000000.5\r\n\
+             x-amz-meta-Owner: me\r\nCache-Control: no-store\r\nServer: x\r\n\r\n",
+        );
+        let stat = stat(&head, Some(3));
+        assert_eq!(stat.modified, Some(UNIX_EPOCH + Duration::new(1_700_000_000, 500_000_000)));
+        assert_eq!(stat.metadata.user.get("owner").map(String::as_str), Some("me"));
+        assert_eq!(stat.metadata.headers.keys().collect::<Vec<_>>(), ["cache-control"]);
+        let plain =
+            Head::from_text("HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n\r\n");
+        assert_eq!(super::stat(&plain, None).modified, Some(UNIX_EPOCH + Duration::from_secs(1_767_323_045)));
+    }
+
+    #[test]
+    fn digests_of_the_whole_are_understood_in_both_forms() {
+        let sum = crate::Hasher::of(Algorithm::Sha256, b"abc");
+        for line in [
+            format!("Repr-Digest: md5=:x:, sha-256=:{}:", sum.to_base64()),
+            format!("Digest: SHA-256={}", sum.to_base64()),
+        ] {
+            let head = Head::from_text(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"));
+            assert_eq!(checksum(&head).as_ref(), Some(&sum), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn times_survive_writing_and_reading(seconds in -4_000_000_000_i64..40_000_000_000, nanos in 0..1_000_000_000_u32) {
+            let span = Duration::new(seconds.unsigned_abs(), nanos);
+            let time = if seconds < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span };
+            prop_assert_eq!(parse_unix(&format_unix(time)), Some(time));
+        }
+
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "\\PC*") {
+            let _ = (parse_content_range(&text), parse_unix(&text), http_date(&text), rfc3339(&text));
+        }
+    }
 }

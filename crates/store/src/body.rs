@@ -25,6 +25,9 @@ pub struct Body {
     source: Source,
 }
 
+/// Shown the bytes that pass.
+type Observer<'a> = &'a mut dyn FnMut(&[u8]);
+
 enum Source {
     /// A socket.
     Wire(Incoming),
@@ -70,7 +73,9 @@ impl Body {
     /// [`Truncated`](Error::Truncated), [`Disconnected`](Error::Disconnected), [`TimedOut`](Error::TimedOut),
     /// [`Cancelled`](Error::Cancelled), [`Protocol`](Error::Protocol) where more comes than was announced.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        let most = self
+            .left
+            .map_or(buffer.len(), |left| buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
         if most == 0 {
             return Ok(0);
         }
@@ -96,7 +101,7 @@ impl Body {
         offset: u64,
         limit: u64,
         scratch: &mut [u8],
-        mut observe: Option<&mut dyn FnMut(&[u8])>,
+        mut observe: Option<Observer<'_>>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
         let mut done = 0;

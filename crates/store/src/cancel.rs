@@ -3,8 +3,8 @@
 //! A blocking read cannot be asked to stop, but its socket can be shut down under it: the read returns at once. A
 //! hedged duplicate, a deadline and Ctrl-C all end a request that way.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A handle that a request registers its socket with. Cloned handles share one state.
 #[derive(Clone, Debug, Default)]

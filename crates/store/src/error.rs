@@ -178,7 +178,10 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Truncated { .. } | Self::TimedOut { .. } | Self::Disconnected { .. } | Self::SlowDown { .. } => true,
+            Self::Truncated { .. }
+            | Self::TimedOut { .. }
+            | Self::Disconnected { .. }
+            | Self::SlowDown { .. } => true,
             Self::Server { status, .. } => *status >= 500 && *status != 501,
             _ => false,
         }
@@ -189,15 +192,21 @@ impl Error {
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::NotFound { .. } => "check the spelling with `firstbyte ls`",
-            Self::Denied { .. } => "check the policy, --profile, or use --no-sign-request for a public bucket",
-            Self::Credentials { .. } => "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket",
+            Self::Denied { .. } => {
+                "check the policy, --profile, or use --no-sign-request for a public bucket"
+            }
+            Self::Credentials { .. } => {
+                "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
+            }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",
             Self::Checksum { .. } => "run it again; if it fails again the source itself is damaged",
             Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
             Self::TimedOut { .. } => "check the network; a longer wait can be given with --read-timeout",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "free some space and run it again: it resumes",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "free some space and run it again: it resumes"
+            }
             _ => return None,
         })
     }

@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 /// A value that may stand in a header.
 pub(crate) fn encode(text: &str) -> String {
-    let plain = text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;
+    let plain =
+        text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;
     if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
 }
 

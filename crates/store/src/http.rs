@@ -13,7 +13,8 @@ use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Result, Stat, Written, answer, header_text,
+    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Result, Stat, Written, answer,
+    header_text,
 };
 
 /// Redirects followed for one request, as browsers and curl have it.
@@ -42,12 +43,14 @@ impl Http {
     /// `HEAD`.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
         let cancel = Cancel::new();
-        let call = Call { method: Method::Head, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
+        let call =
+            Call { method: Method::Head, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
         let place = place(url);
         let (head, _) = self.retrying(&call, || self.send(url, &call)?.success(&place))?;
         let mut stat = answer::stat(&head, head.content_length(&place)?);
         let is_page = url.target.split('?').next().is_some_and(|path| path.ends_with('/'));
-        if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html")) {
+        if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
+        {
             stat.kind = Kind::Directory;
         }
         Ok(stat)
@@ -108,7 +111,12 @@ impl Http {
     /// `DELETE`; what is not there is no error.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
         let cancel = Cancel::new();
-        let call = Call { method: Method::Delete, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
+        let call = Call {
+            method: Method::Delete,
+            headers: Vec::new(),
+            payload: Payload::Bytes(b""),
+            cancel: &cancel,
+        };
         let place = place(url);
         match self.retrying(&call, || self.send(url, &call)?.success(&place)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -146,9 +154,13 @@ impl Http {
                 cancel: call.cancel,
             };
             let (head, incoming) = self.client.send(&request)?;
-            let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308) && matches!(call.method, Method::Get | Method::Head);
-            let Some(target) = head.get("location").filter(|_| moved) else { return Ok(Reply { head, incoming }) };
-            let next = resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
+            let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
+                && matches!(call.method, Method::Get | Method::Head);
+            let Some(target) = head.get("location").filter(|_| moved) else {
+                return Ok(Reply { head, incoming });
+            };
+            let next =
+                resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
             // What follows reads the next answer; this one is read out so that its connection lives on.
             let _ = incoming.collect(LONGEST_REFUSAL);
             at = next;

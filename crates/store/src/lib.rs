@@ -29,4 +29,4 @@ pub use local::{Durability, LocalFile, local_path};
 pub use object::{Metadata, Stat};
 pub use options::{Options, Proxies, ServerSideEncryption, Signing};
 pub use store::{CounterSnapshot, Get, ListOptions, Listing, Store};
-pub use upload::{Payload, Part, Precondition, PutOptions, StaleUpload, Upload, Written};
+pub use upload::{Part, Payload, Precondition, PutOptions, StaleUpload, Upload, Written};

@@ -9,7 +9,10 @@ use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
 use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
-use crate::{local, Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written};
+use crate::{
+    Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written,
+    local,
+};
 
 /// What to read of an object, and of which version.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +79,11 @@ impl Store {
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
         let client = Arc::new(Client::new(Arc::new(options))?);
-        Ok(Self { s3: Arc::new(S3::new(Arc::clone(&client))), http: Arc::new(Http::new(Arc::clone(&client))), client })
+        Ok(Self {
+            s3: Arc::new(S3::new(Arc::clone(&client))),
+            http: Arc::new(Http::new(Arc::clone(&client))),
+            client,
+        })
     }
 
     /// Describes what is at `location`: one request, two where an S3 key turns out to be a prefix.
@@ -148,7 +155,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn put_part(&self, upload: &Upload, number: u32, payload: Payload<'_>, cancel: &Cancel) -> Result<Part> {
+    pub fn put_part(
+        &self,
+        upload: &Upload,
+        number: u32,
+        payload: Payload<'_>,
+        cancel: &Cancel,
+    ) -> Result<Part> {
         self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, cancel)
     }
 
@@ -164,7 +177,14 @@ impl Store {
         version: &Version,
         range: ByteRange,
     ) -> Result<Part> {
-        self.s3.copy_part(object_of(&upload.location)?, &upload.id, number, object_of(source)?, version, range)
+        self.s3.copy_part(
+            object_of(&upload.location)?,
+            &upload.id,
+            number,
+            object_of(source)?,
+            version,
+            range,
+        )
     }
 
     /// The parts of an upload that the store holds.
@@ -257,6 +277,8 @@ impl Store {
 fn object_of(location: &Location) -> Result<&S3Object> {
     match location {
         Location::S3(object) => Ok(object),
-        other => Err(Error::Unsupported { location: other.to_string(), what: "an operation inside the service" }),
+        other => {
+            Err(Error::Unsupported { location: other.to_string(), what: "an operation inside the service" })
+        }
     }
 }

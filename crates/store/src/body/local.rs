@@ -27,13 +27,22 @@ impl LocalSource {
 
     pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
         self.check_cancelled()?;
-        let read = self.file.read_at(buffer, self.offset).map_err(|source| Error::Io { location: place.to_owned(), source })?;
+        let read = self
+            .file
+            .read_at(buffer, self.offset)
+            .map_err(|source| Error::Io { location: place.to_owned(), source })?;
         self.offset += read as u64;
         Ok(read)
     }
 
     /// Moves up to `most` bytes inside the kernel; `None` where it cannot.
-    pub(super) fn copy_to(&mut self, place: &str, file: &File, offset: u64, most: u64) -> Option<Result<usize>> {
+    pub(super) fn copy_to(
+        &mut self,
+        place: &str,
+        file: &File,
+        offset: u64,
+        most: u64,
+    ) -> Option<Result<usize>> {
         if self.refused {
             return None;
         }
@@ -45,7 +54,16 @@ impl LocalSource {
         match rustix::fs::copy_file_range(&self.file, Some(&mut self.offset), file, Some(&mut to), step) {
             Ok(count) if count > 0 => Some(Ok(count)),
             // Some pseudo files have content but no size to copy: 0 is not to be believed before a read says so too.
-            Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF | Errno::PERM | Errno::TXTBSY) => {
+            Ok(_)
+            | Err(
+                Errno::XDEV
+                | Errno::INVAL
+                | Errno::NOSYS
+                | Errno::OPNOTSUPP
+                | Errno::BADF
+                | Errno::PERM
+                | Errno::TXTBSY,
+            ) => {
                 self.refused = true;
                 None
             }
@@ -56,12 +74,17 @@ impl LocalSource {
     /// At the end: the file must still be what it was when it was opened.
     pub(super) fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
         let Some(identity) = &expected.file else { return Ok(()) };
-        let metadata = self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
+        let metadata =
+            self.file.metadata().map_err(|source| Error::Io { location: place.to_owned(), source })?;
         let found = crate::local::version(&metadata);
         if found.file.as_ref() == Some(identity) && found.size == expected.size {
             return Ok(());
         }
-        Err(Error::Changed { location: place.to_owned(), expected: Box::new(expected.clone()), found: Box::new(found) })
+        Err(Error::Changed {
+            location: place.to_owned(),
+            expected: Box::new(expected.clone()),
+            found: Box::new(found),
+        })
     }
 
     fn check_cancelled(&self) -> Result<()> {

@@ -35,7 +35,9 @@ pub(super) fn list(
 impl Walk {
     /// Reads the page of `directory`, which is empty for the root and else ends in `/`.
     fn enter(&mut self, directory: &[u8]) -> Result<()> {
-        let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else { return Ok(()) };
+        let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
+            return Ok(());
+        };
         if !url.target.ends_with('/') {
             url.target.push('/');
         }
@@ -63,7 +65,12 @@ impl Iterator for Walk {
                     self.pages.clear();
                     return Some(Err(error));
                 }
-            } else if self.options.start_after.as_deref().is_none_or(|after| entry.name.as_slice() > after.as_bytes()) {
+            } else if self
+                .options
+                .start_after
+                .as_deref()
+                .is_none_or(|after| entry.name.as_slice() > after.as_bytes())
+            {
                 return Some(Ok(entry));
             }
         }
@@ -111,7 +118,13 @@ impl Http {
         let kind = head.get("content-type").unwrap_or_default();
         if kind.starts_with("application/x-ndjson") {
             let lines = body.split(|&b| b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-            return lines.map(|line| serde_json::from_slice(line).map(entry).map_err(|error| protocol(&place, format!("a listing line: {error}")))).collect();
+            return lines
+                .map(|line| {
+                    serde_json::from_slice(line)
+                        .map(entry)
+                        .map_err(|error| protocol(&place, format!("a listing line: {error}")))
+                })
+                .collect();
         }
         if kind.starts_with("text/html") {
             return Ok(links(&String::from_utf8_lossy(&body), url));
@@ -132,7 +145,8 @@ fn entry(line: Line) -> Entry {
         LineKind::Other => Kind::Other,
     };
     let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
-    let name = line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
+    let name =
+        line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
     Entry { name, kind, size: line.size, modified, etag: line.etag, storage_class: None }
 }
 
@@ -150,7 +164,11 @@ fn links(page: &str, url: &HttpUrl) -> Vec<Entry> {
         let path = link.split(['?', '#']).next().unwrap_or_default();
         let relative = path.strip_prefix(base).unwrap_or(path);
         let name = relative.strip_suffix('/').unwrap_or(relative);
-        if name.is_empty() || name.contains('/') || name.contains(':') && !path.starts_with(base) || matches!(name, "." | "..") {
+        if name.is_empty()
+            || name.contains('/')
+            || name.contains(':') && !path.starts_with(base)
+            || matches!(name, "." | "..")
+        {
             continue;
         }
         let kind = if relative.ends_with('/') { Kind::Directory } else { Kind::File };

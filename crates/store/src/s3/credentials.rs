@@ -47,16 +47,26 @@ impl Identity {
     /// Endpoint and region: options first, then variables, then the profile.
     pub(super) fn place(&self, options: &Options) -> &Place {
         self.place.get_or_init(|| {
-            let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+            let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true"));
             let configured = |name| variable(name).filter(|_| !ignored);
             let mut place = Place {
-                endpoint_url: options.endpoint_url.clone().or_else(|| configured("AWS_ENDPOINT_URL_S3")).or_else(|| configured("AWS_ENDPOINT_URL")),
-                region: options.region.clone().or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION")),
+                endpoint_url: options
+                    .endpoint_url
+                    .clone()
+                    .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
+                    .or_else(|| configured("AWS_ENDPOINT_URL")),
+                region: options
+                    .region
+                    .clone()
+                    .or_else(|| variable("AWS_REGION"))
+                    .or_else(|| variable("AWS_DEFAULT_REGION")),
             };
             let complete = place.region.is_some() && (place.endpoint_url.is_some() || ignored);
             if let Some(profile) = (!complete && has_profiles()).then(|| load_profile(options)).flatten() {
                 place.region = place.region.or_else(|| profile.get("region").map(ToOwned::to_owned));
-                place.endpoint_url = place.endpoint_url.or_else(|| profile_endpoint(&profile).filter(|_| !ignored));
+                place.endpoint_url =
+                    place.endpoint_url.or_else(|| profile_endpoint(&profile).filter(|_| !ignored));
             }
             place
         })
@@ -105,7 +115,8 @@ impl Identity {
             let (runtime, chain) = self.chain.get().ok_or("no credential chain")?;
             runtime.block_on(chain.provide_credentials()).map_err(|error| describe(&error))
         };
-        std::thread::scope(|scope| scope.spawn(ask).join()).unwrap_or_else(|_| Err("the credential chain failed".to_owned()))
+        std::thread::scope(|scope| scope.spawn(ask).join())
+            .unwrap_or_else(|_| Err("the credential chain failed".to_owned()))
     }
 }
 
@@ -136,7 +147,12 @@ fn has_profiles() -> bool {
 fn load_profile(options: &Options) -> Option<ProfileSet> {
     let name = options.profile.clone().map(Into::into);
     let load = || {
-        let loaded = runtime().ok()?.block_on(aws_config::profile::load(&Fs::real(), &Env::real(), &Default::default(), name));
+        let loaded = runtime().ok()?.block_on(aws_config::profile::load(
+            &Fs::real(),
+            &Env::real(),
+            &Default::default(),
+            name,
+        ));
         loaded.inspect_err(|error| tracing::warn!("AWS configuration not used: {}", describe(error))).ok()
     };
     std::thread::scope(|scope| scope.spawn(load).join().ok().flatten())

@@ -47,17 +47,24 @@ impl S3 {
             }
             // The whole batch failed, for a reason that may be one key's (a name XML cannot carry): one by one, each
             // failure gets its own name.
-            Err(_) => batch.iter().filter_map(|object| self.delete(object).err().map(|error| (located(object), error))).collect(),
+            Err(_) => batch
+                .iter()
+                .filter_map(|object| self.delete(object).err().map(|error| (located(object), error)))
+                .collect(),
         }
     }
 
     fn send_batch(&self, batch: &[&S3Object]) -> Result<Deletion> {
-        let mut body = String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
+        let mut body =
+            String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
         for object in batch {
             body.push_str(&format!("<Object><Key>{}</Key></Object>", xml::escape(&object.key)));
         }
         body.push_str("</Delete>");
-        let bucket = S3Object { bucket: batch.first().map(|object| object.bucket.clone()).unwrap_or_default(), key: String::new() };
+        let bucket = S3Object {
+            bucket: batch.first().map(|object| object.bucket.clone()).unwrap_or_default(),
+            key: String::new(),
+        };
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Post, &bucket, &cancel);
         call.query.push(("delete", String::new()));
@@ -65,6 +72,7 @@ impl S3 {
         call.header("content-type", "application/xml");
         call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
         let (_, answer) = self.call_text(&call)?;
-        xml::parse_root("DeleteResult", &answer).ok_or_else(|| protocol(&call.place(), "no result in the answer"))
+        xml::parse_root("DeleteResult", &answer)
+            .ok_or_else(|| protocol(&call.place(), "no result in the answer"))
     }
 }

@@ -26,9 +26,12 @@ impl Address {
     pub(super) fn of(bucket: &str, endpoint_url: Option<&str>, region: &str) -> Result<Self> {
         let aws = aws_host(region);
         let url = endpoint_url.map_or_else(|| format!("https://{aws}"), ToOwned::to_owned);
-        let mut origin = Origin::parse_url(&url)
-            .ok_or_else(|| Error::Options { what: format!("endpoint {url}"), why: "write http(s)://HOST[:PORT]".to_owned() })?;
-        let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
+        let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
+            what: format!("endpoint {url}"),
+            why: "write http(s)://HOST[:PORT]".to_owned(),
+        })?;
+        let path =
+            url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
         let mut base = path.trim_matches('/').to_owned();
         if !base.is_empty() {
             base.insert(0, '/');
@@ -80,11 +83,17 @@ fn can_be_host(bucket: &str, tls: bool) -> bool {
 pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     let location = || format!("s3://{bucket}");
     if bucket.ends_with("--x-s3") {
-        return Err(Error::Unsupported { location: location(), what: "reading an S3 Express directory bucket" });
+        return Err(Error::Unsupported {
+            location: location(),
+            what: "reading an S3 Express directory bucket",
+        });
     }
     // Access points have aliases that work as bucket names; the ARN has slashes and colons where a name has none.
     if bucket.starts_with("arn:") {
-        return Err(Error::Unsupported { location: location(), what: "an access point by its ARN (its alias works)" });
+        return Err(Error::Unsupported {
+            location: location(),
+            what: "an access point by its ARN (its alias works)",
+        });
     }
     Ok(())
 }
@@ -113,9 +122,15 @@ mod tests {
         assert_eq!(address("data", None), ("data.s3.eu-west-1.amazonaws.com".into(), "/k".into()));
         assert_eq!(address("Data", None), ("s3.eu-west-1.amazonaws.com".into(), "/Data/k".into()));
         assert_eq!(address("a.b", None).1, "/a.b/k");
-        assert_eq!(address("data", Some("http://127.0.0.1:9000/")), ("127.0.0.1:9000".into(), "/data/k".into()));
+        assert_eq!(
+            address("data", Some("http://127.0.0.1:9000/")),
+            ("127.0.0.1:9000".into(), "/data/k".into())
+        );
         assert_eq!(address("data", Some("https://minio.example.org/s3")).1, "/s3/data/k");
-        assert_eq!(Address::of("data", None, "cn-north-1").unwrap().origin.host, "data.s3.cn-north-1.amazonaws.com.cn");
+        assert_eq!(
+            Address::of("data", None, "cn-north-1").unwrap().origin.host,
+            "data.s3.cn-north-1.amazonaws.com.cn"
+        );
         assert!(Address::of("data", Some("minio:9000"), "x").is_err());
     }
 
@@ -125,7 +140,10 @@ mod tests {
         assert_eq!(address.target("a//b/../c/", &[]), "/b/a//b/../c/");
         assert_eq!(address.target("ü +?#%", &[]), "/b/%C3%BC%20%2B%3F%23%25");
         assert_eq!(address.target("/lead", &[]), "/b//lead");
-        assert_eq!(address.target("", &[("prefix", "a/b".into()), ("x", String::new())]), "/b?prefix=a%2Fb&x=");
+        assert_eq!(
+            address.target("", &[("prefix", "a/b".into()), ("x", String::new())]),
+            "/b?prefix=a%2Fb&x="
+        );
         assert_eq!(address.target(&"\u{1F600}".repeat(256), &[]).len(), 3 + 256 * 12);
     }
 

@@ -46,7 +46,13 @@ impl Refusal {
     /// The region the bucket lives in, where the refusal is that this is not it.
     pub(super) fn region(&self) -> Option<&str> {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
-            || matches!(self.code.as_str(), "AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect" | "IllegalLocationConstraintException")
+            || matches!(
+                self.code.as_str(),
+                "AuthorizationHeaderMalformed"
+                    | "PermanentRedirect"
+                    | "TemporaryRedirect"
+                    | "IllegalLocationConstraintException"
+            )
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
         named.filter(|region| elsewhere && !region.is_empty())
@@ -59,12 +65,27 @@ impl Refusal {
     pub(super) fn into_error(self, place: &str) -> Error {
         let location = place.to_owned();
         let status = self.head.status;
-        let detail = if self.message.is_empty() { self.code.clone() } else { format!("{}: {}", self.code, self.message) };
+        let detail = if self.message.is_empty() {
+            self.code.clone()
+        } else {
+            format!("{}: {}", self.code, self.message)
+        };
         match (self.code.as_str(), status) {
-            ("SlowDown" | "ServiceUnavailable" | "Throttling" | "ThrottlingException" | "TooManyRequests" | "RequestLimitExceeded" | "SlowDownRead" | "SlowDownWrite", _) | (_, 429 | 503) => {
-                Error::SlowDown { location, retry_after: retry_after(&self.head) }
+            (
+                "SlowDown"
+                | "ServiceUnavailable"
+                | "Throttling"
+                | "ThrottlingException"
+                | "TooManyRequests"
+                | "RequestLimitExceeded"
+                | "SlowDownRead"
+                | "SlowDownWrite",
+                _,
+            )
+            | (_, 429 | 503) => Error::SlowDown { location, retry_after: retry_after(&self.head) },
+            ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken", _) => {
+                Error::Credentials { location, detail }
             }
-            ("ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "InvalidToken", _) => Error::Credentials { location, detail },
             ("InvalidObjectState", _) => {
                 Error::Archived { location, class: self.class.unwrap_or_else(|| "GLACIER".to_owned()) }
             }
@@ -73,7 +94,9 @@ impl Refusal {
             ("RequestTimeout", _) => Error::Disconnected { location, detail },
             (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location },
             (_, 401 | 403) => Error::Denied { location, detail },
-            (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => Error::Precondition { location },
+            (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
+                Error::Precondition { location }
+            }
             _ => Error::Server { location, status, code: self.code, message: self.message },
         }
     }
@@ -96,7 +119,8 @@ pub(super) fn refuses_checksums(error: &Error) -> bool {
     match error {
         Error::Server { status: 501, .. } => true,
         Error::Server { code, message, status: 400, .. } => {
-            matches!(code.as_str(), "NotImplemented" | "InvalidRequest" | "InvalidArgument") && message.to_ascii_lowercase().contains("checksum")
+            matches!(code.as_str(), "NotImplemented" | "InvalidRequest" | "InvalidArgument")
+                && message.to_ascii_lowercase().contains("checksum")
         }
         _ => false,
     }

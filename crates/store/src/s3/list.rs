@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use firstbyte_location::{Entry, Kind, S3Object};
 
-use crate::wire::Method;
 use crate::object::in_listing_order;
+use crate::wire::Method;
 use crate::{Cancel, ListOptions, Result, answer};
 
 use super::xml::{self, BucketPage, ObjectPage};
@@ -84,7 +84,9 @@ impl S3 {
         }
         let page = self.object_page(query, token, 1000)?;
         let encoding = page.encoding_type.as_deref();
-        let name = |key: &str| xml::key(key, encoding).strip_prefix(&query.prefix).map(|name| name.as_bytes().to_vec());
+        let name = |key: &str| {
+            xml::key(key, encoding).strip_prefix(&query.prefix).map(|name| name.as_bytes().to_vec())
+        };
         let mut entries = Vec::with_capacity(page.contents.len() + page.common_prefixes.len());
         for object in page.contents {
             // A key equal to the prefix is the directory's own marker.
@@ -130,8 +132,8 @@ impl S3 {
             None => call.query.extend(query.start_after.clone().map(|key| ("start-after", key))),
         }
         let (_, body) = self.call_text(&call)?;
-        let page: ObjectPage =
-            xml::parse_root("ListBucketResult", &body).ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
+        let page: ObjectPage = xml::parse_root("ListBucketResult", &body)
+            .ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
         if page.is_truncated && page.next_continuation_token.is_none() {
             return Err(protocol(&call.place(), "a listing that goes on without saying where"));
         }
@@ -143,8 +145,8 @@ impl S3 {
         let mut call = Call::new(Method::Get, &query.bucket, &cancel);
         call.query.extend(token.map(|token| ("continuation-token", token)));
         let (_, body) = self.call_text(&call)?;
-        let page: BucketPage =
-            xml::parse_root("ListAllMyBucketsResult", &body).ok_or_else(|| protocol("s3://", "no buckets in the answer"))?;
+        let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
+            .ok_or_else(|| protocol("s3://", "no buckets in the answer"))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
             ..directory(bucket.name.into_bytes())

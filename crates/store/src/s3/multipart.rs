@@ -6,7 +6,10 @@
 use firstbyte_location::{ByteRange, Location, S3Object, Version};
 
 use crate::wire::Method;
-use crate::{Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, StaleUpload, Upload, Written, answer};
+use crate::{
+    Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, StaleUpload, Upload, Written,
+    answer,
+};
 
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
@@ -24,13 +27,21 @@ impl S3 {
                 call.header("x-amz-checksum-type", "FULL_OBJECT");
             }
             let (_, body) = self.call_text(&call)?;
-            let initiated: Initiated = xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the answer"))?;
+            let initiated: Initiated =
+                xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the answer"))?;
             Ok(Upload { location: Location::S3(object.clone()), id: initiated.upload_id })
         })
     }
 
     /// `UploadPart`.
-    pub(crate) fn put_part(&self, object: &S3Object, id: &str, number: u32, payload: Payload<'_>, cancel: &Cancel) -> Result<Part> {
+    pub(crate) fn put_part(
+        &self,
+        object: &S3Object,
+        id: &str,
+        number: u32,
+        payload: Payload<'_>,
+        cancel: &Cancel,
+    ) -> Result<Part> {
         let crc = write::checksum_of(object, payload)?;
         self.with_checksums(|checked| {
             let mut call = part_call(object, id, number, cancel);
@@ -60,7 +71,9 @@ impl S3 {
         let mut call = part_call(object, id, number, &cancel);
         write::copy_from(&mut call, source, version);
         call.header("x-amz-copy-source-range", answer::range_header(range));
-        let copied = self.store_inside(&call, "CopyPartResult").map_err(|error| write::changed(error, source, version));
+        let copied = self
+            .store_inside(&call, "CopyPartResult")
+            .map_err(|error| write::changed(error, source, version));
         let (_, stored) = copied?;
         let etag = stored.etag.ok_or_else(|| protocol(&call.place(), "a part without an ETag"))?;
         let checksum = stored.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text));
@@ -77,7 +90,8 @@ impl S3 {
             call.query.push(("uploadId", id.to_owned()));
             call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
             let (_, body) = self.call_text(&call)?;
-            let page: PartPage = xml::parse_root("ListPartsResult", &body).ok_or_else(|| protocol(&call.place(), "no parts in the answer"))?;
+            let page: PartPage = xml::parse_root("ListPartsResult", &body)
+                .ok_or_else(|| protocol(&call.place(), "no parts in the answer"))?;
             parts.extend(page.part.into_iter().map(|part| Part {
                 number: part.part_number,
                 size: part.size,
@@ -92,7 +106,13 @@ impl S3 {
     }
 
     /// `CompleteMultipartUpload`.
-    pub(crate) fn complete_upload(&self, object: &S3Object, id: &str, parts: &[Part], options: &PutOptions) -> Result<Written> {
+    pub(crate) fn complete_upload(
+        &self,
+        object: &S3Object,
+        id: &str,
+        parts: &[Part],
+        options: &PutOptions,
+    ) -> Result<Written> {
         let whole = combined(parts).filter(|_| self.uses_checksums());
         let body = completion(parts, whole.is_some());
         let mut call = Call::new(Method::Post, object, &options.cancel);
@@ -113,7 +133,9 @@ impl S3 {
         };
         let full = stored.checksum_type.as_deref() != Some("COMPOSITE");
         let verified = match &whole {
-            Some(whole) => write::confirmed(&call.place(), stored.checksum.as_deref().filter(|_| full), whole)?,
+            Some(whole) => {
+                write::confirmed(&call.place(), stored.checksum.as_deref().filter(|_| full), whole)?
+            }
             None => None,
         };
         Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
@@ -126,7 +148,10 @@ impl S3 {
         if stat.checksum.is_some() && stat.checksum.as_ref() == whole {
             return Ok(Written { version: stat.version, verified: stat.checksum });
         }
-        Err(protocol(&Location::S3(object.clone()).to_string(), format!("upload {id} is gone, and its object is not there")))
+        Err(protocol(
+            &Location::S3(object.clone()).to_string(),
+            format!("upload {id} is gone, and its object is not there"),
+        ))
     }
 
     /// `AbortMultipartUpload`; one that is gone already is no error.
@@ -157,8 +182,8 @@ impl S3 {
                 call.query.push(("upload-id-marker", id));
             }
             let (_, body) = self.call_text(&call)?;
-            let page: UploadPage =
-                xml::parse_root("ListMultipartUploadsResult", &body).ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
+            let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body)
+                .ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
             let encoding = page.encoding_type.as_deref();
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = xml::key(&pending.key, encoding);
@@ -166,7 +191,9 @@ impl S3 {
                 let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
                 StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
             }));
-            let next = page.next_key_marker.map(|key| (xml::key(&key, encoding), page.next_upload_id_marker.unwrap_or_default()));
+            let next = page
+                .next_key_marker
+                .map(|key| (xml::key(&key, encoding), page.next_upload_id_marker.unwrap_or_default()));
             match next {
                 Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
                 _ => return Ok(uploads),
@@ -185,17 +212,23 @@ fn part_call<'a>(object: &'a S3Object, id: &str, number: u32, cancel: &'a Cancel
 /// The checksum of the whole, if every part has one.
 fn combined(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
-    rest.iter().try_fold(first.checksum.clone()?, |whole, part| whole.combine(part.checksum.as_ref()?, part.size))
+    rest.iter()
+        .try_fold(first.checksum.clone()?, |whole, part| whole.combine(part.checksum.as_ref()?, part.size))
 }
 
 fn completion(parts: &[Part], with_checksums: bool) -> String {
-    let mut body = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    let mut body =
+        String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
     for part in parts {
         body.push_str("<Part>");
         if let Some(checksum) = part.checksum.as_ref().filter(|_| with_checksums) {
             body.push_str(&format!("<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", checksum.to_base64()));
         }
-        body.push_str(&format!("<ETag>{}</ETag><PartNumber>{}</PartNumber></Part>", xml::escape(&part.etag), part.number));
+        body.push_str(&format!(
+            "<ETag>{}</ETag><PartNumber>{}</PartNumber></Part>",
+            xml::escape(&part.etag),
+            part.number
+        ));
     }
     body.push_str("</CompleteMultipartUpload>");
     body

@@ -12,14 +12,19 @@ impl S3 {
     pub(crate) fn stat(&self, object: &S3Object) -> Result<Stat> {
         let cancel = Cancel::new();
         if object.key.is_empty() {
-            let call = Call::new(if object.bucket.is_empty() { Method::Get } else { Method::Head }, object, &cancel);
+            let call =
+                Call::new(if object.bucket.is_empty() { Method::Get } else { Method::Head }, object, &cancel);
             return self.call_text(&call).map(|_| directory());
         }
         match self.head(object, None) {
             Err(Error::NotFound { location }) => {
                 let key = format!("{}/", object.key.trim_end_matches('/'));
                 let prefix = S3Object { bucket: object.bucket.clone(), key };
-                if self.has_keys_under(&prefix)? { Ok(directory()) } else { Err(Error::NotFound { location }) }
+                if self.has_keys_under(&prefix)? {
+                    Ok(directory())
+                } else {
+                    Err(Error::NotFound { location })
+                }
             }
             other => other,
         }

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
-    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode, sign,
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
+    UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
 
@@ -13,7 +14,12 @@ use crate::wire::Request;
 use crate::{Error, Result};
 
 /// Adds the authorization headers to `request`.
-pub(super) fn sign_request(request: &mut Request<'_>, credentials: &Credentials, region: &str, at: SystemTime) -> Result<()> {
+pub(super) fn sign_request(
+    request: &mut Request<'_>,
+    credentials: &Credentials,
+    region: &str,
+    at: SystemTime,
+) -> Result<()> {
     let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
     let mut settings = SigningSettings::default();
     settings.percent_encoding_mode = PercentEncodingMode::Single;
@@ -37,7 +43,59 @@ pub(super) fn sign_request(request: &mut Request<'_>, credentials: &Credentials,
     let signable = SignableRequest::new(request.method.as_str(), url, headers, SignableBody::UnsignedPayload)
         .map_err(|error| refuse(error.to_string()))?;
     let (instructions, _) = sign(signable, &params).map_err(|error| refuse(error.to_string()))?.into_parts();
-    let signed: Vec<_> = instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let signed: Vec<_> =
+        instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     request.headers.extend(signed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Method, Origin};
+    use crate::{Cancel, Payload};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn signed(target: &str) -> Vec<(String, String)> {
+        let origin = Origin::parse_url("http://127.0.0.1:9000").unwrap();
+        let cancel = Cancel::new();
+        let mut request = Request {
+            place: "p",
+            origin: &origin,
+            method: Method::Get,
+            target: target.to_owned(),
+            headers: vec![("range".to_owned(), "bytes=0-1".to_owned())],
+            payload: Payload::Bytes(b""),
+            cancel: &cancel,
+        };
+        let credentials = Credentials::new("AKID", "secret", Some("token".into()), None, "test");
+        sign_request(&mut request, &credentials, "here-1", UNIX_EPOCH + Duration::from_secs(1_700_000_000))
+            .unwrap();
+        assert_eq!(request.target, target);
+        request.headers
+    }
+
+    #[test]
+    fn host_token_and_headers_are_signed_and_the_payload_is_not() {
+        let headers = signed("/b/k");
+        let get =
+            |name| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap();
+        assert_eq!(get("x-amz-content-sha256"), "UNSIGNED-PAYLOAD");
+        assert_eq!(get("x-amz-security-token"), "token");
+        let authorization = get("authorization");
+        assert!(authorization.contains("AKID/20231114/here-1/s3/aws4_request"), "{authorization}");
+        assert!(
+            authorization
+                .contains("SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;x-amz-security-token"),
+            "{authorization}"
+        );
+    }
+
+    #[test]
+    fn keys_that_a_normaliser_would_make_equal_are_signed_apart() {
+        let targets =
+            ["/b/a//b", "/b/a/b", "/b/x/../a/b", "/b/a/b/", "/b/a%2Fb", "/b/./a/b", "/b/a/b?versionId=1"];
+        let signatures: std::collections::HashSet<_> = targets.iter().map(|target| signed(target)).collect();
+        assert_eq!(signatures.len(), targets.len());
+    }
 }

@@ -10,8 +10,8 @@ use firstbyte_location::{S3Object, Version};
 
 use crate::wire::{Head, Method};
 use crate::{
-    Algorithm, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result, ServerSideEncryption, Written,
-    answer, header_text,
+    Algorithm, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
+    ServerSideEncryption, Written, answer, header_text,
 };
 
 use super::errors::Refusal;
@@ -25,7 +25,12 @@ const CRC_STEP: usize = 256 << 10;
 
 impl S3 {
     /// `PutObject`.
-    pub(crate) fn put(&self, object: &S3Object, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
+    pub(crate) fn put(
+        &self,
+        object: &S3Object,
+        payload: Payload<'_>,
+        options: &PutOptions,
+    ) -> Result<Written> {
         let crc = checksum_of(object, payload)?;
         self.with_checksums(|checked| {
             let mut call = Call::new(Method::Put, object, &options.cancel);
@@ -45,7 +50,13 @@ impl S3 {
     }
 
     /// `CopyObject`: inside the service, 5 GiB at the most.
-    pub(crate) fn copy(&self, source: &S3Object, version: &Version, object: &S3Object, options: &PutOptions) -> Result<Written> {
+    pub(crate) fn copy(
+        &self,
+        source: &S3Object,
+        version: &Version,
+        object: &S3Object,
+        options: &PutOptions,
+    ) -> Result<Written> {
         let mut call = Call::new(Method::Put, object, &options.cancel);
         copy_from(&mut call, source, version);
         if options.metadata != Metadata::default() {
@@ -53,7 +64,8 @@ impl S3 {
             self.describe(&mut call, &options.metadata);
         }
         condition(&mut call, &options.precondition);
-        let (head, stored) = self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
+        let (head, stored) =
+            self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
         let etag = stored.etag.clone();
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
@@ -67,7 +79,8 @@ impl S3 {
             if let Some(refusal) = Refusal::in_success(head.clone(), &body) {
                 return Err(refusal.into_error(&place));
             }
-            let stored = xml::parse_root(root, &body).ok_or_else(|| protocol(&place, format!("no {root} in the answer")))?;
+            let stored = xml::parse_root(root, &body)
+                .ok_or_else(|| protocol(&place, format!("no {root} in the answer")))?;
             Ok((head, stored))
         })
     }
@@ -143,7 +156,9 @@ pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> V
 
 /// Our checksum, if the service says it holds the same; an error if it says another.
 pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
-    let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else { return Ok(None) };
+    let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
+        return Ok(None);
+    };
     ours.verify(&theirs, &place)?;
     Ok(Some(theirs))
 }
@@ -167,7 +182,8 @@ pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Che
     let mut offset = range.start;
     while offset < range.end {
         let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
-        file.read_exact_at(&mut step[..want], offset).map_err(|source| Error::Io { location: location(), source })?;
+        file.read_exact_at(&mut step[..want], offset)
+            .map_err(|source| Error::Io { location: location(), source })?;
         hasher.update(&step[..want]);
         offset += want as u64;
     }

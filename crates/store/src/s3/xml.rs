@@ -14,7 +14,11 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
 /// Parses an answer only if its outermost element is `root`.
 pub(super) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim_start();
-    let text = text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>")).map_or(text, |(_, rest)| rest).trim_start();
+    let text = text
+        .strip_prefix("<?xml")
+        .and_then(|rest| rest.split_once("?>"))
+        .map_or(text, |(_, rest)| rest)
+        .trim_start();
     let name = text.strip_prefix('<')?.strip_prefix(root)?;
     name.starts_with(['>', ' ', '/']).then(|| parse(body)).flatten()
 }
@@ -170,4 +174,43 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_answer_parses_only_under_its_own_root() {
+        let text = b"<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><IsTruncated>true</IsTruncated><Odd/><Contents><Key>a&amp;b</Key>\
+            <Size>5</Size><ETag>&quot;e&quot;</ETag></Contents><Contents><Key>c</Key><Size>0</Size></Contents></ListBucketResult>";
+        let page: ObjectPage = parse_root("ListBucketResult", text).unwrap();
+        assert_eq!((page.contents.len(), page.contents[0].key.as_str(), page.is_truncated), (2, "a&b", true));
+        assert_eq!(page.contents[0].etag.as_deref(), Some("\"e\""));
+        assert!(parse_root::<ObjectPage>("ListBucket", text).is_none());
+        assert!(parse_root::<ObjectPage>("Error", text).is_none());
+    }
+
+    #[test]
+    fn keys_are_decoded_only_where_the_server_encoded_them() {
+        assert_eq!(key("a%2Fb+c", Some("url")), "a/b c");
+        assert_eq!(key("a%2Fb+c", None), "a%2Fb+c");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_root::<ObjectPage>("ListBucketResult", &bytes);
+            let mut wrapped = b"<ListBucketResult>".to_vec();
+            wrapped.extend(bytes);
+            let _ = parse_root::<ObjectPage>("ListBucketResult", &wrapped);
+        }
+
+        #[test]
+        fn escaped_text_comes_back(text in "[ -~äöü\r\n\t]*") {
+            let body = format!("<Error><Key>{}</Key></Error>", escape(&text));
+            prop_assert_eq!(parse::<NotDeleted>(body.as_bytes()).unwrap().key.trim(), text.trim());
+        }
+    }
 }

@@ -83,7 +83,8 @@ fn line(connection: &mut Connection) -> io::Result<Vec<u8>> {
 fn parse_size(line: &[u8]) -> io::Result<u64> {
     let digits = line.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
     let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
-    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| malformed("a chunk size that is no number"))
+    text.and_then(|text| u64::from_str_radix(text, 16).ok())
+        .ok_or_else(|| malformed("a chunk size that is no number"))
 }
 
 fn malformed(what: &str) -> io::Error {
@@ -133,7 +134,8 @@ mod tests {
 
     #[test]
     fn sizes_that_are_no_numbers_are_refused() {
-        for sent in [&b"\r\nx"[..], b"-1\r\nx", b"g\r\nx", b"11111111111111111\r\nx", b"1\r\nab\r\n0\r\n\r\n"] {
+        for sent in [&b"\r\nx"[..], b"-1\r\nx", b"g\r\nx", b"11111111111111111\r\nx", b"1\r\nab\r\n0\r\n\r\n"]
+        {
             assert_eq!(decode(sent, 10).unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
     }

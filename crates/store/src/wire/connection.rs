@@ -38,7 +38,8 @@ impl Connection {
 
     /// Agrees on TLS with the other end.
     pub(crate) fn start_tls(&mut self, mut session: Session, request: &Request<'_>) -> Result<()> {
-        let unreachable = |detail: String| Error::Unreachable { endpoint: request.origin.to_string(), detail };
+        let unreachable =
+            |detail: String| Error::Unreachable { endpoint: request.origin.to_string(), detail };
         if !request.cancel.register(&self.socket) {
             return Err(Error::Cancelled);
         }

@@ -99,7 +99,10 @@ impl Incoming {
     /// Moves up to `limit` bytes into `file` without showing them to this process. `None` where that is not possible
     /// here: read them instead.
     pub(crate) fn splice(&mut self, file: &File, offset: u64, limit: u64) -> Option<Result<usize>> {
-        let connection = self.connection.as_ref().filter(|connection| connection.is_plain() && connection.ahead().is_empty())?;
+        let connection = self
+            .connection
+            .as_ref()
+            .filter(|connection| connection.is_plain() && connection.ahead().is_empty())?;
         let Framing::Length(left) = self.framing else { return None };
         if self.ended || limit == 0 {
             return Some(Ok(0));
@@ -163,7 +166,9 @@ impl Incoming {
     fn broken(&mut self, error: &io::Error) -> Error {
         self.connection = None;
         match error.kind() {
-            io::ErrorKind::InvalidData => Error::Protocol { location: self.place.clone(), detail: error.to_string() },
+            io::ErrorKind::InvalidData => {
+                Error::Protocol { location: self.place.clone(), detail: error.to_string() }
+            }
             _ => connection::classify(error, &self.place, &self.cancel, self.back.deadline),
         }
     }

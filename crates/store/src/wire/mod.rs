@@ -67,7 +67,8 @@ impl Client {
     /// Sends one request and returns when the head of its answer is here, whatever its status.
     pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
         let route = self.routes.to(request.origin);
-        let key = pool::Key { origin: request.origin.clone(), proxy: route.map(|proxy| proxy.origin.clone()) };
+        let key =
+            pool::Key { origin: request.origin.clone(), proxy: route.map(|proxy| proxy.origin.clone()) };
         if let Some(connection) = self.pool.take(&key) {
             match self.exchange(connection, request, &key, route) {
                 Err(Failed { error, stale: true }) if !request.cancel.is_cancelled() => {
@@ -122,7 +123,8 @@ impl Client {
             (Err(error), _) | (Ok(()), Err(response::HeadError::Io(error))) => {
                 let stale = used && connection.ahead().is_empty() && !connection::timed_out(&error);
                 request.cancel.release();
-                let error = connection::classify(&error, request.place, request.cancel, self.options.read_deadline);
+                let error =
+                    connection::classify(&error, request.place, request.cancel, self.options.read_deadline);
                 return Err(Failed { error, stale });
             }
             (Ok(()), Err(response::HeadError::Malformed(error))) => {

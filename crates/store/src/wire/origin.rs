@@ -30,7 +30,13 @@ impl Origin {
             None => bare.split_once(':').map_or((bare, None), |(host, port)| (host, Some(port))),
         };
         let port = match port {
-            None | Some("") => if tls { 443 } else { 80 },
+            None | Some("") => {
+                if tls {
+                    443
+                } else {
+                    80
+                }
+            }
             Some(digits) => digits.parse().ok()?,
         };
         (!host.is_empty()).then(|| Self { tls, host: host.to_ascii_lowercase(), port })
@@ -65,10 +71,13 @@ impl fmt::Display for Origin {
 /// within this time a burst of new connections costs one look-up.
 const RESOLVED_FOR: Duration = Duration::from_secs(5);
 
+/// Addresses, and when they were looked up.
+type Resolved = (Instant, Vec<SocketAddr>);
+
 /// Resolves names and spreads connections over all their addresses: a store's total rate is that of its many front ends.
 #[derive(Default)]
 pub(crate) struct Resolver {
-    known: Mutex<HashMap<(String, u16), (Instant, Vec<SocketAddr>)>>,
+    known: Mutex<HashMap<(String, u16), Resolved>>,
     next: AtomicUsize,
 }
 

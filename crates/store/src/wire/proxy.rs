@@ -28,7 +28,8 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(proxies: &Proxies) -> Result<Self> {
-        let parse = |url: &Option<String>| url.as_deref().filter(|url| !url.is_empty()).map(Proxy::parse).transpose();
+        let parse =
+            |url: &Option<String>| url.as_deref().filter(|url| !url.is_empty()).map(Proxy::parse).transpose();
         let bypass = proxies.bypass.iter().map(|host| host.trim().to_ascii_lowercase()).collect();
         Ok(Self { http: parse(&proxies.http)?, https: parse(&proxies.https)?, bypass })
     }
@@ -58,10 +59,12 @@ fn bypasses(rule: &str, origin: &Origin) -> bool {
 fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
     match (host, block) {
         (IpAddr::V4(host), IpAddr::V4(block)) => {
-            bits <= 32 && u32::MAX.checked_shl(32 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
+            bits <= 32
+                && u32::MAX.checked_shl(32 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
         }
         (IpAddr::V6(host), IpAddr::V6(block)) => {
-            bits <= 128 && u128::MAX.checked_shl(128 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
+            bits <= 128
+                && u128::MAX.checked_shl(128 - bits).unwrap_or(0) & (host.to_bits() ^ block.to_bits()) == 0
         }
         _ => false,
     }
@@ -69,11 +72,14 @@ fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
 
 impl Proxy {
     fn parse(url: &str) -> Result<Self> {
-        let refuse = |why: &str| Error::Options { what: format!("proxy {}", without_user(url)), why: why.to_owned() };
+        let refuse =
+            |why: &str| Error::Options { what: format!("proxy {}", without_user(url)), why: why.to_owned() };
         let with_scheme = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let origin = Origin::parse_url(&with_scheme).ok_or_else(|| refuse("write http://HOST:PORT"))?;
         if origin.tls {
-            return Err(refuse("a proxy that is itself reached by TLS is not supported; write http://HOST:PORT"));
+            return Err(refuse(
+                "a proxy that is itself reached by TLS is not supported; write http://HOST:PORT",
+            ));
         }
         let authority = with_scheme["http://".len()..].split('/').next().unwrap_or_default();
         let authorization = authority.rsplit_once('@').map(|(user, _)| {
@@ -97,7 +103,9 @@ impl Proxy {
         }
         connection.write_all(head.as_bytes()).map_err(|error| refused(error.to_string()))?;
         let answer = Head::read(connection, request.place).map_err(|error| match error {
-            HeadError::Io(error) if connection::timed_out(&error) => refused("the proxy does not answer".to_owned()),
+            HeadError::Io(error) if connection::timed_out(&error) => {
+                refused("the proxy does not answer".to_owned())
+            }
             HeadError::Io(error) => refused(error.to_string()),
             HeadError::Malformed(error) => error,
         })?;

@@ -49,7 +49,12 @@ const JOINED: usize = 16 << 10;
 
 impl Request<'_> {
     /// Writes head and payload.
-    pub(super) fn write(&self, connection: &mut Connection, proxy: Option<&Proxy>, counters: &Counters) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        connection: &mut Connection,
+        proxy: Option<&Proxy>,
+        counters: &Counters,
+    ) -> io::Result<()> {
         let mut bytes = self.head(proxy).into_bytes();
         match self.payload {
             Payload::Bytes(payload) if payload.len() <= JOINED => {
@@ -82,7 +87,9 @@ impl Request<'_> {
         // Writing to a String cannot fail.
         let _ = match proxy {
             // RFC 9112, 3.2.2: a proxy for plain HTTP wants the absolute form. Through a tunnel it sees nothing.
-            Some(_) if !self.origin.tls => write!(head, "{} http://{authority}{} HTTP/1.1\r\n", self.method.as_str(), self.target),
+            Some(_) if !self.origin.tls => {
+                write!(head, "{} http://{authority}{} HTTP/1.1\r\n", self.method.as_str(), self.target)
+            }
             _ => write!(head, "{} {} HTTP/1.1\r\n", self.method.as_str(), self.target),
         };
         let _ = write!(head, "host: {authority}\r\n");

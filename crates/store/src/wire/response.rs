@@ -32,7 +32,8 @@ pub(super) enum HeadError {
 impl Head {
     /// Reads up to the end of the head; what came along of the body stays ahead in `connection`.
     pub(super) fn read(connection: &mut Connection, place: &str) -> std::result::Result<Self, HeadError> {
-        let protocol = |detail: String| HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail });
+        let protocol =
+            |detail: String| HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail });
         let mut interim = 0;
         loop {
             match Self::parse(connection.ahead()) {
@@ -73,7 +74,8 @@ impl Head {
             Err(error) => return Err(format!("not HTTP: {error}")),
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        let headers = response.headers.iter().map(|line| (line.name.to_ascii_lowercase(), text(line.value))).collect();
+        let headers =
+            response.headers.iter().map(|line| (line.name.to_ascii_lowercase(), text(line.value))).collect();
         let head = Self {
             status: response.code.unwrap_or_default(),
             reason: response.reason.unwrap_or_default().to_owned(),
@@ -97,8 +99,14 @@ impl Head {
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;
         for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {
-            let unusable = || Error::Protocol { location: place.to_owned(), detail: format!("content-length {value}") };
-            let length: u64 = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten().ok_or_else(unusable)?;
+            let unusable =
+                || Error::Protocol { location: place.to_owned(), detail: format!("content-length {value}") };
+            let length: u64 = value
+                .bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| value.parse().ok())
+                .flatten()
+                .ok_or_else(unusable)?;
             if found.is_some_and(|other| other != length) {
                 return Err(unusable());
             }

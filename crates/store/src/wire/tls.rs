@@ -42,7 +42,8 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         match &self.ca_bundle {
             Some(path) => {
-                let refuse = |why: String| Error::Options { what: format!("CA bundle {}", path.display()), why };
+                let refuse =
+                    |why: String| Error::Options { what: format!("CA bundle {}", path.display()), why };
                 let certificates = CertificateDer::pem_file_iter(path)
                     .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
                     .map_err(|error| refuse(error.to_string()))?;

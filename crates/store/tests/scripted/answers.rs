@@ -51,7 +51,9 @@ fn a_chunked_body_that_ends_early_or_late_is_an_error() {
     assert!(matches!(one(chunked("3\r\nabc\r\n"), &Get::default()), Err(Error::Disconnected { .. })));
     assert!(matches!(one(chunked("z\r\n"), &Get::default()), Err(Error::Protocol { .. })));
     let part = |body: &str| {
-        format!("HTTP/1.1 206 P\r\nContent-Range: bytes 2-4/9\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n")
+        format!(
+            "HTTP/1.1 206 P\r\nContent-Range: bytes 2-4/9\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n"
+        )
     };
     assert_eq!(one(part("3\r\ncde\r\n"), &range(2, 5)).unwrap(), "cde");
     assert!(matches!(one(part("2\r\ncd\r\n"), &range(2, 5)), Err(Error::Truncated { missing: 1, .. })));
@@ -96,7 +98,8 @@ fn a_range_past_the_end_is_empty_for_an_empty_object_and_an_error_for_others() {
 fn a_changed_object_is_an_error_that_names_both_versions() {
     let pinned = Version { size: Some(6), etag: Some("\"a\"".into()), ..Version::default() };
     let asked = Get { version: Some(pinned), ..range(2, 4) };
-    for found in [part("bytes 2-3/6", "ETag: \"b\"\r\n", "cd"), part("bytes 2-3/7", "ETag: \"a\"\r\n", "cd")] {
+    for found in [part("bytes 2-3/6", "ETag: \"b\"\r\n", "cd"), part("bytes 2-3/7", "ETag: \"a\"\r\n", "cd")]
+    {
         let error = one(found, &asked).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error}");
     }
@@ -111,7 +114,9 @@ fn a_changed_object_is_an_error_that_names_both_versions() {
 
 #[test]
 fn a_server_that_falls_silent_is_given_up_after_the_deadline() {
-    for text in [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")] {
+    for text in
+        [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")]
+    {
         let error = get(vec![Step::Stall(text)], &Get::default()).unwrap_err();
         assert!(matches!(error, Error::TimedOut { after, .. } if after == DEADLINE), "{error}");
     }
@@ -121,12 +126,16 @@ fn a_server_that_falls_silent_is_given_up_after_the_deadline() {
 fn cancelling_ends_a_read_that_waits() {
     let server = Server::start(vec![Step::Stall("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na".to_owned())]);
     let cancel = Cancel::new();
-    let mut body = server.store().get(&server.url("/x"), &Get { cancel: cancel.clone(), ..Get::default() }).unwrap();
+    let mut body =
+        server.store().get(&server.url("/x"), &Get { cancel: cancel.clone(), ..Get::default() }).unwrap();
     assert_eq!(body.read(&mut [0; 1]).unwrap(), 1);
     let reader = std::thread::spawn(move || body.read(&mut [0; 8]));
     cancel.cancel();
     assert!(matches!(reader.join().unwrap(), Err(Error::Cancelled)));
-    assert!(matches!(server.store().get(&server.url("/x"), &Get { cancel, ..Get::default() }), Err(Error::Cancelled)));
+    assert!(matches!(
+        server.store().get(&server.url("/x"), &Get { cancel, ..Get::default() }),
+        Err(Error::Cancelled)
+    ));
 }
 
 #[test]
@@ -134,7 +143,8 @@ fn redirects_are_followed_ten_times_and_no_further() {
     let to = |target: &str| Step::Keep(refusal("302 Found", &format!("Location: {target}\r\n"), "moved"));
     let server = Server::start(vec![to("/b/c"), to("d?e"), Step::Close(whole("", "abc"))]);
     assert_eq!(server.store().get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "abc");
-    let targets: Vec<_> = server.seen.iter().map(|seen| seen.head.split(' ').nth(1).unwrap().to_owned()).take(3).collect();
+    let targets: Vec<_> =
+        server.seen.iter().map(|seen| seen.head.split(' ').nth(1).unwrap().to_owned()).take(3).collect();
     assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
     let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
@@ -151,7 +161,11 @@ fn a_request_on_a_connection_that_went_away_is_sent_again() {
 
 #[test]
 fn a_connection_is_used_again_only_after_its_body_was_read_out() {
-    let server = Server::start(vec![Step::Keep(whole("", "abc")), Step::Keep(whole("", "def")), Step::Close(whole("", "ghi"))]);
+    let server = Server::start(vec![
+        Step::Keep(whole("", "abc")),
+        Step::Keep(whole("", "def")),
+        Step::Close(whole("", "ghi")),
+    ]);
     let store = server.store();
     assert_eq!(store.get(&server.url("/1"), &Get::default()).and_then(read).unwrap(), "abc");
     drop(store.get(&server.url("/2"), &Get::default()).unwrap());
@@ -161,7 +175,9 @@ fn a_connection_is_used_again_only_after_its_body_was_read_out() {
 
 #[test]
 fn answers_that_are_no_http_are_refused() {
-    for text in ["SSH-2.0-OpenSSH_9\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
+    for text in
+        ["SSH-2.0-OpenSSH_9\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
+    {
         let error = one(text.to_owned(), &Get::default()).unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{text}: {error}");
     }
@@ -201,18 +217,25 @@ fn directory_pages_of_other_servers_are_read_by_their_links() {
     let server = Server::start(vec![html(page), html(below)]);
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&server.url("/d"), &options).unwrap().collect();
-    let names: Vec<_> = entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
+    let names: Vec<_> =
+        entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
     assert_eq!(names, ["a b", "q&r", "sub/deep"]);
 }
 
 #[test]
 fn directory_lines_of_our_own_server_carry_sizes_and_times() {
     let lines = concat!(
-        r#"{"name":"f","kind":"file","size":3,"modified":"2026-01-02T03:04:05Z"}"#, "\n",
-        r#"{"name":"d","kind":"directory"}"#, "\n"
+        r#"{"name":"f","kind":"file","size":3,"modified":"2026-01-02T03:04:05Z"}"#,
+        "\n",
+        r#"{"name":"d","kind":"directory"}"#,
+        "\n"
     );
     let server = Server::start(vec![Step::Close(whole("Content-Type: application/x-ndjson\r\n", lines))]);
-    let entries: Result<Vec<_>> = server.store().list(&server.url("/"), &ListOptions::default()).unwrap().collect();
+    let entries: Result<Vec<_>> =
+        server.store().list(&server.url("/"), &ListOptions::default()).unwrap().collect();
     let entries = entries.unwrap();
-    assert_eq!((entries[0].size, entries[0].modified.is_some(), entries[1].kind), (Some(3), true, Kind::Directory));
+    assert_eq!(
+        (entries[0].size, entries[0].modified.is_some(), entries[1].kind),
+        (Some(3), true, Kind::Directory)
+    );
 }

@@ -10,7 +10,11 @@ fn object(key: &str) -> Location {
 }
 
 fn code(status: &str, code: &str) -> String {
-    refusal(status, "", &format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>why</Message></Error>"))
+    refusal(
+        status,
+        "",
+        &format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>why</Message></Error>"),
+    )
 }
 
 #[test]
@@ -19,8 +23,12 @@ fn refusals_become_the_errors_they_mean() {
         let server = Server::start(vec![Step::Close(text)]);
         server.store().get(&object("k"), &Get::default()).err().unwrap()
     };
-    assert!(matches!(error(code("404 Not Found", "NoSuchKey")), Error::NotFound { location } if location == "s3://bucket/k"));
-    assert!(matches!(error(code("404 Not Found", "NoSuchBucket")), Error::NotFound { location } if location == "s3://bucket"));
+    assert!(
+        matches!(error(code("404 Not Found", "NoSuchKey")), Error::NotFound { location } if location == "s3://bucket/k")
+    );
+    assert!(
+        matches!(error(code("404 Not Found", "NoSuchBucket")), Error::NotFound { location } if location == "s3://bucket")
+    );
     assert!(matches!(error(code("403 Forbidden", "AccessDenied")), Error::Denied { .. }));
     assert!(matches!(error(code("403 Forbidden", "InvalidObjectState")), Error::Archived { .. }));
     assert!(matches!(error(code("503 Slow", "SlowDown")), Error::SlowDown { .. }));
@@ -54,7 +62,13 @@ fn only_full_object_checksums_count_and_an_etag_never_does() {
     let md5_like = "ETag: \"900150983cd24fb0d6963f7d28e17f72\"\r\n";
     let checksum = |headers: String| {
         let server = Server::start(vec![Step::Close(whole(&headers, "abc"))]);
-        server.store().get(&object("k"), &Get { checksum: true, ..Get::default() }).unwrap().stat().checksum.clone()
+        server
+            .store()
+            .get(&object("k"), &Get { checksum: true, ..Get::default() })
+            .unwrap()
+            .stat()
+            .checksum
+            .clone()
     };
     let line = format!("x-amz-checksum-crc64nvme: {}\r\n", crc.to_base64());
     assert_eq!(checksum(format!("{line}x-amz-checksum-type: FULL_OBJECT\r\n")), Some(crc));
@@ -67,7 +81,11 @@ fn only_full_object_checksums_count_and_an_etag_never_does() {
 fn a_version_id_is_asked_for_by_name() {
     let server = Server::start(vec![Step::Close(part("bytes 0-0/3", "x-amz-version-id: v/1\r\n", "a"))]);
     let version = firstbyte_location::Version { version_id: Some("v/1".into()), ..Default::default() };
-    let get = Get { range: Some(firstbyte_location::ByteRange::new(0, 1)), version: Some(version), ..Get::default() };
+    let get = Get {
+        range: Some(firstbyte_location::ByteRange::new(0, 1)),
+        version: Some(version),
+        ..Get::default()
+    };
     assert!(server.store().get(&object("k"), &get).is_ok());
     assert!(server.seen.recv().unwrap().head.starts_with("GET /bucket/k?versionId=v%2F1 HTTP/1.1\r\n"));
 }
@@ -75,12 +93,18 @@ fn a_version_id_is_asked_for_by_name() {
 #[test]
 fn a_store_that_got_other_bytes_is_an_error_and_one_that_takes_no_checksums_is_served_without() {
     let wrong = Hasher::of(Algorithm::Crc64Nvme, b"other").to_base64();
-    let server = Server::start(vec![Step::Close(whole(&format!("x-amz-checksum-crc64nvme: {wrong}\r\n"), ""))]);
-    let put = |server: &Server| server.store().put(&object("k"), Payload::Bytes(b"abc"), &PutOptions::default());
+    let server =
+        Server::start(vec![Step::Close(whole(&format!("x-amz-checksum-crc64nvme: {wrong}\r\n"), ""))]);
+    let put =
+        |server: &Server| server.store().put(&object("k"), Payload::Bytes(b"abc"), &PutOptions::default());
     assert!(matches!(put(&server), Err(Error::Checksum { .. })));
-    let server = Server::start(vec![Step::Close(code("501 No", "NotImplemented")), Step::Close(whole("ETag: \"e\"\r\n", ""))]);
+    let server = Server::start(vec![
+        Step::Close(code("501 No", "NotImplemented")),
+        Step::Close(whole("ETag: \"e\"\r\n", "")),
+    ]);
     assert_eq!(put(&server).unwrap().verified, None);
-    let sent: Vec<_> = server.seen.iter().take(2).map(|seen| seen.head.contains("x-amz-checksum-crc64nvme")).collect();
+    let sent: Vec<_> =
+        server.seen.iter().take(2).map(|seen| seen.head.contains("x-amz-checksum-crc64nvme")).collect();
     assert_eq!(sent, [true, false]);
 }
 
@@ -88,16 +112,25 @@ fn a_store_that_got_other_bytes_is_an_error_and_one_that_takes_no_checksums_is_s
 fn pages_follow_each_other_and_odd_keys_survive() {
     let page = |key: &str, next: &str| {
         let more = !next.is_empty();
-        let token = if more { format!("<NextContinuationToken>{next}</NextContinuationToken>") } else { String::new() };
-        Step::Keep(whole("", &format!(
-            "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{more}</IsTruncated>{token}\
+        let token = if more {
+            format!("<NextContinuationToken>{next}</NextContinuationToken>")
+        } else {
+            String::new()
+        };
+        Step::Keep(whole(
+            "",
+            &format!(
+                "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{more}</IsTruncated>{token}\
              <Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-01-02T03:04:05.000Z</LastModified></Contents></ListBucketResult>"
-        )))
+            ),
+        ))
     };
-    let server = Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/%C3%BC+%2B%01", "t2"), page("p/z%2F", "")]);
+    let server =
+        Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/%C3%BC+%2B%01", "t2"), page("p/z%2F", "")]);
     let options = ListOptions { recursive: true, ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();
-    let names: Vec<_> = entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
+    let names: Vec<_> =
+        entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
     assert_eq!(names, ["a//b", "ü +\u{1}", "z/"]);
     let heads: Vec<_> = server.seen.iter().take(2).map(|seen| seen.head).collect();
     assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
@@ -105,7 +138,10 @@ fn pages_follow_each_other_and_odd_keys_survive() {
 
 #[test]
 fn a_refusal_within_a_success_is_a_refusal() {
-    let hidden = whole("", "<?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code><Message>late</Message></Error>");
+    let hidden = whole(
+        "",
+        "<?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code><Message>late</Message></Error>",
+    );
     let server = Server::start((0..3).map(|_| Step::Keep(hidden.clone())).collect());
     let version = firstbyte_location::Version::default();
     let copied = server.store().copy(&object("a"), &version, &object("b"), &PutOptions::default());

@@ -74,7 +74,10 @@ fn serve(mut socket: &TcpStream, steps: &mut impl Iterator<Item = Step>, sender:
                 return;
             }
         }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .map_or(0, |n| n.parse().unwrap());
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         let _ = sender.send(Seen { head, body: String::from_utf8_lossy(&body).into_owned() });
@@ -103,7 +106,9 @@ pub fn whole(headers: &str, body: &str) -> String {
 /// A part of one.
 pub fn part(content_range: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 206 Partial Content\r\nContent-Range: {content_range}\r\nContent-Length: {length}\r\n{headers}\r\n{body}")
+    format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: {content_range}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
 }
 
 /// A refusal.
