@@ -56,6 +56,10 @@ impl Report {
     pub fn add(&mut self, run: firstbyte_transfer::Result<Summary>) {
         match run {
             Ok(summary) => self.add_summary(summary),
+            Err(error @ firstbyte_transfer::Error::Deadline { .. }) => {
+                // The only one that knows no place of its own.
+                self.fail(Error::from(error).about(&self.receipt.source.clone()));
+            }
             Err(error) => self.fail(error.into()),
         }
     }

@@ -2,7 +2,12 @@
 //!
 //! Servers are real ones, on free loopback ports, and end with the test. Content comes from seeds.
 
-#![allow(dead_code, reason = "every test binary uses its own part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "every test binary uses its own part, and nobody else does"
+)]
 
 pub mod kills;
 pub mod rogue;
