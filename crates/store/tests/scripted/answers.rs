@@ -235,7 +235,7 @@ fn directory_lines_of_our_own_server_carry_sizes_and_times() {
         server.store().list(&server.url("/"), &ListOptions::default()).unwrap().collect();
     let entries = entries.unwrap();
     assert_eq!(
-        (entries[0].size, entries[0].modified.is_some(), entries[1].kind),
+        (entries[1].size, entries[1].modified.is_some(), entries[0].kind),
         (Some(3), true, Kind::Directory)
     );
 }
