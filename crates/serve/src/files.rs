@@ -53,7 +53,7 @@ async fn get(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Acce
         Ok(_) if !site.may_read(access, path) => forbidden(),
         Ok(_) if request.path.ends_with('/') => not_found(),
         Ok(file) => match file.metadata() {
-            Ok(metadata) => file_response(&request, path, file, &metadata),
+            Ok(metadata) => page::fence(site, file_response(&request, path, file, &metadata)),
             Err(error) => failure(&error),
         },
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => directory(site, request, path, access).await,
