@@ -58,12 +58,16 @@ pub struct Capabilities {
     pub write: Support,
     /// Names below a prefix can be listed.
     pub list: Support,
+    /// A listing shows names that begin with a dot.
+    pub listed_dots: Support,
     /// A listing tells sizes and times.
     pub listed_sizes: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
     /// Uploads not ended can be listed by a prefix of their keys, not only by a whole key.
     pub stale_by_prefix: Support,
+    /// Completing an upload that was aborted is refused.
+    pub refuses_aborted: Support,
     /// Content type and user metadata are kept.
     pub metadata: Support,
     /// The file's own modification time is kept.
@@ -88,9 +92,11 @@ pub struct Capabilities {
 const FULL: Capabilities = Capabilities {
     write: Support::Yes,
     list: Support::Yes,
+    listed_dots: Support::Yes,
     listed_sizes: Support::Yes,
     multipart: Support::Yes,
     stale_by_prefix: Support::Yes,
+    refuses_aborted: Support::Yes,
     metadata: Support::Yes,
     modified: Support::Yes,
     copy: Support::Yes,
@@ -134,8 +140,13 @@ impl Place {
                 ..files
             },
             Self::ServeS3 => files,
-            Self::Versitygw => Capabilities { mistaken_keys: &["a//b", "a/b//", "/lead"], ..files },
+            Self::Versitygw => Capabilities {
+                mistaken_keys: &["a//b", "./x", "x/./y", "a/../b", "../up", "/lead", "a/b//"],
+                refuses_aborted: Support::No("versitygw says done, and changes nothing"),
+                ..files
+            },
             Self::Minio => Capabilities {
+                mistaken_keys: &["/lead"],
                 stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
                 ..files
             },
@@ -143,6 +154,7 @@ impl Place {
             Self::Nginx => Capabilities {
                 write: READ_ONLY,
                 replace_if_matches: READ_ONLY,
+                listed_dots: Support::No("nginx leaves them out of its directory pages"),
                 listed_sizes: Support::No("a directory page tells sizes in prose"),
                 ..http
             },

@@ -112,5 +112,5 @@ pub fn listing_a_prefix_names_what_is_below_it_from_there(subject: &Subject) {
     }
     assert_eq!(names(subject, "dir", &recursive()), ["sub/y", "x"]);
     assert_eq!(names(subject, "dir/", &recursive()), ["sub/y", "x"]);
-    assert_eq!(subject.store.stat(&subject.at("dir")).unwrap().kind, Kind::Directory);
+    assert_eq!(subject.store.stat(&subject.at("dir/")).unwrap().kind, Kind::Directory);
 }

@@ -49,6 +49,8 @@ pub fn every_legal_name_survives(subject: &Subject) {
     }
     if subject.can.list == Support::Yes {
         let mut wanted: Vec<Vec<u8>> = ODD.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let dots = subject.can.listed_dots == Support::Yes;
+        wanted.retain(|name| dots || !name.starts_with(b"."));
         wanted.sort();
         assert_eq!(listed(subject), wanted);
     }
@@ -66,6 +68,14 @@ pub fn a_key_that_is_no_path_is_kept_apart_or_refused(subject: &Subject) {
         BTreeMap::from([("a/b", "1"), ("x", "2"), ("x2/y", "3"), ("b", "4"), ("up", "5"), ("lead", "6")]);
     if subject.can.write != Support::Yes {
         return;
+    }
+    for key in subject.can.mistaken_keys {
+        // The table must not excuse what the service does rightly.
+        let outcome = put(subject, key, "mistaken");
+        assert!(
+            outcome.is_err() || !listed(subject).contains(&key.as_bytes().to_vec()),
+            "{key:?} is kept apart"
+        );
     }
     for (name, content) in &neighbours {
         subject.place(name, content.as_bytes());
