@@ -5,9 +5,10 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use firstbyte_testkit::bytes;
+use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
 use support::servers::S3;
 use support::{Ran, World, names_below};
@@ -180,10 +181,12 @@ fn a_directory_in_the_way_of_a_file_is_kept() {
 
 #[test]
 fn the_second_of_two_copies_to_one_destination_is_told_so() {
-    let s3 = S3::ours_with(&["--write", "--limit-rate", "4MiB"]);
-    let world = World::with_s3(&s3);
-    let content = bytes(6, 6 << 20);
+    let s3 = S3::ours();
+    let mut world = World::with_s3(&s3);
+    let content = bytes(6, 24 << 20);
     std::fs::write(s3.root.join("bucket/slow"), &content).unwrap();
+    let link = slow_link(&s3, 24 << 20);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let first = world.spawn(&["cp", "s3://bucket/slow", "out"]);
     // The first has the destination once its temporary file is there.
     while !world.names().iter().any(|name| name.contains("out")) {
@@ -239,25 +242,19 @@ fn serve_refuses_to_listen_beyond_loopback_without_keys_unless_told_twice() {
 
 #[test]
 fn an_interrupt_ends_with_130_and_the_next_run_resumes() {
-    let s3 = S3::ours_with(&["--write", "--limit-rate", "8MiB"]);
-    let world = World::with_s3(&s3);
-    let content = bytes(7, 40 << 20);
+    let s3 = S3::ours();
+    let mut world = World::with_s3(&s3);
+    let content = bytes(7, 64 << 20);
     std::fs::write(s3.root.join("bucket/slow"), &content).unwrap();
+    let link = slow_link(&s3, 64 << 20);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
     let args = ["--concurrency", "1", "--json", "cp", "s3://bucket/slow", "out"];
     let child = world.spawn(&args);
-    // Some chunks have to be there: wait until more than one is written.
-    let written = || {
-        let part = world.names().into_iter().find(|name| name.contains("out"));
-        part.map_or(0, |name| {
-            use std::os::unix::fs::MetadataExt;
-            std::fs::metadata(world.path(&name)).map_or(0, |metadata| metadata.blocks() * 512)
-        })
-    };
-    while written() < 20 << 20 {
+    // More than one chunk has to be there.
+    while link.counters().bytes_to_client < 20 << 20 {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let killed =
-        Command::new("kill").args(["-INT", &child.id().to_string()]).stdin(Stdio::null()).status().unwrap();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let ran = Ran::from(child.wait_with_output().unwrap());
     assert_eq!(ran.code, Some(130), "{ran:?}");

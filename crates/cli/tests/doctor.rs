@@ -1,0 +1,74 @@
+//! `doctor` as users and programs run it.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn doctor(endpoint: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
+    command.args(["doctor", "--endpoint-url", endpoint]).args(arguments);
+    command.env("AWS_ACCESS_KEY_ID", "an-id").env("AWS_SECRET_ACCESS_KEY", "a-secret-nobody-sees");
+    command.output().unwrap()
+}
+
+/// An address of this machine where nobody listens.
+fn nobody() -> String {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    format!("http://{address}")
+}
+
+fn finding<'a>(receipt: &'a Value, what: &str) -> &'a Value {
+    let findings = receipt["findings"].as_array().unwrap();
+    findings
+        .iter()
+        .find(|finding| finding["what"] == what)
+        .unwrap_or_else(|| panic!("nothing about {what}: {receipt}"))
+}
+
+#[test]
+fn programs_get_every_finding_with_its_status_and_warnings_with_advice() {
+    let output = doctor(&nobody(), &["--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let receipt: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(receipt["verb"], "doctor");
+    let names = "processors,kernel,memory,open files,cache directory,current directory,FUSE,FUSE passthrough,proxies,\
+                 credentials,S3 endpoint,clock";
+    for what in names.split(',') {
+        let finding = finding(&receipt, what);
+        assert!(!finding["found"].as_str().unwrap().is_empty(), "{what}");
+        assert_eq!(finding["status"] == "warn", finding["advice"].is_string(), "{what}");
+    }
+    let warned =
+        receipt["findings"].as_array().unwrap().iter().filter(|finding| finding["status"] == "warn").count();
+    assert_eq!(receipt["warnings"], warned);
+    assert_eq!(finding(&receipt, "S3 endpoint")["status"], "warn");
+}
+
+#[test]
+fn credentials_are_named_and_never_shown() {
+    for arguments in [&["--json"][..], &[]] {
+        let output = doctor(&nobody(), arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("AWS_ACCESS_KEY_ID"), "{text}");
+        assert!(!text.contains("a-secret-nobody-sees"), "{text}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request);
+            let head = "HTTP/1.1 403 Forbidden\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    let output = doctor(&endpoint, &["--json"]);
+    let receipt: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(finding(&receipt, "clock")["status"], "warn");
+}
