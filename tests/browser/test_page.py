@@ -200,7 +200,7 @@ def check_resume(playwright, options, server, directory, scratch):
     before = server.received_bytes()
     open_directory(browser.page, f"{server.url}/inbox/", 4)
     browser.page.set_input_files("#files", scratch / "big.bin")
-    while not (journals := list(inbox.glob(".upload-*.journal.*"))) or journals[0].read_text().count("\n") < 4:
+    while not (journals := list(inbox.glob(".upload-*.journal.*"))) or journals[0].read_text().count("\n") < size // PART // 3:
         time.sleep(0.005)
     browser.kill()
     assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger --size-mib"

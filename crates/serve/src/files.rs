@@ -56,7 +56,9 @@ async fn get(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Acce
             Ok(metadata) => page::fence(site, file_response(&request, path, file, &metadata)),
             Err(error) => failure(&error),
         },
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => directory(site, request, path, access).await,
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            directory(site, request, path, access).await
+        }
         Err(error) => failure(&error),
     }
 }
@@ -68,7 +70,8 @@ async fn directory(site: &Arc<Site>, request: Request, path: &EntryPath, access:
     if !request.path.ends_with('/') {
         let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
         let target = format!("{}{}/{query}", site.config.base_path, request.path);
-        return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory").with_header(LOCATION, target);
+        return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
+            .with_header(LOCATION, target);
     }
     match listing::Format::asked_by(&request) {
         Some(format) => listing::answer(site, &request, path, format).await,
@@ -94,11 +97,11 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
     let size = metadata.len();
     let mut response = match asked_range(&request.headers, current, size) {
         RangeAnswer::Unsatisfiable => {
-            return described(StatusCode::RANGE_NOT_SATISFIABLE).with_header(CONTENT_RANGE, format!("bytes */{size}"));
+            return described(StatusCode::RANGE_NOT_SATISFIABLE)
+                .with_header(CONTENT_RANGE, format!("bytes */{size}"));
         }
-        RangeAnswer::Whole => {
-            described(StatusCode::OK).with_body(Body::File { file: Arc::new(file), range: ByteRange::new(0, size) })
-        }
+        RangeAnswer::Whole => described(StatusCode::OK)
+            .with_body(Body::File { file: Arc::new(file), range: ByteRange::new(0, size) }),
         RangeAnswer::Part(range) => described(StatusCode::PARTIAL_CONTENT)
             .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1))
             .with_body(Body::File { file: Arc::new(file), range }),
@@ -121,7 +124,10 @@ fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAns
 fn attachment(path: &EntryPath) -> String {
     let name = path.name().unwrap_or_default();
     let name = std::os::unix::ffi::OsStrExt::as_bytes(name);
-    format!("attachment; filename*=UTF-8''{}", percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC))
+    format!(
+        "attachment; filename*=UTF-8''{}",
+        percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC)
+    )
 }
 
 async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Result<Response> {
@@ -151,7 +157,8 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
         return Ok(refused);
     }
     let replace = if absent { Replace::Nothing } else { Replace::Any };
-    let file = tokio::task::spawn_blocking(move || temporary.commit(replace)).await.map_err(io::Error::other)??;
+    let file =
+        tokio::task::spawn_blocking(move || temporary.commit(replace)).await.map_err(io::Error::other)??;
     let tag = etag(&file.metadata()?);
     let status = if existed { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     Ok(Response::new(status).with_header(ETAG, format!("\"{tag}\"")))
@@ -173,7 +180,11 @@ async fn delete(site: &Arc<Site>, request: &Request, path: EntryPath) -> io::Res
 }
 
 /// Whether something is there, or the refusal when the conditions speak against writing over it.
-async fn judge_current(site: &Site, headers: &HeaderMap, path: &EntryPath) -> io::Result<Result<bool, Response>> {
+async fn judge_current(
+    site: &Site,
+    headers: &HeaderMap,
+    path: &EntryPath,
+) -> io::Result<Result<bool, Response>> {
     let metadata = match site.root.open_entry(path).await {
         Ok(entry) => Some(entry.metadata()?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

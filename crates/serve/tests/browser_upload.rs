@@ -23,7 +23,9 @@ fn content() -> Vec<u8> {
     words.flatten().take(SIZE).collect()
 }
 
-fn part(whole: &[u8], number: usize) -> &[u8] { &whole[number * PART..whole.len().min((number + 1) * PART)] }
+fn part(whole: &[u8], number: usize) -> &[u8] {
+    &whole[number * PART..whole.len().min((number + 1) * PART)]
+}
 
 fn serve(directory: &Path, writing: Writing) -> Running {
     let mut config = Config::new(directory);
@@ -38,9 +40,13 @@ struct Answer {
 }
 
 impl Answer {
-    fn json(&self) -> Value { serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text())) }
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
 
-    fn text(&self) -> String { String::from_utf8_lossy(&self.body).into_owned() }
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
 
     fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
@@ -55,7 +61,9 @@ fn ask(to: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)], bod
     if !headers.iter().any(|(name, _)| *name == "content-length") {
         head += &format!("content-length: {}\r\n", body.len());
     }
-    for (name, value) in [("x-firstbyte-page", "1")].iter().chain(headers).filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in
+        [("x-firstbyte-page", "1")].iter().chain(headers).filter(|(_, value)| !value.is_empty())
+    {
         if *name == "x-firstbyte-page" && headers.contains(&(*name, "")) {
             continue;
         }
@@ -84,11 +92,19 @@ fn begin(to: SocketAddr) -> Value {
     answer.json()
 }
 
-fn id(begun: &Value) -> String { begun["id"].as_str().unwrap().to_owned() }
+fn id(begun: &Value) -> String {
+    begun["id"].as_str().unwrap().to_owned()
+}
 
 fn put(to: SocketAddr, id: &str, number: usize, bytes: &[u8]) -> Answer {
     let crc = format!("{:08x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes));
-    ask(to, "PUT", &format!("/.firstbyte/uploads/{id}/{number}?path=/"), &[("x-firstbyte-crc32c", &crc)], bytes)
+    ask(
+        to,
+        "PUT",
+        &format!("/.firstbyte/uploads/{id}/{number}?path=/"),
+        &[("x-firstbyte-crc32c", &crc)],
+        bytes,
+    )
 }
 
 fn complete(to: SocketAddr, id: &str, existing: &str) -> Answer {
@@ -153,7 +169,8 @@ fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let headers = [("x-firstbyte-crc32c", "00000000"), ("content-length", announced.as_str())];
     let mut stream = TcpStream::connect(to).unwrap();
     let [crc, length] = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
-    let head = format!("PUT {} HTTP/1.1\r\nHost: {to}\r\nx-firstbyte-page: 1\r\n{crc}{length}\r\n", target(2));
+    let head =
+        format!("PUT {} HTTP/1.1\r\nHost: {to}\r\nx-firstbyte-page: 1\r\n{crc}{length}\r\n", target(2));
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&bytes[..bytes.len() / 2]).unwrap();
     drop(stream);
@@ -228,7 +245,10 @@ fn an_abandoned_upload_is_removed_and_then_unknown() {
     let to = server.address();
     let id = id(&begin(to));
     assert_eq!(names(place.path()).len(), 2, "data and journal");
-    assert!(!ask(to, "GET", "/?format=ndjson", &[], b"").text().contains("firstbyte-part"), "both are hidden");
+    assert!(
+        !ask(to, "GET", "/?format=ndjson", &[], b"").text().contains("firstbyte-part"),
+        "both are hidden"
+    );
     assert_eq!(ask(to, "DELETE", &format!("/.firstbyte/uploads/{id}?path=/"), &[], b"").status, 204);
     assert!(names(place.path()).is_empty());
     assert_eq!(put(to, &id, 0, &content()[..PART]).json()["error"], "no-upload");
@@ -242,7 +262,17 @@ fn nothing_outside_the_directory_can_be_named() {
     std::os::unix::fs::symlink(outer.path(), inner.join("out")).unwrap();
     let server = serve(&inner, Writing::Allowed);
     let to = server.address();
-    for path in ["/../", "/%2e%2e/", "/%252e%252e/", "/a/../../", "/out/", "/out/x/", "/.firstbyte/", "/%2500/", "//x/"] {
+    for path in [
+        "/../",
+        "/%2e%2e/",
+        "/%252e%252e/",
+        "/a/../../",
+        "/out/",
+        "/out/x/",
+        "/.firstbyte/",
+        "/%2500/",
+        "//x/",
+    ] {
         let answer = begin_named(to, path, "x", 1);
         assert!((400..500).contains(&answer.status), "{path}: {}", answer.head);
     }
@@ -309,12 +339,31 @@ fn odd_names_are_links_and_text_never_markup() {
 }
 
 #[test]
+fn an_uploaded_document_is_fenced_off_from_the_page() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["x.html", "x.svg", "x.txt"] {
+        fs::write(place.path().join(name), "<script>1</script>").unwrap();
+    }
+    for (writing, fenced) in [(Writing::Allowed, true), (Writing::Refused, false)] {
+        let server = serve(place.path(), writing);
+        for name in ["/x.html", "/x.svg", "/x.txt"] {
+            let answer = ask(server.address(), "GET", name, &[], b"");
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+            let policy = answer.header("content-security-policy").unwrap_or_default();
+            assert_eq!(policy.starts_with("sandbox"), fenced && name != "/x.txt", "{name} {writing:?}");
+            assert!(!policy.contains("allow-same-origin"));
+        }
+    }
+}
+
+#[test]
 fn a_browser_signs_in_with_its_key_and_out_again() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("own")).unwrap();
     let mut config = Config::new(place.path());
     config.writing = Writing::Allowed;
-    config.authentication = Authentication::Keys(Keys::parse("ann s3cret write own/\nann s3cret read\n").unwrap());
+    config.authentication =
+        Authentication::Keys(Keys::parse("ann s3cret write own/\nann s3cret read\n").unwrap());
     let server = Server::start(config).unwrap();
     let to = server.address();
     let html = ("accept", "text/html");
@@ -333,7 +382,10 @@ fn a_browser_signs_in_with_its_key_and_out_again() {
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let session = ("cookie", cookie.split(';').next().unwrap());
     assert!(ask(to, "GET", "/own/", &[html, session], b"").text().contains("id=\"pick-files\""));
-    assert!(!ask(to, "GET", "/", &[html, session], b"").text().contains("id=\"pick-files\""), "only below own/");
+    assert!(
+        !ask(to, "GET", "/", &[html, session], b"").text().contains("id=\"pick-files\""),
+        "only below own/"
+    );
     let body = json!({ "name": "x", "size": 0, "mtime": 0 }).to_string();
     let begin = |path: &str| {
         ask(to, "POST", &format!("/.firstbyte/uploads?path={path}"), &[session], body.as_bytes()).status

@@ -42,7 +42,11 @@ pub(super) fn visible(name: &[u8]) -> String {
             match c {
                 '\n' => out.push_str("\\n"),
                 '\t' => out.push_str("\\t"),
-                '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {
+                '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{2069}'
+                | '\u{feff}' => {
                     let _ = write!(out, "{}", c.escape_unicode());
                 }
                 c if c.is_control() => {
@@ -63,7 +67,9 @@ pub(super) fn url_path(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => out.push(byte.into()),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(byte.into())
+            }
             _ => {
                 let _ = write!(out, "%{byte:02X}");
             }
@@ -106,7 +112,9 @@ mod tests {
 
     #[test]
     fn sizes_have_two_or_three_digits() {
-        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10_240, "10 KiB"), (1 << 30, "1.0 GiB")] {
+        for (bytes, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10_240, "10 KiB"), (1 << 30, "1.0 GiB")]
+        {
             assert_eq!(human_size(bytes), text);
         }
         assert_eq!(human_size(u64::MAX), "16 EiB");

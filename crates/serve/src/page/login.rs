@@ -60,7 +60,9 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
         return Response::text(StatusCode::BAD_REQUEST, "the form is too long or was cut off");
     };
     let form = String::from_utf8_lossy(&form).into_owned();
-    let field = |name: &str| query_pairs(&form).find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default();
+    let field = |name: &str| {
+        query_pairs(&form).find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default()
+    };
     let next = field("next");
     let next = if is_local(&next) { next.as_str() } else { "/" };
     let from = request.peer.ip();
@@ -84,13 +86,17 @@ pub(super) fn sign_out(site: &Site, request: &Request) -> Response {
     if let Some(token) = request.header(COOKIE).and_then(|header| cookie(header, SESSION_COOKIE)) {
         site.sessions.end(token);
     }
-    go_to(&site.config.base_path, "/.firstbyte/login").with_header(SET_COOKIE, set_cookie(site, "", "; Max-Age=0"))
+    go_to(&site.config.base_path, "/.firstbyte/login")
+        .with_header(SET_COOKIE, set_cookie(site, "", "; Max-Age=0"))
 }
 
 /// Without Max-Age the cookie also ends with the browser; the server ends the session in any case.
 fn set_cookie(site: &Site, token: &str, more: &str) -> String {
     let secure = if site.config.tls.is_some() { "; Secure" } else { "" };
-    format!("{SESSION_COOKIE}={token}; Path={}/; HttpOnly; SameSite=Strict{secure}{more}", site.config.base_path)
+    format!(
+        "{SESSION_COOKIE}={token}; Path={}/; HttpOnly; SameSite=Strict{secure}{more}",
+        site.config.base_path
+    )
 }
 
 fn go_to(base: &str, next: &str) -> Response {
@@ -111,7 +117,9 @@ mod tests {
         for local in ["/", "/a/b?format=ndjson", "/a//b"] {
             assert!(is_local(local), "{local}");
         }
-        for other in ["", "https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil.example", "a"] {
+        for other in
+            ["", "https://evil.example", "//evil.example", "/\\evil.example", "/\t/evil.example", "a"]
+        {
             assert!(!is_local(other), "{other:?}");
         }
     }

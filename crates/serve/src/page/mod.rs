@@ -14,11 +14,11 @@ mod upload;
 
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
 
 use crate::auth::{Access, Rights};
-use crate::config::Writing;
+use crate::config::{Authentication, Writing};
 use crate::files;
 use crate::request::Request;
 use crate::response::Response;
@@ -40,9 +40,16 @@ pub(crate) async fn directory(site: &Site, path: &EntryPath, access: &Access) ->
         Ok(Err(error)) => return files::failure(&error),
         Err(stopped) => return files::failure(&std::io::Error::other(stopped)),
     };
-    let uploading = if may_upload(site, access, path) { shell::Uploading::Offered } else { shell::Uploading::Hidden };
+    let uploading =
+        if may_upload(site, access, path) { shell::Uploading::Offered } else { shell::Uploading::Hidden };
     let account = matches!(access, Access::Key(_)).then(|| access.name());
-    shell::directory(&shell::Directory { base: &site.config.base_path, path, uploading, account, rows: &rows })
+    shell::directory(&shell::Directory {
+        base: &site.config.base_path,
+        path,
+        uploading,
+        account,
+        rows: &rows,
+    })
 }
 
 /// Asks a browser that showed no key to sign in, and brings it back to what it asked for afterwards.
@@ -58,9 +65,27 @@ pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: 
         (&Method::GET | &Method::HEAD, "login") => shell::login(&site.config.base_path, "/", None),
         (&Method::POST, "login") => login::sign_in(site, request).await,
         (&Method::POST, "logout") => login::sign_out(site, &request),
-        _ if rest == "uploads" || rest.starts_with("uploads/") => protocol::answer(site, access, request).await,
+        _ if rest == "uploads" || rest.starts_with("uploads/") => {
+            protocol::answer(site, access, request).await
+        }
         _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here"),
     }
+}
+
+/// Fences a served file off from the page: a document somebody uploaded runs in an origin of its own, where it can
+/// neither write here nor read with the visitor's session. Where there is nothing to gain (read-only, no keys), a
+/// document keeps its origin, and with it all that a report may want of a browser.
+pub(crate) fn fence(site: &Site, response: Response) -> Response {
+    let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_document =
+        ["text/html", "image/svg+xml", "application/xml"].iter().any(|document| kind.starts_with(document));
+    let guarded = site.config.writing == Writing::Allowed
+        || matches!(site.config.authentication, Authentication::Keys(_));
+    let response = response.with_header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if !(is_document && guarded) {
+        return response;
+    }
+    response.with_header(CONTENT_SECURITY_POLICY, "sandbox allow-scripts allow-popups allow-downloads")
 }
 
 /// Whether `access` may put files into `directory`.

@@ -50,7 +50,9 @@ impl From<Error> for Refusal {
     }
 }
 
-fn bad(message: &str) -> Refusal { Refusal(StatusCode::BAD_REQUEST, "request", message.into()) }
+fn bad(message: &str) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, "request", message.into())
+}
 
 #[derive(Default, Deserialize)]
 struct Completion {
@@ -62,7 +64,9 @@ struct Completion {
 pub(super) async fn answer(site: &Site, access: &Access, request: Request) -> Response {
     match dispatch(site, access, request).await {
         Ok(response) => response,
-        Err(Refusal(status, code, message)) => json_response(status, &json!({ "error": code, "message": message })),
+        Err(Refusal(status, code, message)) => {
+            json_response(status, &json!({ "error": code, "message": message }))
+        }
     }
 }
 
@@ -70,7 +74,8 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
     let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
     let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
     if !may_upload(site, access, &path) {
-        let message = "uploading here is not allowed: the server is read-only, or your key may not write here";
+        let message =
+            "uploading here is not allowed: the server is read-only, or your key may not write here";
         return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
     }
     if request.method != Method::GET && request.headers.get(FROM_PAGE).is_none() {
@@ -118,7 +123,8 @@ async fn receive(site: &Site, directory: OwnedFd, id: &str, number: usize, reque
     let crc = request.header(CRC32C).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let crc = crc.ok_or_else(|| bad("send the part's CRC32C in x-firstbyte-crc32c, as eight hex digits"))?;
     let length = request.body.length();
-    let length = length.ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
+    let length = length
+        .ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
     let (uploads, id) = (site.page.uploads.clone(), id.to_owned());
     let claim = blocking(move || uploads.find(directory, &id)?.claim(number, length)).await?;
     match claim {
@@ -141,7 +147,7 @@ async fn receive(site: &Site, directory: OwnedFd, id: &str, number: usize, reque
     }
 }
 
-fn write(mut part: PartWriter, piece: &[u8]) -> Result<PartWriter, Error> {
+fn write(mut part: Box<PartWriter>, piece: &[u8]) -> Result<Box<PartWriter>, Error> {
     part.write(piece)?;
     Ok(part)
 }
@@ -155,13 +161,19 @@ struct Directory<'a> {
 impl Directory<'_> {
     async fn open(&self) -> std::result::Result<OwnedFd, Refusal> {
         let (root, path) = (self.site.root.clone(), self.path.clone());
-        blocking(move || root.open_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })).await
+        blocking(move || {
+            root.open_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })
+        })
+        .await
     }
 
     /// Also makes what is missing on the way: people upload folders.
     async fn make(&self) -> std::result::Result<OwnedFd, Refusal> {
         let (root, path) = (self.site.root.clone(), self.path.clone());
-        blocking(move || root.make_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })).await
+        blocking(move || {
+            root.make_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })
+        })
+        .await
     }
 }
 
@@ -175,7 +187,9 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-async fn read_json<T: serde::de::DeserializeOwned>(body: &mut RequestBody) -> std::result::Result<T, Refusal> {
+async fn read_json<T: serde::de::DeserializeOwned>(
+    body: &mut RequestBody,
+) -> std::result::Result<T, Refusal> {
     let text = body.collect(LONGEST_JSON).await.map_err(|e| bad(&e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| bad(&format!("the body is not the JSON expected here: {e}")))
 }

@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::html::{escape, fill, human_size, url_path, visible};
@@ -93,7 +95,9 @@ pub(super) fn login(base: &str, next: &str, problem: Option<&str>) -> Response {
         "css" => CSS.into(),
         "action" => format!("{}/.firstbyte/login", escape(base)).into(),
         "next" => escape(next).into(),
-        "problem" => problem.map_or(Cow::Borrowed(""), |why| format!("<p class=\"bad\" role=\"alert\">{}</p>", escape(why)).into()),
+        "problem" => problem.map_or(Cow::Borrowed(""), |why| {
+            format!("<p class=\"bad\" role=\"alert\">{}</p>", escape(why)).into()
+        }),
         _ => "".into(),
     });
     page(status, html)
@@ -132,7 +136,11 @@ fn crumbs(base: &str, trail: &[u8]) -> String {
         if end == trail.len() {
             out.push_str(&format!("<bdi aria-current=\"page\">{text}</bdi>"));
         } else {
-            out.push_str(&format!("<a href=\"{}/{}/\"><bdi>{text}</bdi></a>", escape(base), url_path(&trail[..end])));
+            out.push_str(&format!(
+                "<a href=\"{}/{}/\"><bdi>{text}</bdi></a>",
+                escape(base),
+                url_path(&trail[..end])
+            ));
         }
         end += 1;
     }
@@ -145,7 +153,9 @@ fn rows(directory: &str, rows: &[Row]) -> String {
         let slash = if row.size.is_none() { "/" } else { "" };
         let size = row.size.map_or_else(String::new, human_size);
         let (href, text) = (url_path(&row.name), escape(&visible(&row.name)));
-        out.push_str(&format!("<li><a href=\"{directory}{href}{slash}\"><bdi>{text}</bdi>{slash}</a> <span>{size}</span></li>\n"));
+        out.push_str(&format!(
+            "<li><a href=\"{directory}{href}{slash}\"><bdi>{text}</bdi>{slash}</a> <span>{size}</span></li>\n"
+        ));
     }
     if rows.len() >= ROWS_WITHOUT_SCRIPTS {
         out.push_str("<li>Further entries may follow: allow scripts, or read the <a href=\"?format=ndjson\">NDJSON listing</a>.</li>\n");

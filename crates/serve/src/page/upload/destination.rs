@@ -27,7 +27,8 @@ pub(crate) enum Existing {
 
 /// Refuses what is not one plain component, or would be hidden or reserved.
 pub(super) fn check_name(name: &str) -> Result<()> {
-    let fits = EntryPath::parse(name.as_bytes()).is_ok_and(|path| path.as_bytes() == name.as_bytes() && !path.is_root());
+    let fits = EntryPath::parse(name.as_bytes())
+        .is_ok_and(|path| path.as_bytes() == name.as_bytes() && !path.is_root());
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
@@ -36,7 +37,8 @@ pub(super) fn occupant(directory: BorrowedFd<'_>, name: &str) -> Result<Option<O
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Occupant {
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            mtime: stat.st_mtime.saturating_mul(1000) + i64::try_from(stat.st_mtime_nsec / 1_000_000).unwrap_or(0),
+            mtime: stat.st_mtime.saturating_mul(1000)
+                + i64::try_from(stat.st_mtime_nsec / 1_000_000).unwrap_or(0),
         })),
         Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(Error::io(name, e)),
@@ -44,7 +46,12 @@ pub(super) fn occupant(directory: BorrowedFd<'_>, name: &str) -> Result<Option<O
 }
 
 /// Renames `from` to `name`, both in `directory`, as `existing` says; gives the name it got.
-pub(super) fn put_in_place(directory: BorrowedFd<'_>, from: &str, name: &str, existing: Existing) -> Result<String> {
+pub(super) fn put_in_place(
+    directory: BorrowedFd<'_>,
+    from: &str,
+    name: &str,
+    existing: Existing,
+) -> Result<String> {
     match existing {
         Existing::Replace => {
             rustix::fs::renameat(directory, from, directory, name).map_err(|e| Error::io(name, e))?;

@@ -69,7 +69,9 @@ impl Error {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
             Self::NoUpload(_) => (StatusCode::NOT_FOUND, "no-upload"),
             Self::NoPart { .. } => (StatusCode::BAD_REQUEST, "no-part"),
-            Self::Length { .. } | Self::TooLong(_) | Self::Short { .. } => (StatusCode::BAD_REQUEST, "length"),
+            Self::Length { .. } | Self::TooLong(_) | Self::Short { .. } => {
+                (StatusCode::BAD_REQUEST, "length")
+            }
             Self::Checksum(_) => (StatusCode::BAD_REQUEST, "checksum"),
             Self::InUse(_) | Self::Elsewhere(_) => (StatusCode::CONFLICT, "in-use"),
             Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
@@ -82,9 +84,15 @@ impl Error {
             }
             Self::Io { cause, .. } => match cause.kind() {
                 io::ErrorKind::NotFound => (StatusCode::NOT_FOUND, "no-directory"),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, "denied"),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (StatusCode::INSUFFICIENT_STORAGE, "space"),
-                io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => (StatusCode::CONFLICT, "directory"),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    (StatusCode::FORBIDDEN, "denied")
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    (StatusCode::INSUFFICIENT_STORAGE, "space")
+                }
+                io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
+                    (StatusCode::CONFLICT, "directory")
+                }
                 _ => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
             },
         }

@@ -29,7 +29,8 @@ const LONGEST_JOURNAL: u64 = 4 << 20;
 
 /// Changes with every start of the machine; empty where the kernel does not tell, which never matches.
 static BOOT: LazyLock<String> = LazyLock::new(|| {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| String::new(), |id| id.trim().into())
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().into())
 });
 
 /// What the browser says of the file it uploads. The same three values after a reload find the upload again.
@@ -70,7 +71,8 @@ impl Source {
     pub(super) fn modified(&self) -> SystemTime {
         let distance = Duration::from_millis(self.mtime.unsigned_abs());
         let epoch = SystemTime::UNIX_EPOCH;
-        if self.mtime < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) }.unwrap_or(epoch)
+        if self.mtime < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) }
+            .unwrap_or(epoch)
     }
 }
 
@@ -91,10 +93,14 @@ pub(super) struct Journal {
 }
 
 /// Name of the file that holds the data of upload `id`.
-pub(super) fn data_name(id: &str) -> String { format!(".upload-{id}.firstbyte-part") }
+pub(super) fn data_name(id: &str) -> String {
+    format!(".upload-{id}.firstbyte-part")
+}
 
 /// Name of the journal of upload `id`.
-pub(super) fn journal_name(id: &str) -> String { format!(".upload-{id}.journal.firstbyte-part") }
+pub(super) fn journal_name(id: &str) -> String {
+    format!(".upload-{id}.journal.firstbyte-part")
+}
 
 /// The upload whose journal has this name.
 pub(super) fn id_of_journal(name: &[u8]) -> Option<&str> {
@@ -103,7 +109,9 @@ pub(super) fn id_of_journal(name: &[u8]) -> Option<&str> {
 }
 
 /// Whether `id` can name an upload; nothing else ever becomes part of a file name.
-pub(super) fn is_id(id: &str) -> bool { id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) }
+pub(super) fn is_id(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
 
 impl Journal {
     /// Opens what an earlier attempt left, or begins anew; gives the parts already held.
@@ -125,17 +133,25 @@ impl Journal {
         let open = |name: String, extra: OFlags| {
             rustix::fs::openat(directory, &name, flags | extra, Mode::from_raw_mode(0o666))
                 .map(File::from)
-                .map_err(|e| if e == rustix::io::Errno::NOENT && create.is_empty() { Error::NoUpload(id.into()) } else { Error::io(name, e) })
+                .map_err(|e| {
+                    if e == rustix::io::Errno::NOENT && create.is_empty() {
+                        Error::NoUpload(id.into())
+                    } else {
+                        Error::io(name, e)
+                    }
+                })
         };
         let log = open(journal_name(id), OFlags::APPEND)?;
-        rustix::fs::flock(&log, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Elsewhere(id.into()))?;
+        rustix::fs::flock(&log, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Error::Elsewhere(id.into()))?;
         Ok(Self { data: open(data_name(id), OFlags::empty())?, log })
     }
 
     fn read_back(&mut self) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let log = &mut self.log;
-        let read = log.seek(SeekFrom::Start(0)).and_then(|_| log.take(LONGEST_JOURNAL).read_to_end(&mut text));
+        let read =
+            log.seek(SeekFrom::Start(0)).and_then(|_| log.take(LONGEST_JOURNAL).read_to_end(&mut text));
         read.map(|_| text).map_err(|e| Error::io("journal", e))
     }
 
@@ -153,15 +169,20 @@ impl Journal {
         let mut finished = Vec::new();
         let before = self.read_back()?;
         if let Some((header, lines)) = Self::parse(&before)
-            && header.source == *source && header.part_size == source.part_size() && length == source.size
+            && header.source == *source
+            && header.part_size == source.part_size()
+            && length == source.size
         {
             let same_boot = !header.boot.is_empty() && header.boot == *BOOT;
             finished = lines;
-            finished.retain(|&(number, crc)| number < held.len() && (same_boot || self.matches(source, number, crc)));
+            finished.retain(|&(number, crc)| {
+                number < held.len() && (same_boot || self.matches(source, number, crc))
+            });
         }
         self.data.set_len(source.size).map_err(|e| Error::io("partial file", e))?;
         let header = Header { source: source.clone(), part_size: source.part_size(), boot: BOOT.clone() };
-        let mut text = serde_json::to_vec(&header).map_err(|e| Error::io("journal", std::io::Error::other(e)))?;
+        let mut text =
+            serde_json::to_vec(&header).map_err(|e| Error::io("journal", std::io::Error::other(e)))?;
         text.push(b'\n');
         for (number, crc) in finished {
             if !std::mem::replace(&mut held[number], true) {

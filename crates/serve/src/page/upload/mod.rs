@@ -22,8 +22,8 @@ use serde::Serialize;
 
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
-pub(crate) use journal::Source;
 use journal::Journal;
+pub(crate) use journal::Source;
 
 /// Uploads remembered at once; each may hold two descriptors and 10 KB. Idle ones make room.
 const MOST_OPEN: usize = 256;
@@ -90,7 +90,7 @@ pub(crate) enum Claim {
     /// Nothing: it is held already.
     Held,
     /// Write it; nobody else does meanwhile.
-    Write(PartWriter),
+    Write(Box<PartWriter>),
 }
 
 impl Uploads {
@@ -171,8 +171,10 @@ impl Upload {
 
     /// What the page is told of it.
     pub(crate) fn status(&self) -> Result<Status> {
-        let held = lock(&self.parts).iter().enumerate().filter(|(_, p)| **p == Part::Held).map(|(n, _)| n).collect();
-        let touched = self.journal.last_change().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let held =
+            lock(&self.parts).iter().enumerate().filter(|(_, p)| **p == Part::Held).map(|(n, _)| n).collect();
+        let touched =
+            self.journal.last_change().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         Ok(Status {
             id: self.id.clone(),
             source: self.source.clone(),
@@ -199,7 +201,8 @@ impl Upload {
             Part::Missing => {
                 *part = Part::Receiving;
                 let crc = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-                Ok(Claim::Write(PartWriter { upload: self.clone(), number, next: offset, left: length, crc }))
+                let part = PartWriter { upload: self.clone(), number, next: offset, left: length, crc };
+                Ok(Claim::Write(Box::new(part)))
             }
         }
     }
@@ -207,7 +210,8 @@ impl Upload {
     fn finish(&self, existing: Existing) -> Result<String> {
         // Held over the rename, so that no second completion comes in between.
         let parts = lock(&self.parts);
-        let missing: Vec<usize> = parts.iter().enumerate().filter(|(_, p)| **p != Part::Held).map(|(n, _)| n).collect();
+        let missing: Vec<usize> =
+            parts.iter().enumerate().filter(|(_, p)| **p != Part::Held).map(|(n, _)| n).collect();
         if !missing.is_empty() {
             return Err(Error::Incomplete(missing));
         }
@@ -240,7 +244,11 @@ impl PartWriter {
         let length = bytes.len() as u64;
         self.left = self.left.checked_sub(length).ok_or(Error::TooLong(self.number))?;
         self.crc.update(bytes);
-        self.upload.journal.data.write_all_at(bytes, self.next).map_err(|e| Error::io(&self.upload.source.name, e))?;
+        self.upload
+            .journal
+            .data
+            .write_all_at(bytes, self.next)
+            .map_err(|e| Error::io(&self.upload.source.name, e))?;
         self.next += length;
         Ok(())
     }
@@ -295,7 +303,9 @@ fn check_space(directory: &OwnedFd, size: u64) -> Result<()> {
 }
 
 /// A panic elsewhere leaves plain values here, usable as they are.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> { mutex.lock().unwrap_or_else(PoisonError::into_inner) }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[cfg(test)]
 mod tests;

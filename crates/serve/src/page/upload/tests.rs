@@ -9,14 +9,19 @@ fn open(directory: &Path) -> OwnedFd {
     rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
 }
 
-fn content(size: usize) -> Vec<u8> { (0..size).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect() }
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
 
-fn source(size: usize) -> Source { Source { name: "data.bin".into(), size: size as u64, mtime: 1_700_000_000_123 } }
+fn source(size: usize) -> Source {
+    Source { name: "data.bin".into(), size: size as u64, mtime: 1_700_000_000_123 }
+}
 
 fn send(uploads: &Uploads, directory: &Path, id: &str, whole: &[u8], number: usize) {
     let (offset, length) = source(whole.len()).part(number);
     let bytes = &whole[offset as usize..(offset + length) as usize];
-    let Claim::Write(mut part) = uploads.find(open(directory), id).unwrap().claim(number, length).unwrap() else {
+    let Claim::Write(mut part) = uploads.find(open(directory), id).unwrap().claim(number, length).unwrap()
+    else {
         panic!("part {number} is held")
     };
     for piece in bytes.chunks(100_000) {
@@ -86,7 +91,9 @@ fn a_part_cut_short_or_damaged_is_missing_again() {
     let mut part = claim();
     part.write(&whole[16 << 20..]).unwrap();
     assert!(matches!(part.finish(0), Err(Error::Checksum(2))));
-    assert!(matches!(upload.finish(Existing::Refuse), Err(Error::Incomplete(missing)) if missing == [0, 1, 2]));
+    assert!(
+        matches!(upload.finish(Existing::Refuse), Err(Error::Incomplete(missing)) if missing == [0, 1, 2])
+    );
 }
 
 #[test]
