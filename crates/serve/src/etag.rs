@@ -12,13 +12,13 @@ use rustix::fs::Stat;
 /// What tells one version of a file from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
     /// In bytes.
     pub(crate) size: u64,
     /// Time of the last modification, nanoseconds since 1970.
     pub(crate) modified: i128,
-    changed: i128,
+    pub(crate) changed: i128,
 }
 
 impl From<&Metadata> for Identity {
@@ -47,6 +47,11 @@ impl From<&Stat> for Identity {
 }
 
 impl Identity {
+    /// A directory's, as an object without bytes.
+    pub(crate) fn of_directory(metadata: &Metadata) -> Self {
+        Self { size: 0, ..Self::from(metadata) }
+    }
+
     /// The strong tag, without quotes.
     #[must_use]
     pub(crate) fn etag(&self) -> String {
