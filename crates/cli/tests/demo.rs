@@ -11,7 +11,7 @@ use serde_json::Value;
 fn demo(scratch: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
     command.current_dir(scratch).env("TMPDIR", scratch).stdin(Stdio::null()).stderr(Stdio::piped());
-    command.args(["demo", "--link", "none", "--runs", "1", "--files", "20"]);
+    command.args(["demo", "--runs", "1"]);
     command
 }
 
@@ -23,8 +23,7 @@ fn names(directory: &Path) -> Vec<String> {
 #[test]
 fn a_small_demo_measures_every_section_writes_its_report_and_leaves_nothing_else() {
     let scratch = tempfile::tempdir().unwrap();
-    // Slow enough to be killed in its midst: raw loopback would be done first.
-    let output = demo(scratch.path()).args(["--link", "function", "--size", "32MiB", "--json"]).output();
+    let output = demo(scratch.path()).args(["--files", "20", "--size", "32MiB", "--json"]).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -46,7 +45,7 @@ fn a_small_demo_measures_every_section_writes_its_report_and_leaves_nothing_else
 #[test]
 fn an_interrupted_demo_ends_its_children_and_removes_its_files() {
     let scratch = tempfile::tempdir().unwrap();
-    let mut child = demo(scratch.path()).args(["--link", "function", "--size", "64MiB"]).spawn().unwrap();
+    let mut child = demo(scratch.path()).args(["--files", "20", "--size", "64MiB"]).spawn().unwrap();
     let arrived = |name: &str| {
         let directory = names(scratch.path()).into_iter().find(|name| name.starts_with("firstbyte-demo-"));
         directory.is_some_and(|directory| scratch.path().join(directory).join(name).exists())
@@ -81,8 +80,7 @@ fn a_demo_that_cannot_be_meant_is_refused_before_anything_is_written() {
 #[test]
 fn kept_files_are_named_and_there() {
     let scratch = tempfile::tempdir().unwrap();
-    let output =
-        demo(scratch.path()).args(["--link", "function", "--size", "16MiB", "--keep"]).output().unwrap();
+    let output = demo(scratch.path()).args(["--files", "20", "--size", "16MiB", "--keep"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kept =
