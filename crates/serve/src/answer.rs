@@ -105,7 +105,12 @@ pub(crate) async fn send(
     Ok(Answered { persistence, body_bytes })
 }
 
-async fn send_piece(transport: &mut Transport, piece: &[u8], end: End, stall: std::time::Duration) -> io::Result<()> {
+async fn send_piece(
+    transport: &mut Transport,
+    piece: &[u8],
+    end: End,
+    stall: std::time::Duration,
+) -> io::Result<()> {
     if end != End::Chunked {
         return send_bytes(transport, piece, Follow::Nothing, stall).await;
     }
@@ -133,7 +138,8 @@ fn end(response: &Response, framing: Framing<'_>) -> End {
 fn render_head(response: &Response, end: End, persistence: Persistence, framing: Framing<'_>) -> Vec<u8> {
     let status = response.status;
     let mut head = String::with_capacity(512);
-    let _ = write!(head, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or("Status"));
+    let _ =
+        write!(head, "HTTP/1.1 {} {}\r\n", status.as_u16(), status.canonical_reason().unwrap_or("Status"));
     let _ = write!(head, "date: {}\r\n", http_date(SystemTime::now()));
     match end {
         End::Length(length) => drop(write!(head, "content-length: {length}\r\n")),
@@ -167,7 +173,8 @@ fn append_headers(head: &mut Vec<u8>, headers: &HeaderMap) {
 mod tests {
     use super::*;
 
-    const GET: Framing<'_> = Framing { method: &Method::GET, minor_version: 1, persistence: Persistence::KeepAlive };
+    const GET: Framing<'_> =
+        Framing { method: &Method::GET, minor_version: 1, persistence: Persistence::KeepAlive };
 
     #[test]
     fn handlers_cannot_break_the_framing() {

@@ -45,7 +45,10 @@ pub struct Key {
 
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Key").field("access_key", &self.access_key).field("grants", &self.grants).finish_non_exhaustive()
+        f.debug_struct("Key")
+            .field("access_key", &self.access_key)
+            .field("grants", &self.grants)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +82,8 @@ impl Keys {
                 continue;
             }
             let mut words = line.split_whitespace();
-            let (Some(access_key), Some(secret), Some(rights)) = (words.next(), words.next(), words.next()) else {
+            let (Some(access_key), Some(secret), Some(rights)) = (words.next(), words.next(), words.next())
+            else {
                 return Err(format!("line {number}: expected ACCESS_KEY SECRET read|write [PREFIX]"));
             };
             let rights = match rights {
@@ -146,9 +150,10 @@ impl Access {
         match self {
             Self::Everyone => true,
             Self::Nobody => false,
-            Self::Key(key) => {
-                key.grants.iter().any(|(granted, prefix)| *granted >= rights && path.starts_with(prefix.as_bytes()))
-            }
+            Self::Key(key) => key
+                .grants
+                .iter()
+                .any(|(granted, prefix)| *granted >= rights && path.starts_with(prefix.as_bytes())),
         }
     }
 
@@ -157,10 +162,9 @@ impl Access {
         match self {
             Self::Everyone => true,
             Self::Nobody => false,
-            Self::Key(key) => key
-                .grants
-                .iter()
-                .any(|(_, prefix)| path.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(path)),
+            Self::Key(key) => key.grants.iter().any(|(_, prefix)| {
+                path.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(path)
+            }),
         }
     }
 
@@ -213,7 +217,8 @@ pub(crate) fn random_token() -> String {
     let mut bytes = [0; 16];
     let mut filled = 0;
     while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
     }
     hex::encode(bytes)
 }
@@ -232,7 +237,11 @@ pub(crate) fn basic(authorization: &str) -> Option<(String, String)> {
 
 /// The value of cookie `name` in a `Cookie` header.
 pub(crate) fn cookie<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    header.split(';').filter_map(|pair| pair.trim().split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+    header
+        .split(';')
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -241,7 +250,8 @@ mod tests {
 
     #[test]
     fn rights_hold_below_their_prefix_only() {
-        let keys = Keys::parse("alice s3cret write data/alice/\nalice s3cret read data/\nbob hunter2 read\n").unwrap();
+        let keys = Keys::parse("alice s3cret write data/alice/\nalice s3cret read data/\nbob hunter2 read\n")
+            .unwrap();
         let alice = Access::Key(keys.check("alice", "s3cret").unwrap().clone());
         assert!(alice.allows(Rights::Write, b"data/alice/x"));
         assert!(alice.allows(Rights::Read, b"data/bob/x"));
@@ -259,7 +269,10 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        assert_eq!(Keys::parse("a b read\nc d own\n").unwrap_err(), "line 2: rights are `read` or `write`, not `own`");
+        assert_eq!(
+            Keys::parse("a b read\nc d own\n").unwrap_err(),
+            "line 2: rights are `read` or `write`, not `own`"
+        );
         assert!(Keys::parse("# nothing\n").is_err());
     }
 

@@ -3,9 +3,7 @@
 use std::time::SystemTime;
 
 use http::HeaderMap;
-use http::header::{
-    AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
-};
+use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 
 use crate::etag::parse_http_date;
 
@@ -55,9 +53,10 @@ pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
 /// Judges a write over `current`, or over nothing.
 pub(crate) fn judge_write(headers: &HeaderMap, current: Option<Current<'_>>) -> Verdict {
     let matches = text(headers, IF_MATCH).is_none_or(|tags| current.is_some_and(|now| lists(tags, now.etag)));
-    let fresh = text(headers, IF_NONE_MATCH).is_none_or(|tags| !current.is_some_and(|now| lists(tags, now.etag)));
-    let unmodified = date(headers, IF_UNMODIFIED_SINCE)
-        .is_none_or(|date| current.is_none_or(|now| now.modified <= date));
+    let fresh =
+        text(headers, IF_NONE_MATCH).is_none_or(|tags| !current.is_some_and(|now| lists(tags, now.etag)));
+    let unmodified =
+        date(headers, IF_UNMODIFIED_SINCE).is_none_or(|date| current.is_none_or(|now| now.modified <= date));
     if matches && fresh && unmodified { Verdict::Proceed } else { Verdict::Failed }
 }
 

@@ -30,7 +30,12 @@ const HEAD_ROOM: usize = 4 << 10;
 const READ_PAST: usize = 256 << 10;
 
 /// Serves one connection to its end.
-pub(crate) async fn run(transport: Transport, peer: SocketAddr, site: &Arc<Site>, mut stopping: watch::Receiver<bool>) {
+pub(crate) async fn run(
+    transport: Transport,
+    peer: SocketAddr,
+    site: &Arc<Site>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let own_rate = RateLimit::new(site.config.limits.connection_rate);
     let mut wire = Wire::new(transport);
     loop {
@@ -72,8 +77,16 @@ async fn exchange(
         _ => RequestBody::Wire(WireBody::new(slot.clone(), length, site.config.limits.stall)),
     };
     let method = head.method.clone();
-    let target = if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
-    let request = Request { method: head.method, path: head.path, query: head.query, headers: head.headers, peer, body };
+    let target =
+        if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
+    let request = Request {
+        method: head.method,
+        path: head.path,
+        query: head.query,
+        headers: head.headers,
+        peer,
+        body,
+    };
     let outcome = Box::pin(dispatch::answer(site, request)).await;
     let mut wire = slot.lock().unwrap_or_else(PoisonError::into_inner).take()?;
 
@@ -88,7 +101,8 @@ async fn exchange(
     if site.config.access_log == crate::config::AccessLog::Stderr {
         let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
         let who = &outcome.who;
-        log::Line { peer, who, method: &method, target: &target, status, bytes, took: begun.elapsed() }.write();
+        log::Line { peer, who, method: &method, target: &target, status, bytes, took: begun.elapsed() }
+            .write();
     }
     match sent {
         Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),
@@ -161,7 +175,8 @@ async fn read_past(wire: &mut Wire, site: &Site) -> bool {
 }
 
 async fn refuse(wire: &mut Wire, refused: &HeadError, site: &Site) {
-    let framing = answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
+    let framing =
+        answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
     let response = Response::text(refused.status(), refused);
     let own_rate = RateLimit::new(None);
     site.metrics.count(crate::route::Route::Plain, refused.status());

@@ -93,7 +93,12 @@ impl Iterator for Reader<'_> {
 }
 
 /// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it went away. Blocking.
-pub(crate) fn identity_at(root: &Root, directory: BorrowedFd<'_>, path: &EntryPath, name: &OsStr) -> Option<Identity> {
+pub(crate) fn identity_at(
+    root: &Root,
+    directory: BorrowedFd<'_>,
+    path: &EntryPath,
+    name: &OsStr,
+) -> Option<Identity> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink => Some((&stat).into()),
         Ok(_) => {
@@ -121,11 +126,16 @@ mod tests {
         std::os::unix::fs::symlink(".", at("loop")).unwrap();
         let (root, path) = (Root::open(directory.path()).unwrap(), EntryPath::default());
         let reader = Reader::open(&root, &path).unwrap();
-        let mut entries: Vec<_> = reader.map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
+        let mut entries: Vec<_> =
+            reader.map(|entry| entry.unwrap()).map(|entry| (entry.name, entry.kind)).collect();
         entries.sort();
         let names: Vec<_> = entries.iter().map(|(name, kind)| (name.to_str().unwrap(), *kind)).collect();
-        let expected =
-            [("file", Kind::File), ("in", Kind::File), ("loop", Kind::LinkedDirectory), ("sub", Kind::Directory)];
+        let expected = [
+            ("file", Kind::File),
+            ("in", Kind::File),
+            ("loop", Kind::LinkedDirectory),
+            ("sub", Kind::Directory),
+        ];
         assert_eq!(names, expected);
     }
 }

@@ -75,7 +75,12 @@ fn strip_base(site: &Site, request: &mut Request) -> Result<(), Response> {
     match request.path.strip_prefix(base.as_str()) {
         Some(rest) if rest.starts_with('/') => request.path = rest.to_owned(),
         Some("") => "/".clone_into(&mut request.path),
-        _ => return Err(Response::text(StatusCode::NOT_FOUND, format_args!("everything here is below {base}/"))),
+        _ => {
+            return Err(Response::text(
+                StatusCode::NOT_FOUND,
+                format_args!("everything here is below {base}/"),
+            ));
+        }
     }
     Ok(())
 }
@@ -92,7 +97,10 @@ fn preflight() -> Response {
     Response::new(StatusCode::NO_CONTENT)
         .with_header(ALLOW, "GET, HEAD, PUT, POST, DELETE, OPTIONS")
         .with_header(ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, PUT, POST, DELETE")
-        .with_header(ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, range, if-match, if-none-match, x-amz-*")
+        .with_header(
+            ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, range, if-match, if-none-match, x-amz-*",
+        )
 }
 
 /// Whether `/metrics` means the counters: only when no file or bucket has that name.

@@ -12,13 +12,13 @@ use rustix::fs::Stat;
 /// What tells one version of a file from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
+    device: u64,
+    inode: u64,
     /// In bytes.
     pub(crate) size: u64,
     /// Time of the last modification, nanoseconds since 1970.
     pub(crate) modified: i128,
-    pub(crate) changed: i128,
+    changed: i128,
 }
 
 impl From<&Metadata> for Identity {

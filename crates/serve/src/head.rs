@@ -102,8 +102,10 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     let (path, query) = split_target(parsed.path.unwrap_or_default())?;
     let mut map = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
-        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| HeadError::Malformed("a header's name"))?;
-        let value = HeaderValue::from_bytes(header.value).map_err(|_| HeadError::Malformed("a header's value"))?;
+        let name = HeaderName::from_bytes(header.name.as_bytes())
+            .map_err(|_| HeadError::Malformed("a header's name"))?;
+        let value =
+            HeaderValue::from_bytes(header.value).map_err(|_| HeadError::Malformed("a header's value"))?;
         map.append(name, value);
     }
     if map.get_all(HOST).iter().count() > 1 || (minor_version == 1 && !map.contains_key(HOST)) {
@@ -114,13 +116,25 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     let expects_continue = minor_version == 1
         && map.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
         && framing != Framing::Length(0);
-    Ok(Some(Head { method, path, query, headers: map, framing, persistence, expects_continue, minor_version, length }))
+    Ok(Some(Head {
+        method,
+        path,
+        query,
+        headers: map,
+        framing,
+        persistence,
+        expects_continue,
+        minor_version,
+        length,
+    }))
 }
 
 /// Splits a request target into path and query; the absolute form, meant for proxies, loses its authority.
 fn split_target(target: &str) -> Result<(String, String), HeadError> {
     let target = match target.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") => {
+        Some((scheme, rest))
+            if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") =>
+        {
             rest.find('/').map_or("/", |at| &rest[at..])
         }
         _ => target,
@@ -148,7 +162,8 @@ fn framing(headers: &HeaderMap, minor_version: u8) -> Result<Framing, HeadError>
         return if chunked { Ok(Framing::Chunked) } else { Err(HeadError::UnknownCoding) };
     }
     let Some(length) = length else { return Ok(Framing::Length(0)) };
-    let digits = length.to_str().ok().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
+    let digits =
+        length.to_str().ok().filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
     let length = digits.and_then(|text| text.parse().ok());
     length.map(Framing::Length).ok_or(HeadError::Malformed("Content-Length must be a number"))
 }
@@ -218,7 +233,8 @@ mod tests {
         assert_eq!(old.persistence, Persistence::Close);
         let kept = head("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap().unwrap();
         assert_eq!(kept.persistence, Persistence::KeepAlive);
-        let absolute = head("GET http://h:1/p?q HTTP/1.1\r\nHost: h\r\nConnection: x, Close\r\n\r\n").unwrap().unwrap();
+        let absolute =
+            head("GET http://h:1/p?q HTTP/1.1\r\nHost: h\r\nConnection: x, Close\r\n\r\n").unwrap().unwrap();
         assert_eq!((absolute.path.as_str(), absolute.query.as_str()), ("/p", "q"));
         assert_eq!(absolute.persistence, Persistence::Close);
     }

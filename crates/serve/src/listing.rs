@@ -67,7 +67,12 @@ struct Row<'a> {
 }
 
 /// Streams the listing of `path`.
-pub(crate) async fn answer(site: &Arc<Site>, request: &Request, path: &EntryPath, format: Format) -> Response {
+pub(crate) async fn answer(
+    site: &Arc<Site>,
+    request: &Request,
+    path: &EntryPath,
+    format: Format,
+) -> Response {
     let recursive = request.query("recursive").is_some();
     // Two pieces on their way: one being sent, one being filled.
     let (pieces, receiver) = mpsc::channel(2);

@@ -38,12 +38,17 @@ impl Metrics {
     /// The text Prometheus reads.
     pub(crate) fn render(&self) -> String {
         let mut text = String::with_capacity(2048);
-        text.push_str("# HELP firstbyte_requests_total Requests answered.\n# TYPE firstbyte_requests_total counter\n");
+        text.push_str(
+            "# HELP firstbyte_requests_total Requests answered.\n# TYPE firstbyte_requests_total counter\n",
+        );
         for route in Route::ALL {
             for class in 0..CLASSES {
                 let count = self.requests[route as usize][class].load(Relaxed);
                 let (kind, status) = (route.name(), class + 1);
-                let _ = writeln!(text, "firstbyte_requests_total{{kind=\"{kind}\",status=\"{status}xx\"}} {count}");
+                let _ = writeln!(
+                    text,
+                    "firstbyte_requests_total{{kind=\"{kind}\",status=\"{status}xx\"}} {count}"
+                );
             }
         }
         let counters = [

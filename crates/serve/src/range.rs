@@ -27,7 +27,9 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
     let Some((first, last)) = spec.trim().split_once('-') else { return RangeAnswer::Whole };
     match (position(first), position(last)) {
         (Position::At(first), Position::Missing) => part(first, size, size),
-        (Position::At(first), Position::At(last)) if first <= last => part(first, last.saturating_add(1), size),
+        (Position::At(first), Position::At(last)) if first <= last => {
+            part(first, last.saturating_add(1), size)
+        }
         (Position::Missing, Position::At(count)) if count > 0 => part(size.saturating_sub(count), size, size),
         (Position::Missing, Position::At(_)) => RangeAnswer::Unsatisfiable,
         _ => RangeAnswer::Whole,
@@ -35,7 +37,11 @@ pub fn parse_range(value: &str, size: u64) -> RangeAnswer {
 }
 
 fn part(start: u64, end: u64, size: u64) -> RangeAnswer {
-    if start >= size { RangeAnswer::Unsatisfiable } else { RangeAnswer::Part(ByteRange::new(start, end.min(size))) }
+    if start >= size {
+        RangeAnswer::Unsatisfiable
+    } else {
+        RangeAnswer::Part(ByteRange::new(start, end.min(size)))
+    }
 }
 
 enum Position {
@@ -75,7 +81,16 @@ mod tests {
 
     #[test]
     fn malformed_and_several_ranges_mean_the_whole_file() {
-        for value in ["bytes", "bytes=", "bytes=-", "bytes=a-b", "bytes=5-2", "lines=0-1", "bytes=0-1,4-5", "bytes=+1-2"] {
+        for value in [
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=5-2",
+            "lines=0-1",
+            "bytes=0-1,4-5",
+            "bytes=+1-2",
+        ] {
             assert_eq!(parse_range(value, 10), RangeAnswer::Whole, "{value}");
         }
     }

@@ -81,9 +81,7 @@ impl Response {
     /// A document of the given content type.
     #[must_use]
     pub(crate) fn document(content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
-        Self::new(StatusCode::OK)
-            .with_header(CONTENT_TYPE, content_type)
-            .with_body(Body::Bytes(bytes.into()))
+        Self::new(StatusCode::OK).with_header(CONTENT_TYPE, content_type).with_body(Body::Bytes(bytes.into()))
     }
 
     /// The same with `name: value` set; a value no header can carry is left out.

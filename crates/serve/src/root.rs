@@ -161,7 +161,8 @@ impl Root {
 
     /// Opens a file with `flags` without waiting for other tasks. Blocking.
     pub(crate) fn open_blocking(&self, path: &EntryPath, flags: OFlags) -> io::Result<File> {
-        Ok(open_beneath(&self.directory, path.for_kernel(), flags | OFlags::CLOEXEC, ResolveFlags::empty())?.into())
+        Ok(open_beneath(&self.directory, path.for_kernel(), flags | OFlags::CLOEXEC, ResolveFlags::empty())?
+            .into())
     }
 
     /// Opens the directory `path`, making what is missing on the way. Blocking.
@@ -216,7 +217,12 @@ impl AsFd for Root {
     }
 }
 
-fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags, extra: ResolveFlags) -> rustix::io::Result<OwnedFd> {
+fn open_beneath(
+    root: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    extra: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | extra;
     match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
         Err(Errno::NOSYS) if extra.is_empty() => open_without_links(root, path, flags),
@@ -268,7 +274,8 @@ mod tests {
         std::os::unix::fs::symlink("file", inside.path().join("in")).unwrap();
         let root = Root::open(inside.path()).unwrap();
         let read = OFlags::RDONLY | OFlags::CLOEXEC;
-        let beneath = |path: &str| open_beneath(&root.directory, Path::new(path), read, ResolveFlags::empty());
+        let beneath =
+            |path: &str| open_beneath(&root.directory, Path::new(path), read, ResolveFlags::empty());
         assert!(beneath("in").is_ok());
         assert!(beneath("out/secret").is_err());
         assert!(open_without_links(&root.directory, Path::new("file"), read).is_ok());

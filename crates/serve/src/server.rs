@@ -101,7 +101,8 @@ impl Server {
                 let _ = stopped.await;
             }));
         };
-        let thread = std::thread::Builder::new().name("firstbyte-serve".into()).spawn(run).map_err(Error::Runtime)?;
+        let thread =
+            std::thread::Builder::new().name("firstbyte-serve".into()).spawn(run).map_err(Error::Runtime)?;
         Ok(Running { url, address, stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -163,7 +164,9 @@ fn base_path(text: &str) -> Result<String> {
         return Ok(String::new());
     }
     if trimmed.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#')) {
-        return Err(Error::Setting(format!("the base path `{text}` cannot stand in a URL; use one such as /data")));
+        return Err(Error::Setting(format!(
+            "the base path `{text}` cannot stand in a URL; use one such as /data"
+        )));
     }
     Ok(format!("/{trimmed}"))
 }

@@ -1,6 +1,6 @@
 //! What all connections of one server share: the directory, the policies, the counters.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
@@ -84,23 +84,28 @@ impl Site {
             return Ok(());
         }
         let Some(origin) = request.header(ORIGIN) else {
-            let cross = request.header("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
+            let cross =
+                request.header("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
             return if cross { Err("a page of another site may not write here") } else { Ok(()) };
         };
-        let same = origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
-        let listed = matches!(&self.config.cors, Cors::Origins(origins) if origins.iter().any(|item| item == origin));
+        let same =
+            origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host));
+        let listed =
+            matches!(&self.config.cors, Cors::Origins(origins) if origins.iter().any(|item| item == origin));
         if same || listed { Ok(()) } else { Err("a page of another site may not write here") }
     }
 }
 
 /// Whether the `Host` value names loopback whatever a name server says: an address, or `localhost`.
 fn is_local_name(host: &str) -> bool {
-    if host.parse::<SocketAddr>().is_ok() || host.parse::<std::net::IpAddr>().is_ok() {
-        return true;
-    }
+    let unbracketed =
+        |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<std::net::IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
+    host.parse::<SocketAddr>().is_ok() || unbracketed(host) || unbracketed(name) || is_localhost(name)
+}
+
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 #[cfg(test)]
@@ -109,10 +114,13 @@ mod tests {
 
     #[test]
     fn only_addresses_and_localhost_are_local_names() {
-        for local in ["127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "[::1]", "bucket.localhost:1"] {
+        for local in
+            ["127.0.0.1:8080", "localhost", "localhost:80", "[::1]:8080", "[::1]", "bucket.localhost:1"]
+        {
             assert!(is_local_name(local), "{local}");
         }
-        for other in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"] {
+        for other in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"]
+        {
             assert!(!is_local_name(other), "{other}");
         }
     }

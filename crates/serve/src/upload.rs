@@ -72,7 +72,8 @@ impl Drop for TemporaryFile {
 fn rename(parent: &OwnedFd, from: &OsStr, to: &OsStr, replace: Replace) -> io::Result<()> {
     match replace {
         Replace::Any => Ok(rustix::fs::renameat(parent, from, parent, to)?),
-        Replace::Nothing => match rustix::fs::renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE) {
+        Replace::Nothing => match rustix::fs::renameat_with(parent, from, parent, to, RenameFlags::NOREPLACE)
+        {
             // Not every file system can refuse to replace; a link cannot replace either.
             Err(rustix::io::Errno::INVAL) => {
                 rustix::fs::linkat(parent, from, parent, to, AtFlags::empty())?;

@@ -123,7 +123,8 @@ impl Wire {
                 Progress::ChunkSize => {
                     let line = ready!(self.poll_line(context))?;
                     let left = chunk_size(&line)?;
-                    self.body = if left == 0 { Progress::Trailers } else { Progress::Data { left, chunked: true } };
+                    self.body =
+                        if left == 0 { Progress::Trailers } else { Progress::Data { left, chunked: true } };
                 }
                 Progress::ChunkEnd => {
                     if !ready!(self.poll_line(context))?.is_empty() {
@@ -188,11 +189,16 @@ pub(crate) fn chunk_size(line: &[u8]) -> io::Result<u64> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let is_hex = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| is_hex);
-    text.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| broken("a chunk's size is not a number"))
+    text.and_then(|text| u64::from_str_radix(text, 16).ok())
+        .ok_or_else(|| broken("a chunk's size is not a number"))
 }
 
 impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),

@@ -28,7 +28,10 @@ pub(crate) struct KeyFile(pub(crate) Keys);
 #[async_trait::async_trait]
 impl S3Auth for KeyFile {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let key = self.0.get(access_key).ok_or_else(|| s3_error!(InvalidAccessKeyId, "this server has no such key"))?;
+        let key = self
+            .0
+            .get(access_key)
+            .ok_or_else(|| s3_error!(InvalidAccessKeyId, "this server has no such key"))?;
         Ok(SecretKey::from(key.secret.as_str()))
     }
 }
@@ -67,17 +70,21 @@ impl S3Access for RightsByPrefix {
         let allowed = match (context.s3_path(), operation) {
             // Shows only what the key reaches.
             (S3Path::Root, _) => true,
-            (S3Path::Bucket { bucket }, "HeadBucket" | "GetBucketLocation" | "GetBucketVersioning" | "DeleteObjects") => {
-                access.reaches(below(bucket, "").as_bytes())
-            }
+            (
+                S3Path::Bucket { bucket },
+                "HeadBucket" | "GetBucketLocation" | "GetBucketVersioning" | "DeleteObjects",
+            ) => access.reaches(below(bucket, "").as_bytes()),
             (S3Path::Bucket { bucket }, "ListObjects" | "ListObjectsV2" | "ListMultipartUploads") => {
                 access.allows(Rights::Read, below(bucket, &prefix).as_bytes())
             }
             (S3Path::Bucket { bucket }, _) => access.allows(Rights::Write, below(bucket, "").as_bytes()),
-            (S3Path::Object { bucket, key }, "GetObject" | "HeadObject" | "GetObjectAttributes" | "ListParts") => {
-                access.allows(Rights::Read, below(bucket, key).as_bytes())
+            (
+                S3Path::Object { bucket, key },
+                "GetObject" | "HeadObject" | "GetObjectAttributes" | "ListParts",
+            ) => access.allows(Rights::Read, below(bucket, key).as_bytes()),
+            (S3Path::Object { bucket, key }, _) => {
+                access.allows(Rights::Write, below(bucket, key).as_bytes())
             }
-            (S3Path::Object { bucket, key }, _) => access.allows(Rights::Write, below(bucket, key).as_bytes()),
         };
         if allowed { Ok(()) } else { Err(s3_error!(AccessDenied, "this key gives no right to do so")) }
     }

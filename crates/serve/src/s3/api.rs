@@ -86,7 +86,9 @@ impl Api {
     pub(crate) fn check_writing(&self) -> S3Result<()> {
         match self.writing {
             Writing::Allowed => Ok(()),
-            Writing::Refused => Err(s3_error!(AccessDenied, "this server takes no writes; start it with --write")),
+            Writing::Refused => {
+                Err(s3_error!(AccessDenied, "this server takes no writes; start it with --write"))
+            }
         }
     }
 
@@ -118,7 +120,8 @@ impl Api {
 
 /// The trailers behind a request's body, from s3s or from our own decoder.
 pub(crate) fn trailers<T>(request: &S3Request<T>) -> impl Fn() -> HeaderMap + use<T> {
-    let (verified, unread) = (request.trailing_headers.clone(), request.extensions.get::<Trailers>().cloned());
+    let (verified, unread) =
+        (request.trailing_headers.clone(), request.extensions.get::<Trailers>().cloned());
     move || {
         let verified = verified.as_ref().and_then(|trailers| trailers.read(HeaderMap::clone));
         verified.or_else(|| unread.as_ref().map(Trailers::get)).unwrap_or_default()
@@ -217,7 +220,8 @@ fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectO
         content_encoding: metadata.content_encoding,
         content_language: metadata.content_language,
         content_length: i64::try_from(range.unwrap_or(whole).len()).ok(),
-        content_range: range.map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
+        content_range: range
+            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
         content_type: Some(content_type),
         e_tag: Some(tag(identity.etag())),
         last_modified: Some(modified(&identity)),
@@ -229,14 +233,22 @@ fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectO
 
 #[async_trait::async_trait]
 impl S3 for Api {
-    async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
-        let bucket = |name: String| Bucket { name: Some(name), creation_date: Some(outputs::now()), ..Bucket::default() };
+    async fn list_buckets(
+        &self,
+        request: S3Request<ListBucketsInput>,
+    ) -> S3Result<S3Response<ListBucketsOutput>> {
+        let bucket = |name: String| Bucket {
+            name: Some(name),
+            creation_date: Some(outputs::now()),
+            ..Bucket::default()
+        };
         let mut names = match &self.buckets {
             Buckets::Named(name) => vec![name.clone()],
             Buckets::FirstLevel => {
                 let root = self.root.clone();
                 blocking(move || {
-                    let entries = Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
+                    let entries =
+                        Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
                     let directories = entries.into_iter().filter(|entry| entry.kind != Kind::File);
                     Ok(directories.filter_map(|entry| entry.name.into_string().ok()).collect())
                 })
@@ -249,12 +261,22 @@ impl S3 for Api {
         }
         names.sort_unstable();
         let buckets = Some(names.into_iter().map(bucket).collect());
-        Ok(S3Response::new(ListBucketsOutput { buckets, owner: Some(Owner::default()), ..Default::default() }))
+        Ok(S3Response::new(ListBucketsOutput {
+            buckets,
+            owner: Some(Owner::default()),
+            ..Default::default()
+        }))
     }
 
-    async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
+    async fn head_bucket(
+        &self,
+        request: S3Request<HeadBucketInput>,
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
         self.bucket(&request.input.bucket).await?;
-        Ok(S3Response::new(HeadBucketOutput { bucket_region: Some("us-east-1".to_owned()), ..Default::default() }))
+        Ok(S3Response::new(HeadBucketOutput {
+            bucket_region: Some("us-east-1".to_owned()),
+            ..Default::default()
+        }))
     }
 
     async fn get_bucket_location(
@@ -273,7 +295,10 @@ impl S3 for Api {
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
-    async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> S3Result<S3Response<CreateBucketOutput>> {
+    async fn create_bucket(
+        &self,
+        request: S3Request<CreateBucketInput>,
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
         self.check_writing()?;
         let name = &request.input.bucket;
         match self.bucket(name).await {
@@ -289,7 +314,10 @@ impl S3 for Api {
         Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")), ..Default::default() }))
     }
 
-    async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> S3Result<S3Response<DeleteBucketOutput>> {
+    async fn delete_bucket(
+        &self,
+        request: S3Request<DeleteBucketInput>,
+    ) -> S3Result<S3Response<DeleteBucketOutput>> {
         self.check_writing()?;
         let path = self.bucket(&request.input.bucket).await?;
         let root = self.root.clone();
@@ -339,13 +367,18 @@ impl S3 for Api {
         }))
     }
 
-    async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
+    async fn list_objects(
+        &self,
+        request: S3Request<ListObjectsInput>,
+    ) -> S3Result<S3Response<ListObjectsOutput>> {
         let input = request.input;
         let max_keys = limit(input.max_keys)?;
         let after = match (&input.marker, &input.delimiter) {
             (None, _) => After::Start,
             // The next marker of a page that ended with a common prefix.
-            (Some(marker), Some(delimiter)) if marker.ends_with(delimiter.as_str()) => After::Prefix(marker.clone()),
+            (Some(marker), Some(delimiter)) if marker.ends_with(delimiter.as_str()) => {
+                After::Prefix(marker.clone())
+            }
             (Some(marker), _) => After::Key(marker.clone()),
         };
         let prefix = input.prefix.clone().unwrap_or_default();
@@ -372,7 +405,10 @@ impl S3 for Api {
         }))
     }
 
-    async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
+    async fn head_object(
+        &self,
+        request: S3Request<HeadObjectInput>,
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
         let key = &request.input.key;
         let target = self.target(&request.input.bucket, key).await?;
         let found = objects::open(&self.root, &target.path, key).await?;
@@ -414,17 +450,26 @@ impl S3 for Api {
         Ok(response)
     }
 
-    async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+    async fn put_object(
+        &self,
+        mut request: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
         self.check_writing()?;
         let target = self.target(&request.input.bucket, &request.input.key).await?;
         let replace = objects::check_write(&self.root, &target.path, &request.headers).await?;
         let (body, trailers) = (request.input.body.take(), trailers(&request));
         if request.input.key.ends_with('/') {
             if request.input.content_length.is_some_and(|length| length > 0) {
-                return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "a key ending in `/` is a directory: it holds no bytes"
+                ));
             }
             let identity = objects::make_directory(&self.root, &target.path).await?;
-            return Ok(S3Response::new(PutObjectOutput { e_tag: Some(tag(identity.etag())), ..Default::default() }));
+            return Ok(S3Response::new(PutObjectOutput {
+                e_tag: Some(tag(identity.etag())),
+                ..Default::default()
+            }));
         }
         let temporary = objects::create(&self.root, &target.path).await?;
         let received = objects::receive(temporary.file().clone(), 0, body, &request.headers, trailers).await;
@@ -444,7 +489,10 @@ impl S3 for Api {
         Ok(S3Response::new(with_checksums!(output, checksums)))
     }
 
-    async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
+    async fn copy_object(
+        &self,
+        request: S3Request<CopyObjectInput>,
+    ) -> S3Result<S3Response<CopyObjectOutput>> {
         self.check_writing()?;
         let input = &request.input;
         let target = self.target(&input.bucket, &input.key).await?;
@@ -456,7 +504,8 @@ impl S3 for Api {
             input.copy_source_if_unmodified_since.as_ref(),
             input.copy_source_if_modified_since.as_ref(),
         )?;
-        let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
+        let replaced =
+            input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
         let mut kept = if replaced { described(&request.headers) } else { source.metadata.clone() };
         kept.checksums.clone_from(&source.metadata.checksums);
         let temporary = objects::create(&self.root, &target.path).await?;
@@ -471,7 +520,10 @@ impl S3 for Api {
         Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() }))
     }
 
-    async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
+    async fn delete_object(
+        &self,
+        request: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
         self.check_writing()?;
         let Target { bucket, path } = self.target(&request.input.bucket, &request.input.key).await?;
         objects::delete(&self.root, path, &request.input.key, bucket).await?;
@@ -517,7 +569,10 @@ impl S3 for Api {
         multipart::create(self, request).await
     }
 
-    async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
+    async fn upload_part(
+        &self,
+        request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
         multipart::upload_part(self, request).await
     }
 

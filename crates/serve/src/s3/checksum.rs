@@ -100,7 +100,9 @@ impl Checksums {
 
 fn state(algorithm: Algorithm) -> State {
     match (algorithm, algorithm.crc()) {
-        (_, Some(crc)) => State::Crc(crc_fast::Digest::new(crc), if algorithm == Algorithm::Crc64Nvme { 8 } else { 4 }),
+        (_, Some(crc)) => {
+            State::Crc(crc_fast::Digest::new(crc), if algorithm == Algorithm::Crc64Nvme { 8 } else { 4 })
+        }
         (Algorithm::Sha256, _) => State::Sha256(sha2::Sha256::new()),
         (Algorithm::Sha1, _) => State::Sha1(sha1::Sha1::new()),
         _ => State::Md5(md5::Md5::new()),
@@ -124,7 +126,9 @@ impl Digest for Checksums {
 pub(crate) fn mismatch(computed: &Values, headers: &HeaderMap) -> Option<&'static str> {
     let differs = |algorithm: &Algorithm| {
         let announced = headers.get(algorithm.header()).and_then(|value| value.to_str().ok());
-        announced.zip(computed.get(algorithm)).is_some_and(|(announced, computed)| announced.trim() != computed)
+        announced
+            .zip(computed.get(algorithm))
+            .is_some_and(|(announced, computed)| announced.trim() != computed)
     };
     Algorithm::ALL.into_iter().find(differs).map(Algorithm::header)
 }
@@ -138,9 +142,9 @@ pub(crate) fn combine<'a>(parts: impl Iterator<Item = (&'a Values, u64)> + Clone
             parts.clone().map(|(values, length)| Some((number(values.get(&algorithm)?)?, length))).collect();
         let Some(values) = values.filter(|values| !values.is_empty()) else { continue };
         let (first, _) = values[0];
-        let sum = values[1..].iter().fold(first, |sum, (value, length)| {
-            crc_fast::checksum_combine(crc, sum, *value, *length)
-        });
+        let sum = values[1..]
+            .iter()
+            .fold(first, |sum, (value, length)| crc_fast::checksum_combine(crc, sum, *value, *length));
         let width = if algorithm == Algorithm::Crc64Nvme { 8 } else { 4 };
         whole.insert(algorithm, STANDARD.encode(&sum.to_be_bytes()[8 - width..]));
     }

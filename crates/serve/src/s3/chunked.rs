@@ -89,7 +89,10 @@ impl S3Body {
                 }
                 Step::DataEnd => {
                     if !ready!(self.poll_line(context))?.is_empty() {
-                        return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a chunk is too long")));
+                        return Poll::Ready(Err(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            "a chunk is too long",
+                        )));
                     }
                     self.step = Step::Size;
                 }
@@ -137,7 +140,10 @@ impl S3Body {
                 return Poll::Ready(Ok(line));
             }
             if self.buffer.len() > LONGEST_LINE {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a chunk's line is too long")));
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a chunk's line is too long",
+                )));
             }
             ready!(self.poll_more(context))?;
         }

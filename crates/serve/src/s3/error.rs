@@ -9,7 +9,9 @@ use crate::root::PathError;
 /// A failed file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => s3_error!(NoSuchKey, "there is no such object"),
+        io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => {
+            s3_error!(NoSuchKey, "there is no such object")
+        }
         io::ErrorKind::IsADirectory => s3_error!(NoSuchKey, "a directory has this name; its key ends in `/`"),
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => s3_error!(
             InvalidArgument,
@@ -24,8 +26,11 @@ pub(crate) fn from_io(error: &io::Error) -> S3Error {
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             // Not retried by clients, as InternalError and SlowDown would be.
-            S3Error::with_message(S3ErrorCode::Custom("InsufficientStorage".into()), "the server's disk is full")
-                .with_status(http::StatusCode::INSUFFICIENT_STORAGE)
+            S3Error::with_message(
+                S3ErrorCode::Custom("InsufficientStorage".into()),
+                "the server's disk is full",
+            )
+            .with_status(http::StatusCode::INSUFFICIENT_STORAGE)
         }
         _ => {
             tracing::error!(%error, "a file operation failed");

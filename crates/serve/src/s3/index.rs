@@ -45,8 +45,11 @@ impl SortedDirectory {
         }
         let count = u32::try_from(unsorted.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mut order: Vec<u32> = (0..count).collect();
-        order.sort_unstable_by(|left, right| unsorted.name(*left as usize).cmp(unsorted.name(*right as usize)));
-        let mut sorted = Self { names: Vec::with_capacity(unsorted.names.len()), ends: Vec::with_capacity(order.len()) };
+        order.sort_unstable_by(|left, right| {
+            unsorted.name(*left as usize).cmp(unsorted.name(*right as usize))
+        });
+        let mut sorted =
+            Self { names: Vec::with_capacity(unsorted.names.len()), ends: Vec::with_capacity(order.len()) };
         for index in order {
             sorted.names.extend_from_slice(unsorted.name(index as usize));
             sorted.ends.push(sorted.names.len() as u32);
@@ -109,7 +112,8 @@ impl Index {
             return Ok(directory);
         }
         let directory = Arc::new(SortedDirectory::read(root, path)?);
-        let settled = metadata.modified()?.checked_add(SETTLED).is_some_and(|settled| settled < SystemTime::now());
+        let settled =
+            metadata.modified()?.checked_add(SETTLED).is_some_and(|settled| settled < SystemTime::now());
         if settled && directory.bytes() <= MOST_BYTES {
             self.keep(path.clone(), directory.clone(), version);
         }
@@ -141,7 +145,8 @@ impl Index {
 impl State {
     /// Down to half of what is allowed, so that this is rare.
     fn drop_least_used(&mut self) {
-        let mut by_use: Vec<(u64, EntryPath)> = self.kept.iter().map(|(path, kept)| (kept.used, path.clone())).collect();
+        let mut by_use: Vec<(u64, EntryPath)> =
+            self.kept.iter().map(|(path, kept)| (kept.used, path.clone())).collect();
         by_use.sort_unstable();
         let newest = by_use.pop();
         for (_, path) in by_use {
@@ -171,7 +176,9 @@ mod tests {
         let index = Index::default();
         let names = || {
             let sorted = index.get(&root, &EntryPath::default()).unwrap();
-            (0..sorted.len()).map(|at| String::from_utf8(sorted.name(at).to_vec()).unwrap()).collect::<Vec<_>>()
+            (0..sorted.len())
+                .map(|at| String::from_utf8(sorted.name(at).to_vec()).unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(), ["a-", "a.txt", "a/", "b"]);
         std::fs::remove_file(directory.path().join("a-")).unwrap();

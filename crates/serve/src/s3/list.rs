@@ -123,7 +123,9 @@ impl Walk<'_> {
         if let Some(name) = name.strip_suffix('/') {
             return match self.directory(&path.join(name.as_ref()), full) {
                 // It went away meanwhile, or is none of our business.
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+                {
                     Ok(Step::On)
                 }
                 done => done,
@@ -164,7 +166,9 @@ impl Walk<'_> {
             After::Key(after) => before(after, true),
             After::Prefix(after) => {
                 before(after, true)
-                    || after.strip_prefix(key).is_some_and(|rest| !rest.is_empty() && name.starts_with(rest.as_bytes()))
+                    || after
+                        .strip_prefix(key)
+                        .is_some_and(|rest| !rest.is_empty() && name.starts_with(rest.as_bytes()))
             }
         };
         passed || before(&self.query.prefix, false)
@@ -222,7 +226,10 @@ mod tests {
         let mut sorted: Vec<&String> = keys.iter().filter(|key| key.starts_with(&query.prefix)).collect();
         sorted.sort_unstable();
         for key in sorted {
-            let at = query.delimiter.as_ref().and_then(|delimiter| key[query.prefix.len()..].find(delimiter.as_str()));
+            let at = query
+                .delimiter
+                .as_ref()
+                .and_then(|delimiter| key[query.prefix.len()..].find(delimiter.as_str()));
             let row = at.map_or(key.clone(), |at| key[..query.prefix.len() + at + 1].to_owned());
             if rows.last() != Some(&row) {
                 rows.push(row);
@@ -237,7 +244,8 @@ mod tests {
         let mut rows = Vec::new();
         loop {
             let page = page(root, &index, &EntryPath::default(), &query).unwrap();
-            let mut here: Vec<String> = page.objects.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
+            let mut here: Vec<String> =
+                page.objects.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
             assert!(here.len() <= query.limit);
             here.sort_unstable();
             rows.append(&mut here);
@@ -284,7 +292,9 @@ mod tests {
             return vec![key.to_owned()];
         }
         let directories = entries.iter().filter(|entry| entry.path().is_dir());
-        directories.flat_map(|entry| walk_empty(&entry.path(), &format!("{key}{}/", entry.file_name().display()))).collect()
+        directories
+            .flat_map(|entry| walk_empty(&entry.path(), &format!("{key}{}/", entry.file_name().display())))
+            .collect()
     }
 
     #[test]

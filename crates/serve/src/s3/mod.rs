@@ -72,7 +72,8 @@ impl Service {
         builder.set_validation(access::DirectoryNames);
         if let Authentication::Keys(keys) = &config.authentication {
             builder.set_auth(access::KeyFile(keys.clone()));
-            builder.set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
+            builder
+                .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
         }
         Self { service: builder.build(), authentication: config.authentication.clone() }
     }
@@ -150,8 +151,11 @@ fn without_signature(headers: &mut HeaderMap, body: RequestBody) -> (S3Body, Tra
     };
     let encoding = headers.remove(CONTENT_ENCODING);
     let encoding = encoding.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let rest: Vec<&str> =
-        encoding.split(',').map(str::trim).filter(|coding| !coding.is_empty() && *coding != "aws-chunked").collect();
+    let rest: Vec<&str> = encoding
+        .split(',')
+        .map(str::trim)
+        .filter(|coding| !coding.is_empty() && *coding != "aws-chunked")
+        .collect();
     if let Ok(value) = rest.join(",").parse::<http::HeaderValue>()
         && !value.is_empty()
     {
@@ -162,10 +166,18 @@ fn without_signature(headers: &mut HeaderMap, body: RequestBody) -> (S3Body, Tra
 
 fn unsigned_query(query: &str) -> String {
     const SIGNATURE: [&str; 9] = [
-        "X-Amz-Signature", "X-Amz-Credential", "X-Amz-Algorithm", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders",
-        "X-Amz-Security-Token", "AWSAccessKeyId", "Signature",
+        "X-Amz-Signature",
+        "X-Amz-Credential",
+        "X-Amz-Algorithm",
+        "X-Amz-Date",
+        "X-Amz-Expires",
+        "X-Amz-SignedHeaders",
+        "X-Amz-Security-Token",
+        "AWSAccessKeyId",
+        "Signature",
     ];
-    let named = |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !SIGNATURE.contains(&name.as_str()));
+    let named =
+        |pair: &&str| query_pairs(pair).next().is_some_and(|(name, _)| !SIGNATURE.contains(&name.as_str()));
     query.split('&').filter(named).collect::<Vec<_>>().join("&")
 }
 

@@ -104,7 +104,10 @@ impl Upload {
         for entry in rustix::fs::Dir::read_from(&parent)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(number) = name.strip_suffix(".json").and_then(|number| number.parse::<i32>().ok()) else { continue };
+            let Some(number) = name.strip_suffix(".json").and_then(|number| number.parse::<i32>().ok())
+            else {
+                continue;
+            };
             parts.insert(number, read_json::<PartRecord>(&parent, &name)?);
         }
         for (number, part) in &parts {
@@ -137,7 +140,11 @@ impl Upload {
     }
 
     /// Brings the listed parts together in `data`; gives the whole's length and checksums. Blocking.
-    fn assemble(&self, root: &Root, parts: &[(i32, PartRecord)]) -> io::Result<(Arc<File>, &'static str, u64)> {
+    fn assemble(
+        &self,
+        root: &Root,
+        parts: &[(i32, PartRecord)],
+    ) -> io::Result<(Arc<File>, &'static str, u64)> {
         let parent = root.open_directory(&self.directory)?;
         let mut offset = 0;
         let in_place = parts.iter().all(|(_, part)| {
@@ -265,8 +272,10 @@ pub(crate) async fn upload_part(
     let input = &request.input;
     check_number(input.part_number)?;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
-    let announced = request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let length = announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
+    let announced =
+        request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
     let (root, number, opening) = (api.root.clone(), input.part_number, upload.clone());
     let (file, place) = blocking(move || opening.destination(&root, number, length)).await?;
     let offset = if let Place::At(offset) = place { offset } else { 0 };
@@ -299,7 +308,9 @@ pub(crate) async fn copy_part(
     let range = match input.copy_source_range.as_deref().map(|range| parse_range(range, size)) {
         None | Some(RangeAnswer::Whole) => ByteRange::new(0, size),
         Some(RangeAnswer::Part(range)) => range,
-        Some(RangeAnswer::Unsatisfiable) => return Err(s3_error!(InvalidRange, "the range is outside the source")),
+        Some(RangeAnswer::Unsatisfiable) => {
+            return Err(s3_error!(InvalidRange, "the range is outside the source"));
+        }
     };
     let (root, number, from) = (api.root.clone(), input.part_number, source.file);
     let headers = request.headers.clone();
@@ -314,7 +325,8 @@ pub(crate) async fn copy_part(
         Ok(etag)
     })
     .await?;
-    let result = CopyPartResult { e_tag: Some(tag(etag)), last_modified: Some(outputs::now()), ..Default::default() };
+    let result =
+        CopyPartResult { e_tag: Some(tag(etag)), last_modified: Some(outputs::now()), ..Default::default() };
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() }))
 }
 
@@ -329,10 +341,11 @@ fn listed(upload: &Upload, parts: &[CompletedPart]) -> S3Result<Vec<(i32, PartRe
             return Err(s3_error!(InvalidPartOrder, "parts must be listed in ascending order"));
         }
         last = number;
-        let record = known.get(&number).filter(|record| {
-            part.e_tag.as_ref().is_none_or(|etag| etag.value() == record.etag())
-        });
-        let record = record.ok_or_else(|| s3_error!(InvalidPart, "part {number} is not what was uploaded"))?;
+        let record = known
+            .get(&number)
+            .filter(|record| part.e_tag.as_ref().is_none_or(|etag| etag.value() == record.etag()));
+        let record =
+            record.ok_or_else(|| s3_error!(InvalidPart, "part {number} is not what was uploaded"))?;
         records.push((number, record.clone()));
     }
     if records.is_empty() {
@@ -349,7 +362,8 @@ pub(crate) async fn complete(
     let input = &request.input;
     let target = api.target(&input.bucket, &input.key).await?;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
-    let parts = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
+    let parts =
+        input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
     let records = listed(&upload, parts)?;
     let checksums = combine(records.iter().map(|(_, part)| (&part.checksums, part.length)));
     let composite = input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::COMPOSITE);
@@ -383,7 +397,13 @@ pub(crate) async fn complete(
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
 
-fn put_in_place(root: &Root, from: &EntryPath, name: &str, to: &EntryPath, replace: Replace) -> io::Result<()> {
+fn put_in_place(
+    root: &Root,
+    from: &EntryPath,
+    name: &str,
+    to: &EntryPath,
+    replace: Replace,
+) -> io::Result<()> {
     let source = root.open_directory(from)?;
     let target = root.make_directory(&to.parent())?;
     let final_name = to.name().ok_or(io::ErrorKind::IsADirectory)?;
@@ -451,7 +471,8 @@ pub(crate) async fn list_uploads(
     let root = api.root.clone();
     let mut uploads = blocking(move || read_uploads(&root, &directory)).await?;
     let prefix = input.prefix.clone().unwrap_or_default();
-    let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());
+    let marker =
+        (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());
     let by_key = input.upload_id_marker.is_none();
     uploads.retain(|(key, id, _)| {
         let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };

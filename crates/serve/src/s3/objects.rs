@@ -37,7 +37,7 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
         if !metadata.is_dir() {
             return Err(s3_error!(NoSuchKey, "there is no such object"));
         }
-        let identity = Identity { size: 0, ..Identity::from(&metadata) };
+        let identity = Identity::of_directory(&metadata);
         let content_type = Some("application/x-directory".to_owned());
         return Ok(Found {
             file: Arc::new(file),
@@ -71,7 +71,10 @@ pub(crate) async fn receive(
     let values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
     let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced != length) {
-        return Err(s3_error!(IncompleteBody, "the body is {length} bytes long, not what its length announced"));
+        return Err(s3_error!(
+            IncompleteBody,
+            "the body is {length} bytes long, not what its length announced"
+        ));
     }
     match mismatch(&values, headers).or_else(|| mismatch(&values, &trailers())) {
         Some(name) => Err(s3_error!(BadDigest, "the body does not have the announced {name}")),
@@ -114,7 +117,11 @@ pub(crate) async fn create(root: &Root, path: &EntryPath) -> S3Result<TemporaryF
 }
 
 /// Puts a complete file and what is kept beside it in place; gives its new version.
-pub(crate) async fn commit(temporary: TemporaryFile, kept: ObjectMetadata, replace: Replace) -> S3Result<Identity> {
+pub(crate) async fn commit(
+    temporary: TemporaryFile,
+    kept: ObjectMetadata,
+    replace: Replace,
+) -> S3Result<Identity> {
     let done = blocking(move || {
         kept.write(temporary.file())?;
         let file = temporary.commit(replace)?;
@@ -133,7 +140,7 @@ pub(crate) async fn make_directory(root: &Root, path: &EntryPath) -> S3Result<Id
     let (root, path) = (root.clone(), path.clone());
     blocking(move || {
         let directory = File::from(root.make_directory(&path)?);
-        Ok(Identity { size: 0, ..Identity::from(&directory.metadata()?) })
+        Ok(Identity::of_directory(&directory.metadata()?))
     })
     .await
 }
@@ -162,7 +169,9 @@ pub(crate) async fn delete(root: &Root, path: EntryPath, key: &str, bucket: Entr
 }
 
 /// Runs a file operation where it may block.
-pub(crate) async fn blocking<T: Send + 'static>(task: impl FnOnce() -> io::Result<T> + Send + 'static) -> S3Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    task: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> S3Result<T> {
     let done = spawn_blocking(task).await.unwrap_or_else(|error| Err(io::Error::other(error)));
     done.map_err(|error| from_io(&error))
 }
@@ -173,7 +182,8 @@ pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) 
     while !rest.is_empty() {
         let (mut source, mut target) = (rest.start, offset);
         let count = usize::try_from(rest.len()).unwrap_or(usize::MAX);
-        let copied = match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), count) {
+        let copied = match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), count)
+        {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(copied) => copied as u64,
             // Another file system, or one that cannot.
@@ -218,11 +228,16 @@ pub(crate) fn check_source(
     modified_since: Option<&Timestamp>,
 ) -> S3Result<()> {
     let tag = identity.etag();
-    let named = |condition: &s3s::dto::ETagCondition| condition.as_etag().is_none_or(|etag| etag.value() == tag);
+    let named =
+        |condition: &s3s::dto::ETagCondition| condition.as_etag().is_none_or(|etag| etag.value() == tag);
     let modified = Timestamp::from(identity.last_modified());
     let failed = matches.is_some_and(|condition| !named(condition))
         || differs.is_some_and(named)
         || (matches.is_none() && unmodified_since.is_some_and(|since| modified > *since))
         || (differs.is_none() && modified_since.is_some_and(|since| modified <= *since));
-    if failed { Err(s3_error!(PreconditionFailed, "the source is not what the request expects")) } else { Ok(()) }
+    if failed {
+        Err(s3_error!(PreconditionFailed, "the source is not what the request expects"))
+    } else {
+        Ok(())
+    }
 }

@@ -52,7 +52,8 @@ macro_rules! with_checksums {
     ($output:expr, $values:expr) => {{
         let mut output = $output;
         let values = $values;
-        output.checksum_crc64nvme = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc64Nvme);
+        output.checksum_crc64nvme =
+            $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc64Nvme);
         output.checksum_crc32c = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32c);
         output.checksum_crc32 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32);
         output.checksum_sha256 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Sha256);
