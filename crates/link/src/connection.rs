@@ -8,8 +8,9 @@ use rustix::net::RecvFlags;
 
 use crate::LinkConfig;
 use crate::counters::Counters;
+use crate::end::End;
 use crate::fault::{Dice, Fault, Plan};
-use crate::line::{End, Ending, Line, Ready, Spare};
+use crate::line::{Ending, Line, Ready, Spare};
 use crate::pace::Pace;
 
 /// How far a head is looked at for the answer's length: more than the heads that servers send.

@@ -15,6 +15,7 @@
 mod config;
 mod connection;
 mod counters;
+mod end;
 mod error;
 mod fault;
 mod line;

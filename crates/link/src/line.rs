@@ -4,10 +4,11 @@
 //! than one burst beyond what was on its way already, and the sender feels it: its bytes stay in its own buffers.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io;
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use crate::end::End;
 use crate::pace::Pace;
 use crate::{LinkConfig, Rate};
 
@@ -21,51 +22,6 @@ const UNLIMITED_HOLD: u64 = 4 << 20;
 
 /// Buffers kept for reuse: a link at work needs tens, and never gives back what one that is idle would miss.
 const SPARE_BUFFERS: usize = 64;
-
-/// One of the two sockets, with what epoll last said of it (edges: true until a call would block).
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) stream: TcpStream,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// The peer has said that nothing more will come: a short read is no sign that the next would block.
-    pub(crate) ending: bool,
-    /// The peer reset the connection, or never accepted it.
-    pub(crate) broken: bool,
-}
-
-impl End {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, readable: false, writable: false, ending: false, broken: false }
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        match (&self.stream).read(buffer) {
-            Ok(n) => {
-                self.readable = n == buffer.len() || self.ending;
-                Ok(Some(n))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.readable = false;
-                Ok(None)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match (&self.stream).write(bytes) {
-            Ok(n) => Ok(n),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.writable = false;
-                Ok(0)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// What travels along a line.
 #[derive(Debug)]

@@ -65,7 +65,7 @@ impl FromStr for Rate {
         let lower = text.trim().to_ascii_lowercase();
         let lower = lower.strip_suffix("/s").unwrap_or(&lower);
         let rate = number(lower, &RATE_UNITS, Some(1.0)).ok_or_else(fail)?;
-        if rate < 1.0 || rate > 1e15 { Err(fail()) } else { Ok(Self(rate as u64)) }
+        if (1.0..=1e15).contains(&rate) { Ok(Self(rate as u64)) } else { Err(fail()) }
     }
 }
 
