@@ -68,7 +68,6 @@ impl Http {
         }
         if get.checksum {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
-            headers.push(("x-amz-checksum-mode".to_owned(), "ENABLED".to_owned()));
         }
         let call = Call { method: Method::Get, headers, payload: Payload::Bytes(b""), cancel: &get.cancel };
         let reply = self.send(url, &call)?;
