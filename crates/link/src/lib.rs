@@ -8,7 +8,7 @@
 //! What it does not do: packet loss, slow start and congestion control are not modelled, so a connection is at its
 //! full rate from its first byte on. A request is told from the next one by the turn of the conversation (client bytes
 //! after server bytes), so pipelined requests count as one. What the sender's and the receiver's kernels buffer comes
-//! on top of what the link itself holds, which is about the bandwidth-delay product.
+//! on top of what the link itself holds, which is at most twice the bandwidth-delay product.
 //!
 //! One thread and one epoll set run it all: with a thread per connection the scheduler, not the link, would set the pace.
 

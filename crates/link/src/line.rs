@@ -1,6 +1,6 @@
 //! One direction of a connection: paced where bytes are taken, held for half a round trip, written when that is over.
 //!
-//! What a line holds is bounded by its bandwidth-delay product. When the receiver does not keep up it holds no more
+//! What a line holds is bounded by twice its bandwidth-delay product. When the receiver does not keep up it holds no more
 //! than one burst beyond what was on its way already, and the sender feels it: its bytes stay in its own buffers.
 
 use std::collections::VecDeque;
@@ -117,7 +117,9 @@ impl Line {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let (burst, delay) = (burst(config), config.rtt / 2);
         let product = slowest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
-        let hold_at_most = usize::try_from(product).unwrap_or(usize::MAX).saturating_add(2 * burst);
+        // Twice, so that a wake-up that comes late on a busy machine finds room for what it has to make good.
+        let hold_at_most =
+            usize::try_from(product).unwrap_or(usize::MAX).saturating_add(burst).saturating_mul(2);
         let pace = Pace::new(config.per_connection, now);
         Self {
             queue: VecDeque::new(),
