@@ -52,6 +52,7 @@ impl Flights {
     /// Begins a request in a slot; `cuts` times it was cut and asked again already.
     pub(crate) fn begin(&self, slot: usize, wait: Wait, cancel: Cancel, cuts: u32) -> Flight<'_> {
         let slot = &self.slots[slot];
+        lock(&self.patience).asked();
         *lock(&slot.request) = Request { cancel, wait, cuts, cut: false };
         slot.since.store(self.now(), Ordering::Relaxed);
         Flight { flights: self, slot, began: Instant::now() }
@@ -66,14 +67,15 @@ impl Flights {
         };
         let silences: Vec<_> = self.slots.iter().map(silence).collect();
         let busy = silences.iter().flatten().count();
-        let patience = lock(&self.patience);
+        let mut patience = lock(&self.patience);
         for (slot, silence) in self.slots.iter().zip(&silences) {
             let Some(silence) = *silence else { continue };
             let mut request = lock(&slot.request);
             let limit = |alone| patience.limit(request.wait, request.cuts, alone);
             // Silence of all at once points at the link or the disk, not at one connection.
             let alone = busy > 1 && silences.iter().flatten().all(|other| *other > limit(false) / 2);
-            if silence > limit(alone) && !request.cut {
+            if silence > limit(alone) && !request.cut && patience.may_cut() {
+                patience.cut();
                 request.cut = true;
                 request.cancel.cancel();
             }
@@ -118,11 +120,15 @@ impl Flight<'_> {
     /// The request is over. Returns whether it was cut for its silence.
     pub(crate) fn end(self, succeeded: bool) -> bool {
         self.slot.since.store(IDLE, Ordering::Relaxed);
-        let request = lock(&self.slot.request);
-        if succeeded && request.wait == Wait::Write {
+        let (wait, cut) = {
+            let request = lock(&self.slot.request);
+            (request.wait, request.cut)
+        };
+        // One lock at a time: the watch takes them in the other order.
+        if succeeded && wait == Wait::Write {
             lock(&self.flights.patience).learn(Wait::Write, self.began.elapsed());
         }
-        request.cut
+        cut
     }
 }
 

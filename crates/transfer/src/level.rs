@@ -82,7 +82,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn settle(level: &mut Level, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
-        (0..windows).for_each(|_| drop(level.observe(throughput(level.now()))));
+        for _ in 0..windows {
+            level.observe(throughput(level.now()));
+        }
         level.now()
     }
 

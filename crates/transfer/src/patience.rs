@@ -15,6 +15,11 @@ const FEWEST: usize = 4;
 /// So many times the median is far outside what a healthy service shows.
 const FACTOR: u32 = 4;
 
+/// One request in so many may be cut: what a busy machine delays is late by no server's fault.
+const BUDGET: u64 = 20;
+/// Cuts allowed before that counts.
+const FREE_CUTS: u64 = 4;
+
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -31,6 +36,8 @@ pub(crate) enum Wait {
 pub(crate) struct Patience {
     heads: Samples,
     writes: Samples,
+    requests: u64,
+    cuts: u64,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +76,21 @@ impl Patience {
     /// How long a request typically takes to show an effect: the head of a read, the whole of a write.
     pub(crate) fn median_wait(&self) -> Option<Duration> {
         self.heads.median().max(self.writes.median())
+    }
+
+    /// A request was sent.
+    pub(crate) fn asked(&mut self) {
+        self.requests += 1;
+    }
+
+    /// A request was cut.
+    pub(crate) fn cut(&mut self) {
+        self.cuts += 1;
+    }
+
+    /// Whether the budget has room for a cut: however slow all is, few requests are asked twice.
+    pub(crate) fn may_cut(&self) -> bool {
+        self.cuts < FREE_CUTS + self.requests / BUDGET
     }
 
     /// How long to wait for a request that was cut `cuts` times already. `alone`: no other request moves either, so
@@ -116,6 +138,18 @@ mod tests {
         let patience = taught(&[30; 8]);
         assert_eq!(patience.limit(Wait::Head, 3, false), MS * 960);
         assert!(patience.limit(Wait::Head, u32::MAX, true) > Duration::from_secs(30));
+    }
+
+    #[test]
+    fn at_most_one_request_in_twenty_is_cut_after_the_first_few() {
+        let mut patience = Patience::default();
+        for _ in 0..10_000 {
+            patience.asked();
+            if patience.may_cut() {
+                patience.cut();
+            }
+        }
+        assert_eq!(patience.cuts, FREE_CUTS + 10_000 / BUDGET);
     }
 
     #[test]
