@@ -33,19 +33,15 @@ pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
         if !lists(tags, current.etag) {
             return Verdict::Failed;
         }
-    } else if let Some(date) = date(headers, IF_UNMODIFIED_SINCE) {
-        if current.modified > date {
-            return Verdict::Failed;
-        }
+    } else if date(headers, IF_UNMODIFIED_SINCE).is_some_and(|date| current.modified > date) {
+        return Verdict::Failed;
     }
     if let Some(tags) = text(headers, IF_NONE_MATCH) {
         if lists(tags, current.etag) {
             return Verdict::NotModified;
         }
-    } else if let Some(date) = date(headers, IF_MODIFIED_SINCE) {
-        if current.modified <= date {
-            return Verdict::NotModified;
-        }
+    } else if date(headers, IF_MODIFIED_SINCE).is_some_and(|date| current.modified <= date) {
+        return Verdict::NotModified;
     }
     Verdict::Proceed
 }

@@ -30,7 +30,7 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     let origin = request.header(ORIGIN).map(str::to_owned);
     let allowed = origin.filter(|origin| allows_origin(&site.config.cors, origin));
     if let Err(refused) = strip_base(site, &mut request) {
-        return Outcome { response: refused, route: Route::Plain, who: "-".to_owned() };
+        return Outcome { response: *refused, route: Route::Plain, who: "-".to_owned() };
     }
     let route = route(&request);
     let access = site.access(&request);
@@ -67,7 +67,7 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     Outcome { response, route, who }
 }
 
-fn strip_base(site: &Site, request: &mut Request) -> Result<(), Response> {
+fn strip_base(site: &Site, request: &mut Request) -> Result<(), Box<Response>> {
     let base = &site.config.base_path;
     if base.is_empty() {
         return Ok(());
@@ -76,10 +76,10 @@ fn strip_base(site: &Site, request: &mut Request) -> Result<(), Response> {
         Some(rest) if rest.starts_with('/') => request.path = rest.to_owned(),
         Some("") => "/".clone_into(&mut request.path),
         _ => {
-            return Err(Response::text(
+            return Err(Box::new(Response::text(
                 StatusCode::NOT_FOUND,
                 format_args!("everything here is below {base}/"),
-            ));
+            )));
         }
     }
     Ok(())

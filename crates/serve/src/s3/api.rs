@@ -3,19 +3,14 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::{Access, Keys, Rights};
-use crate::condition::{Current, Verdict, judge_read};
 use crate::config::{Authentication, Buckets, Config, Writing};
-use crate::content_type::content_type;
 use crate::directory::{Kind, Reader};
-use crate::range::{RangeAnswer, parse_range};
 use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
 use crate::s3::chunked::Trailers;
@@ -26,10 +21,9 @@ use crate::s3::metadata::ObjectMetadata;
 use crate::s3::multipart::Uploads;
 use crate::s3::objects::{self, Found, blocking};
 use crate::s3::outputs::{self, modified, tag, with_checksums};
-use crate::s3::{FileRange, multipart};
-
-/// The most keys on a page, as in S3.
-const LARGEST_PAGE: i32 = 1000;
+use crate::s3::pages::{from_token, is_url, limit, token};
+use crate::s3::reads::{asked_range, check_read, head_output};
+use crate::s3::{FileRange, multipart, staging};
 
 /// The operations over one served directory.
 #[derive(Debug)]
@@ -146,91 +140,6 @@ pub(crate) fn described(headers: &HeaderMap) -> ObjectMetadata {
     }
 }
 
-fn limit(max_keys: Option<i32>) -> S3Result<i32> {
-    match max_keys.unwrap_or(LARGEST_PAGE) {
-        negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
-        keys => Ok(keys.min(LARGEST_PAGE)),
-    }
-}
-
-fn is_url(encoding: Option<&EncodingType>) -> bool {
-    encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
-}
-
-fn token(next: &After) -> Option<String> {
-    match next {
-        After::Start => None,
-        After::Key(key) => Some(URL_SAFE_NO_PAD.encode(format!("k{key}"))),
-        After::Prefix(prefix) => Some(URL_SAFE_NO_PAD.encode(format!("p{prefix}"))),
-    }
-}
-
-fn from_token(token: &str) -> S3Result<After> {
-    let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let decoded = decoded.as_deref().and_then(|text| Some((text.get(..1)?, text.get(1..)?)));
-    match decoded {
-        Some(("k", key)) => Ok(After::Key(key.to_owned())),
-        Some(("p", prefix)) => Ok(After::Prefix(prefix.to_owned())),
-        _ => Err(s3_error!(InvalidArgument, "the continuation token is not one of this server's")),
-    }
-}
-
-/// Refuses a read whose conditions do not hold.
-fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
-    let etag = found.identity.etag();
-    match judge_read(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
-        Verdict::Proceed => Ok(()),
-        Verdict::NotModified => {
-            let mut error = s3_error!(NotModified);
-            error.set_status_code(StatusCode::NOT_MODIFIED);
-            Err(error)
-        }
-        Verdict::Failed => Err(s3_error!(PreconditionFailed, "the object is not what the request expects")),
-    }
-}
-
-fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
-    match headers.get("range").and_then(|value| value.to_str().ok()).map(|value| parse_range(value, size)) {
-        None | Some(RangeAnswer::Whole) => Ok(None),
-        Some(RangeAnswer::Part(range)) => Ok(Some(range)),
-        Some(RangeAnswer::Unsatisfiable) => {
-            let mut error = s3_error!(InvalidRange, "the range begins behind the object's {size} bytes");
-            let mut headers = HeaderMap::new();
-            if let Ok(value) = format!("bytes */{size}").parse() {
-                headers.insert("content-range", value);
-            }
-            error.set_headers(headers);
-            Err(error)
-        }
-    }
-}
-
-/// The object's own headers, in the form HEAD has them.
-fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
-    let Found { identity, metadata, .. } = found;
-    let whole = ByteRange::new(0, identity.size);
-    let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
-    let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
-    let checksums = if range.is_none() { metadata.checksums } else { Default::default() };
-    let output = HeadObjectOutput {
-        accept_ranges: Some("bytes".to_owned()),
-        cache_control: metadata.cache_control,
-        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
-        content_disposition: metadata.content_disposition,
-        content_encoding: metadata.content_encoding,
-        content_language: metadata.content_language,
-        content_length: i64::try_from(range.unwrap_or(whole).len()).ok(),
-        content_range: range
-            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
-        content_type: Some(content_type),
-        e_tag: Some(tag(identity.etag())),
-        last_modified: Some(modified(&identity)),
-        metadata: (!metadata.user.is_empty()).then(|| metadata.user.into_iter().collect()),
-        ..HeadObjectOutput::default()
-    };
-    with_checksums!(output, checksums)
-}
-
 #[async_trait::async_trait]
 impl S3 for Api {
     async fn list_buckets(
@@ -311,7 +220,7 @@ impl S3 for Api {
         }
         let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
         objects::make_directory(&self.root, &path).await?;
-        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")), ..Default::default() }))
+        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
     }
 
     async fn delete_bucket(
@@ -322,7 +231,7 @@ impl S3 for Api {
         let path = self.bucket(&request.input.bucket).await?;
         let root = self.root.clone();
         let removed = tokio::task::spawn_blocking(move || {
-            multipart::remove_staging(&root, &path);
+            staging::remove_staging(&root, &path);
             root.remove(&path, rustix::fs::AtFlags::REMOVEDIR)
         });
         match removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {

@@ -14,7 +14,10 @@ mod metadata;
 mod multipart;
 mod objects;
 mod outputs;
+mod pages;
 mod placement;
+mod reads;
+mod staging;
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,0 +1,44 @@
+//! Where a page of a listing begins and how long it may be, as clients say it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use s3s::dto::EncodingType;
+use s3s::{S3Result, s3_error};
+
+use crate::s3::list::After;
+
+/// The most keys on a page, as in S3.
+const LARGEST_PAGE: i32 = 1000;
+
+/// How many keys a page may have.
+pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
+    match max_keys.unwrap_or(LARGEST_PAGE) {
+        negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
+        keys => Ok(keys.min(LARGEST_PAGE)),
+    }
+}
+
+/// Whether keys are to be shown percent-encoded.
+pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
+    encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
+}
+
+/// The continuation token for a page that begins at `next`.
+pub(crate) fn token(next: &After) -> Option<String> {
+    match next {
+        After::Start => None,
+        After::Key(key) => Some(URL_SAFE_NO_PAD.encode(format!("k{key}"))),
+        After::Prefix(prefix) => Some(URL_SAFE_NO_PAD.encode(format!("p{prefix}"))),
+    }
+}
+
+/// Where the page of a continuation token begins.
+pub(crate) fn from_token(token: &str) -> S3Result<After> {
+    let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = decoded.as_deref().and_then(|text| Some((text.get(..1)?, text.get(1..)?)));
+    match decoded {
+        Some(("k", key)) => Ok(After::Key(key.to_owned())),
+        Some(("p", prefix)) => Ok(After::Prefix(prefix.to_owned())),
+        _ => Err(s3_error!(InvalidArgument, "the continuation token is not one of this server's")),
+    }
+}

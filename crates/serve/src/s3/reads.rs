@@ -1,0 +1,69 @@
+//! What a read may see of an object, and the headers that describe it.
+
+use firstbyte_location::ByteRange;
+use http::{HeaderMap, StatusCode};
+use s3s::dto::{ChecksumType, HeadObjectOutput};
+use s3s::{S3Result, s3_error};
+
+use crate::condition::{Current, Verdict, judge_read};
+use crate::content_type::content_type;
+use crate::range::{RangeAnswer, parse_range};
+use crate::s3::objects::Found;
+use crate::s3::outputs::{modified, tag, with_checksums};
+
+/// Refuses a read whose conditions do not hold.
+pub(crate) fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
+    let etag = found.identity.etag();
+    match judge_read(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
+        Verdict::Proceed => Ok(()),
+        Verdict::NotModified => {
+            let mut error = s3_error!(NotModified);
+            error.set_status_code(StatusCode::NOT_MODIFIED);
+            Err(error)
+        }
+        Verdict::Failed => Err(s3_error!(PreconditionFailed, "the object is not what the request expects")),
+    }
+}
+
+/// The range asked for; none for the whole object.
+pub(crate) fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+    match headers.get("range").and_then(|value| value.to_str().ok()).map(|value| parse_range(value, size)) {
+        None | Some(RangeAnswer::Whole) => Ok(None),
+        Some(RangeAnswer::Part(range)) => Ok(Some(range)),
+        Some(RangeAnswer::Unsatisfiable) => {
+            let mut error = s3_error!(InvalidRange, "the range begins behind the object's {size} bytes");
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = format!("bytes */{size}").parse() {
+                headers.insert("content-range", value);
+            }
+            error.set_headers(headers);
+            Err(error)
+        }
+    }
+}
+
+/// The object's own headers, in the form HEAD has them.
+pub(crate) fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
+    let Found { identity, metadata, .. } = found;
+    let whole = ByteRange::new(0, identity.size);
+    let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
+    let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
+    let checksums = if range.is_none() { metadata.checksums } else { Default::default() };
+    let output = HeadObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        cache_control: metadata.cache_control,
+        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        content_disposition: metadata.content_disposition,
+        content_encoding: metadata.content_encoding,
+        content_language: metadata.content_language,
+        content_length: i64::try_from(range.unwrap_or(whole).len()).ok(),
+        content_range: range
+            .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
+        content_type: Some(content_type),
+        e_tag: Some(tag(identity.etag())),
+        last_modified: Some(modified(&identity)),
+        metadata: (!metadata.user.is_empty()).then(|| metadata.user.into_iter().collect()),
+        ..HeadObjectOutput::default()
+    };
+    with_checksums!(output, checksums)
+}
