@@ -1,25 +1,29 @@
-"""The directory page in a real browser: names, order, search, size, downloads, and uploads that survive a killed browser.
+"""The directory page in a real browser: odd names, order, search, 100,000 entries, and uploads that survive a killed
+browser and a killed server.
 
-    python3 tests/browser/test_page.py --binary target/debug/firstbyte [--size-mib 1024]
-
-Needs Playwright for Python and Chromium (`--chromium`, /usr/bin/chromium unless told). Starts its own server on a free
-loopback port, and ends only what it started. Exits 1 at the first thing that is not as it should be.
+`UPLOAD_MIB=1024 pytest tests/browser` uploads 1 GiB instead of 64 MiB. Runs the debug build's `firstbyte` unless
+`FIRSTBYTE_BINARY` names another; ends only the processes it started.
 """
 
-import argparse
 import hashlib
 import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import urllib.request
 
+import pytest
 from playwright.sync_api import expect, sync_playwright
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BINARY = os.environ.get("FIRSTBYTE_BINARY", TARGET / "debug" / "firstbyte")
+SIZE = int(os.environ.get("UPLOAD_MIB", "64")) << 20
 CHROMIUM_ARGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -35,8 +39,8 @@ ODD_NAMES = [
 class Server:
     """One `firstbyte serve` process over a directory."""
 
-    def __init__(self, binary, directory, listen="127.0.0.1:0"):
-        command = [binary, "serve", directory, "--write", "--listen", listen]
+    def __init__(self, directory, listen="127.0.0.1:0"):
+        command = [BINARY, "serve", directory, "--write", "--listen", listen]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         self.url = re.search(r"https?://[^\s/]+", line).group()
@@ -54,10 +58,10 @@ class Server:
 class Browser:
     """One Chromium process with a profile of its own."""
 
-    def __init__(self, playwright, chromium):
+    def __init__(self, playwright):
         self.profile = tempfile.TemporaryDirectory()
         self.context = playwright.chromium.launch_persistent_context(
-            self.profile.name, executable_path=chromium, args=CHROMIUM_ARGS, accept_downloads=True)
+            self.profile.name, executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS, accept_downloads=True)
         self.page = self.context.pages[0]
         self.page.set_default_timeout(PATIENCE_MS)
         self.problems = []
@@ -100,6 +104,11 @@ def sha256(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def recorded_parts(directory):
+    """Parts the journal of the one upload into `directory` has; its first line is its header."""
+    return sum(journal.read_text().count("\n") - 1 for journal in directory.glob(".upload-*.journal.*"))
+
+
 def shown_names(page):
     """Names in the rows of the document, from top to bottom."""
     return page.evaluate("""() => [...document.querySelectorAll('.spacer .row:not([hidden])')]
@@ -111,7 +120,55 @@ def open_directory(page, url, entries):
     page.wait_for_selector(f"body[data-loaded='{entries}']")
 
 
-def check_listing(page, server, directory):
+@pytest.fixture(scope="module")
+def playwright():
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture
+def directory(tmp_path):
+    made = tmp_path / "served"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    made = tmp_path / "mine"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def serve(directory):
+    """Starts servers over `directory`; ends those that still run."""
+    started = []
+
+    def start(listen="127.0.0.1:0"):
+        started.append(Server(directory, listen))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def server(serve):
+    return serve()
+
+
+@pytest.fixture
+def page(playwright):
+    """A page of a fresh browser, which must end without an error of its scripts."""
+    browser = Browser(playwright)
+    yield browser.page
+    browser.context.close()
+    assert not browser.problems, browser.problems
+
+
+def test_odd_names_are_listed_sorted_searched_and_downloaded_by_keyboard_alone(page, server, directory):
     folder = directory / "odd"
     folder.mkdir()
     (folder / "sub").mkdir()
@@ -150,10 +207,9 @@ def check_listing(page, server, directory):
         page.keyboard.press("Enter")
     assert page.url.endswith("/odd/sub/")
     expect(page.locator(".note")).to_have_text("This folder is empty.")
-    print("ok: odd names listed, sorted, searched, downloaded; keyboard alone suffices")
 
 
-def check_many_entries(page, server, directory):
+def test_a_hundred_thousand_entries_keep_few_rows_in_the_document(page, server, directory):
     folder = directory / "many"
     folder.mkdir()
     for number in range(100_000):
@@ -166,10 +222,9 @@ def check_many_entries(page, server, directory):
     assert shown_names(page)[-1] == "sample_099999.txt"
     page.fill(".search input", "54321")
     assert shown_names(page) == ["sample_054321.txt"]
-    print("ok: 100,000 entries")
 
 
-def check_small_uploads(page, server, directory, scratch):
+def test_small_files_and_a_folder_arrive_and_a_taken_name_is_asked_about(page, server, directory, scratch):
     target = directory / "inbox"
     target.mkdir()
     (target / "taken.txt").write_text("older")
@@ -189,67 +244,37 @@ def check_small_uploads(page, server, directory, scratch):
     page.set_input_files("#folder-input", tree)
     expect(page.locator(".uploads li.done")).to_have_count(3)
     assert (target / "tree" / "deep er" / "a%b.txt").read_text() == "inside"
-    print("ok: small files and a folder uploaded, a taken name asked about")
 
 
-def check_resume(playwright, options, server, directory, scratch):
-    size = options.size_mib << 20
-    digest = make_file(scratch / "big.bin", size, seed=7)
+def test_an_upload_goes_on_where_a_killed_browser_and_a_killed_server_left_it(playwright, serve, directory, scratch):
+    digest = make_file(scratch / "big.bin", SIZE, seed=7)
     inbox = directory / "inbox"
-    browser = Browser(playwright, options.chromium)
-    before = server.received_bytes()
-    open_directory(browser.page, f"{server.url}/inbox/", 4)
+    inbox.mkdir()
+    server = serve()
+    browser = Browser(playwright)
+    open_directory(browser.page, f"{server.url}/inbox/", 0)
     browser.page.set_input_files("#files", scratch / "big.bin")
-    while not (journals := list(inbox.glob(".upload-*.journal.*"))) or journals[0].read_text().count("\n") < size // PART // 3:
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while recorded_parts(inbox) < SIZE // PART // 3:
+        assert time.monotonic() < deadline, "no part was recorded"
         time.sleep(0.005)
     browser.kill()
-    assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger --size-mib"
-    first = server.received_bytes() - before
+    assert not (inbox / "big.bin").exists(), "the kill came too late to show anything; give a larger UPLOAD_MIB"
     # The server too, so that what it knows is what it wrote down.
     address = server.url.removeprefix("http://")
     server.kill()
-    held = journals[0].read_text().count("\n") - 1
-    server = Server(options.binary, str(directory), address)
+    held = recorded_parts(inbox)
+    server = serve(address)
 
-    again = Browser(playwright, options.chromium)
-    open_directory(again.page, f"{server.url}/inbox/", 4)
+    again = Browser(playwright)
+    open_directory(again.page, f"{server.url}/inbox/", 0)
     expect(again.page.locator(".uploads li.unfinished")).to_contain_text("big.bin")
     again.page.set_input_files("#files", scratch / "big.bin")
     expect(again.page.locator(".uploads li.done")).to_contain_text("done", timeout=PATIENCE_MS * 5)
     second = server.received_bytes()
     assert sha256(inbox / "big.bin") == digest, "the content is another"
     assert not list(inbox.glob(".upload-*")), "nothing is left beside it"
-    missing = size - held * PART
+    missing = SIZE - held * PART
     assert missing <= second <= missing + 4096, f"{second} bytes came for {missing} missing"
     assert not again.problems, again.problems
     again.context.close()
-    server.kill()
-    print(f"ok: {options.size_mib} MiB; browser and server killed after {first >> 20} MiB with {held} parts held; "
-          f"{second >> 20} MiB came afterwards; content identical")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default="target/debug/firstbyte")
-    parser.add_argument("--chromium", default="/usr/bin/chromium")
-    parser.add_argument("--size-mib", type=int, default=64)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        directory, scratch = pathlib.Path(place, "served"), pathlib.Path(place, "mine")
-        directory.mkdir()
-        scratch.mkdir()
-        server = Server(options.binary, str(directory))
-        try:
-            browser = Browser(playwright, options.chromium)
-            check_listing(browser.page, server, directory)
-            check_many_entries(browser.page, server, directory)
-            check_small_uploads(browser.page, server, directory, scratch)
-            assert not browser.problems, browser.problems
-            browser.context.close()
-            check_resume(playwright, options, server, directory, scratch)
-        finally:
-            server.kill()
-
-
-if __name__ == "__main__":
-    main()
