@@ -1,0 +1,82 @@
+//! The long runs: small here, large when the environment says so. Kills and faulty links have a program of their own
+//! (`tests/soak`); these are about numbers: clients, unchanged objects, bytes.
+//!
+//! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED` (100000) objects,
+//! `FIRSTBYTE_SPARSE_GIB` (50): the values in brackets are what the promises are made for.
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use firstbyte_testkit::bytes;
+use support::servers::S3;
+use support::{World, count};
+
+#[test]
+fn many_clients_at_once_get_their_bytes_while_idle_ones_are_held() {
+    let (clients, length) = (count("FIRSTBYTE_CLIENTS", 40), count("FIRSTBYTE_CLIENT_MIB", 1) << 20);
+    let s3 = S3::ours();
+    let content = bytes(1, usize::try_from(length).unwrap());
+    std::fs::write(s3.root.join("bucket/shared"), &content).unwrap();
+    let half_open: Vec<TcpStream> = (0..clients)
+        .map(|_| {
+            let mut stream = TcpStream::connect(s3.address()).unwrap();
+            stream.write_all(b"GET /bucket/shared HTTP/1.1\r\n").unwrap();
+            stream
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            let fetch = || assert!(fetch(s3.address()).ends_with(&content), "a client got other bytes");
+            std::thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, fetch).unwrap();
+        }
+    });
+    drop(half_open);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", s3.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak <= 64 << 10, "serve had {peak} KiB resident");
+}
+
+fn fetch(address: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /bucket/shared HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_sync_of_unchanged_objects_only_lists() {
+    let objects = count("FIRSTBYTE_UNCHANGED", 2_000);
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for number in 0..objects {
+        world.write(&format!("tree/{}/{number}", number % 100), b"same");
+    }
+    world.run(&["sync", "tree", "s3://bucket/tree"]).ok();
+    let receipt = world.run(&["--json", "sync", "tree", "s3://bucket/tree"]).ok().receipt();
+    assert_eq!(
+        (receipt["objects"].as_u64(), receipt["skipped"].as_u64()),
+        (Some(0), Some(objects)),
+        "{receipt}"
+    );
+    // A page of a listing has 1,000 keys; beyond the pages there is nothing to ask.
+    assert!(receipt["requests"].as_u64().unwrap() <= objects.div_ceil(1_000) + 1, "{receipt}");
+}
+
+#[test]
+fn peak_memory_does_not_grow_with_the_object() {
+    let largest = count("FIRSTBYTE_SPARSE_GIB", 2);
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for gib in [1, 10, 50].into_iter().filter(|gib| *gib < largest).chain([largest]) {
+        File::create(s3.root.join("bucket/sparse")).unwrap().set_len(gib << 30).unwrap();
+        let receipt = world.run(&["--json", "cp", "s3://bucket/sparse", "/dev/null"]).ok().receipt();
+        assert_eq!(receipt["bytes"], gib << 30);
+        let peak = receipt["peak_memory_bytes"].as_u64().unwrap();
+        assert!(peak <= 32 << 20, "{gib} GiB took {peak} bytes of memory");
+    }
+}
