@@ -17,6 +17,10 @@ impl S3 {
             return self.call_text(&call).map(|_| directory());
         }
         match self.head(object, None) {
+            // An empty object called `NAME/` is what stands for a directory where there are none.
+            Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
+                Ok(Stat { kind: Kind::Directory, ..marker })
+            }
             Err(Error::NotFound { location }) => {
                 let key = format!("{}/", object.key.trim_end_matches('/'));
                 let prefix = S3Object { bucket: object.bucket.clone(), key };
