@@ -1,3 +1,5 @@
+//! Uploads without HTTP: what is held after crashes, cuts, damage and another boot.
+
 use std::fs;
 use std::path::Path;
 
