@@ -220,7 +220,7 @@ impl Subject {
             stranger: Store::new(stranger).expect("a store"),
             files: (place != Place::Minio).then_some(files),
             _backing: backing,
-            scratch: scratch,
+            scratch,
         }
     }
 
@@ -292,7 +292,7 @@ impl Subject {
         if let (Location::Local(_), Some(files)) = (&self.base, &self.files) {
             use std::os::unix::fs::PermissionsExt;
             let path = files.join("denied/x");
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).expect("its permissions");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o0)).expect("its permissions");
         }
         read(&self.stranger, &self.at("denied/x"), &Get::default())
     }

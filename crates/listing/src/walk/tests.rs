@@ -122,10 +122,10 @@ fn two_links_to_one_directory_are_no_loop() {
 fn a_failing_directory_is_a_value_and_the_rest_goes_on() {
     for order in [Order::Any, Order::Bytes] {
         let root = tree(&["a/x", "b/x", "c/x"]);
-        let mut walk = walk(root.path(), Options { order, ..SORTED }).unwrap();
+        let walk = walk(root.path(), Options { order, ..SORTED }).unwrap();
         let mut found: Vec<Result<Entry>> = Vec::new();
         // A file where the listing saw a directory: what a reader without permission meets too, and root does not.
-        while let Some(entry) = walk.next() {
+        for entry in walk {
             if let Ok(entry) = &entry
                 && entry.name == b"b"
             {
@@ -164,10 +164,10 @@ fn a_chain_of_directories_deeper_than_the_descriptor_limit_is_listed() {
     let deep = "d/".repeat(1500);
     let root = tree(&[&deep]);
     let before = fs::read_dir("/proc/self/fd").unwrap().count();
-    let mut walk = walk(root.path(), SORTED).unwrap();
+    let walk = walk(root.path(), SORTED).unwrap();
     let mut most = 0;
     let mut count = 0;
-    while let Some(entry) = walk.next() {
+    for entry in walk {
         entry.unwrap();
         count += 1;
         most = most.max(fs::read_dir("/proc/self/fd").unwrap().count());

@@ -80,7 +80,7 @@ pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
         let mut moved = 0;
         // In two steps, so that a body is also left in the middle and taken up there.
         for limit in [1 << 20, u64::MAX] {
-            let observe: Option<&mut dyn FnMut(&[u8])> = if observed { Some(&mut look) } else { None };
+            let observe = observed.then_some(&mut look as &mut dyn FnMut(&[u8]));
             let mut progress = |count| told += count;
             moved += body.write_to(&file, 4096 + moved, limit, &mut buffer, observe, &mut progress).unwrap();
             assert!(limit == u64::MAX || moved == limit);
