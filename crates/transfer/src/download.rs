@@ -139,7 +139,7 @@ fn split(
             (found.partial, found.journal)
         }
         None => {
-            let partial = LocalFile::open(path)?;
+            let partial = resume::open_partial(path)?;
             let header = Header::new(&source.to_string(), &stat.version, size, plan.chunk());
             let place = Journal::path_for(path);
             let journal = Journal::create(place.clone(), &header).map_err(Error::io(place.display()))?;

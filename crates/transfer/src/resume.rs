@@ -1,9 +1,11 @@
 //! What an interrupted download left: the partial file, the journal, and which chunks of it count.
 
+use std::io::ErrorKind;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, Strength};
-use firstbyte_store::LocalFile;
+use firstbyte_store::{Error as StoreError, LocalFile};
 
 use crate::journal::{Header, Journal, Record};
 use crate::plan::Plan;
@@ -17,6 +19,24 @@ pub(crate) struct Found {
     pub(crate) partial: LocalFile,
 }
 
+/// How long a lock on a partial file is waited for: a copy just killed may hold it until its last thread is gone.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// Opens the partial file for `path`.
+pub(crate) fn open_partial(path: &Path) -> Result<LocalFile> {
+    let started = Instant::now();
+    loop {
+        match LocalFile::open(path) {
+            Err(StoreError::Io { source, .. })
+                if source.kind() == ErrorKind::WouldBlock && started.elapsed() < LOCK_WAIT =>
+            {
+                std::thread::sleep(LOCK_WAIT / 50);
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
 /// Looks for a download of `source` to `path` that can be gone on with; clears away one that cannot.
 pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
     let place = Journal::path_for(path);
@@ -24,7 +44,7 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
         return Ok(None);
     }
     // The lock first: the journal may be that of a copy under way.
-    let partial = LocalFile::open(path)?;
+    let partial = open_partial(path)?;
     let Some((journal, header, records)) =
         Journal::load(place.clone()).map_err(Error::io(place.display()))?
     else {

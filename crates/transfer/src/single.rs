@@ -9,7 +9,7 @@ use crate::download::{self, Opened, at_file, copy_body};
 use crate::patience::Wait;
 use crate::run::{Begun, Done};
 use crate::worker::Worker;
-use crate::{Error, Job, Result, Verified};
+use crate::{Error, Job, Result, Verified, resume};
 
 /// Times an object is fetched until it has the checksum it should have.
 const FETCHES: u32 = 4;
@@ -52,7 +52,7 @@ fn fetch(
     mut stat: Stat,
 ) -> Result<Begun> {
     let expected = worker.run.settings.checksum.clone().or_else(|| stat.checksum.clone());
-    let partial = LocalFile::open(path)?;
+    let partial = resume::open_partial(path)?;
     for fetches in 1.. {
         let moved = move_all(worker, job, path, &partial, opened.take(), &mut stat, expected.as_ref());
         let (bytes, found) = match moved {

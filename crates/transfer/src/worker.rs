@@ -92,7 +92,8 @@ impl<'a> Worker<'a> {
             match result {
                 Ok(value) => return Ok(value),
                 Err(_) if self.run.is_ended() => return Err(Error::Interrupted),
-                Err(_) if cut => {
+                // An answer that was cut at the very moment its head arrived says so only to its first reader.
+                Err(error) if cut || matches!(error, Error::Store(StoreError::Cancelled)) => {
                     cuts += 1;
                     self.run.meters.hedged.fetch_add(1, Ordering::Relaxed);
                 }
