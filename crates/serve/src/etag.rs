@@ -59,6 +59,11 @@ impl Identity {
         format!("{device:x}-{inode:x}-{size:x}-{modified:x}-{:x}", changed.wrapping_sub(*modified) as u64)
     }
 
+    /// When the file last changed.
+    pub(crate) fn modified_at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
+    }
+
     /// When the file last changed, to the second, as HTTP dates have it.
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {

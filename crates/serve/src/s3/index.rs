@@ -1,91 +1,32 @@
 //! Sorted directories, kept while unchanged, so that paging through a wide one reads and sorts it once.
 //!
 //! A name is kept with `/` behind it when it is a directory, which gives S3's byte order of whole keys: `a.txt` before `a/`.
-//! Names lie end to end in one allocation; a million of 20 bytes take 24 MB. What is kept is bounded, and each use checks
-//! the directory's own modification time, which every change of its names moves.
+//! What is kept is bounded ([`SortedNames`] spills what is more than fits), and each use checks the directory's own
+//! modification time, which every change of its names moves.
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::directory::{Kind, Reader};
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
+use crate::s3::sorted::SortedNames;
 
-/// What all kept directories may take together: room for a million keys of common length.
-const MOST_BYTES: usize = 32 << 20;
+/// What names take in memory while a directory is read: 150,000 of common length, which is more than most have.
+const ROOM: usize = 4 << 20;
+
+/// What all kept directories may take together: one or two that just fit [`ROOM`], or 32 that were spilled.
+const MOST_BYTES: usize = 8 << 20;
 
 /// A directory changed so recently may change again within the same tick of its clock, unseen.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// The names of one directory, sorted.
-#[derive(Debug, Default)]
-pub(crate) struct SortedDirectory {
-    names: Vec<u8>,
-    /// Where each name ends in `names`.
-    ends: Vec<u32>,
-}
-
-impl SortedDirectory {
-    fn read(root: &Root, path: &EntryPath) -> io::Result<Self> {
-        let mut unsorted = Self::default();
-        for entry in Reader::open(root, path)? {
-            let entry = entry?;
-            if entry.kind == Kind::LinkedDirectory {
-                continue;
-            }
-            unsorted.names.extend_from_slice(entry.name.as_bytes());
-            if entry.kind == Kind::Directory {
-                unsorted.names.push(b'/');
-            }
-            let end = u32::try_from(unsorted.names.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-            unsorted.ends.push(end);
-        }
-        let count = u32::try_from(unsorted.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        let mut order: Vec<u32> = (0..count).collect();
-        order.sort_unstable_by(|left, right| {
-            unsorted.name(*left as usize).cmp(unsorted.name(*right as usize))
-        });
-        let mut sorted =
-            Self { names: Vec::with_capacity(unsorted.names.len()), ends: Vec::with_capacity(order.len()) };
-        for index in order {
-            sorted.names.extend_from_slice(unsorted.name(index as usize));
-            sorted.ends.push(sorted.names.len() as u32);
-        }
-        Ok(sorted)
-    }
-
-    /// How many names there are.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The name at `index`; with `/` behind it for a directory.
-    pub(crate) fn name(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.names[start..self.ends[index] as usize]
-    }
-
-    /// The index of the first name for which `before` does not hold; `before` must hold for a leading run of names.
-    pub(crate) fn partition_point(&self, before: impl Fn(&[u8]) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if before(self.name(middle)) { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    fn bytes(&self) -> usize {
-        self.names.len() + 4 * self.ends.len() + 256
-    }
-}
-
 #[derive(Debug)]
 struct Kept {
-    directory: Arc<SortedDirectory>,
+    names: Arc<SortedNames>,
     version: Identity,
     used: u64,
 }
@@ -98,48 +39,84 @@ struct State {
 }
 
 /// Sorted directories, kept while unchanged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Index {
+    room: usize,
     state: Mutex<State>,
+    /// Held while a directory is read: whoever waits finds it kept, and the room is taken once.
+    reading: Mutex<()>,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::with_room(ROOM)
+    }
 }
 
 impl Index {
-    /// The directory `path`, read when it is not kept or has changed. Blocking.
-    pub(crate) fn get(&self, root: &Root, path: &EntryPath) -> io::Result<Arc<SortedDirectory>> {
-        let metadata = std::fs::File::from(root.open_directory(path)?).metadata()?;
-        let version = Identity::from(&metadata);
-        if let Some(directory) = self.lookup(path, &version) {
-            return Ok(directory);
-        }
-        let directory = Arc::new(SortedDirectory::read(root, path)?);
-        let settled =
-            metadata.modified()?.checked_add(SETTLED).is_some_and(|settled| settled < SystemTime::now());
-        if settled && directory.bytes() <= MOST_BYTES {
-            self.keep(path.clone(), directory.clone(), version);
-        }
-        Ok(directory)
+    /// One that reads directories in `room` bytes.
+    pub(crate) fn with_room(room: usize) -> Self {
+        Self { room, state: Mutex::default(), reading: Mutex::default() }
     }
 
-    fn lookup(&self, path: &EntryPath, version: &Identity) -> Option<Arc<SortedDirectory>> {
+    /// The directory `path`, read when it is not kept or has changed. Blocking.
+    pub(crate) fn get(&self, root: &Root, path: &EntryPath) -> io::Result<Arc<SortedNames>> {
+        if let Some(names) = self.lookup(path, &version(root, path)?) {
+            return Ok(names);
+        }
+        let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = version(root, path)?;
+        if let Some(names) = self.lookup(path, &version) {
+            return Ok(names);
+        }
+        let begun = SystemTime::now();
+        let names = Arc::new(read(root, path, self.room)?);
+        let settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
+        if settled {
+            self.keep(path.clone(), names.clone(), version);
+        }
+        Ok(names)
+    }
+
+    fn lookup(&self, path: &EntryPath, version: &Identity) -> Option<Arc<SortedNames>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let clock = state.clock;
         let kept = state.kept.get_mut(path).filter(|kept| kept.version == *version)?;
         kept.used = clock;
-        Some(kept.directory.clone())
+        Some(kept.names.clone())
     }
 
-    fn keep(&self, path: EntryPath, directory: Arc<SortedDirectory>, version: Identity) {
+    fn keep(&self, path: EntryPath, names: Arc<SortedNames>, version: Identity) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let used = state.clock;
-        state.bytes += directory.bytes();
-        if let Some(old) = state.kept.insert(path, Kept { directory, version, used }) {
-            state.bytes -= old.directory.bytes();
+        state.bytes += names.weight();
+        if let Some(old) = state.kept.insert(path, Kept { names, version, used }) {
+            state.bytes -= old.names.weight();
         }
         if state.bytes > MOST_BYTES {
             state.drop_least_used();
         }
     }
+}
+
+fn version(root: &Root, path: &EntryPath) -> io::Result<Identity> {
+    Ok(Identity::from(&std::fs::File::from(root.open_directory(path)?).metadata()?))
+}
+
+fn read(root: &Root, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
+    let names = Reader::open(root, path)?.filter_map(|entry| match entry {
+        Ok(entry) if entry.kind == Kind::LinkedDirectory => None,
+        Ok(entry) => {
+            let mut name = entry.name.into_vec();
+            if entry.kind == Kind::Directory {
+                name.push(b'/');
+            }
+            Some(Ok(name))
+        }
+        Err(error) => Some(Err(error)),
+    });
+    SortedNames::collect(names, room)
 }
 
 impl State {
@@ -154,7 +131,7 @@ impl State {
                 return;
             }
             if let Some(kept) = self.kept.remove(&path) {
-                self.bytes -= kept.directory.bytes();
+                self.bytes -= kept.names.weight();
             }
         }
         drop(newest);
@@ -176,9 +153,12 @@ mod tests {
         let index = Index::default();
         let names = || {
             let sorted = index.get(&root, &EntryPath::default()).unwrap();
-            (0..sorted.len())
-                .map(|at| String::from_utf8(sorted.name(at).to_vec()).unwrap())
-                .collect::<Vec<_>>()
+            let mut cursor = sorted.skip_while(|_| false).unwrap();
+            let mut names = Vec::new();
+            while let Some(name) = cursor.next_name().unwrap() {
+                names.push(String::from_utf8(name.to_vec()).unwrap());
+            }
+            names
         };
         assert_eq!(names(), ["a-", "a.txt", "a/", "b"]);
         std::fs::remove_file(directory.path().join("a-")).unwrap();
