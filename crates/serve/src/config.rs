@@ -131,6 +131,8 @@ pub struct Limits {
     pub stall: Duration,
     /// How long running requests may go on after a stop was asked for.
     pub drain: Duration,
+    /// How long a multipart upload may lie untouched before what it holds is removed.
+    pub abandoned: Duration,
     /// Bytes per second over all connections; none for no limit.
     pub rate: Option<u64>,
     /// Bytes per second for one connection; none for no limit.
@@ -147,6 +149,8 @@ impl Default for Limits {
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(30),
+            // Longer than any pause somebody means to end; S3's own advice for its lifecycle rule.
+            abandoned: Duration::from_secs(7 * 24 * 3600),
             rate: None,
             connection_rate: None,
         }

@@ -27,7 +27,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Listening beyond loopback would let everybody in.
-    #[error("refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public as well", path.display())]
+    #[error("refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well", path.display())]
     Exposed {
         /// The address.
         address: SocketAddr,

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use firstbyte_location::ByteRange;
 use http::header::{
-    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
-    LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, StatusCode};
 use rustix::fs::AtFlags;
@@ -23,6 +23,7 @@ use crate::range::{RangeAnswer, parse_range};
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::{EntryPath, PathError};
+use crate::s3::metadata::ObjectMetadata;
 use crate::site::{Access, Site};
 use crate::upload::{Replace, TemporaryFile, Writer};
 
@@ -95,6 +96,7 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
         Verdict::Failed => return described(StatusCode::PRECONDITION_FAILED),
     }
     let size = metadata.len();
+    let kept = ObjectMetadata::read(&file);
     let mut response = match asked_range(&request.headers, current, size) {
         RangeAnswer::Unsatisfiable => {
             return described(StatusCode::RANGE_NOT_SATISFIABLE)
@@ -106,7 +108,14 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
             .with_header(CONTENT_RANGE, format!("bytes {}-{}/{size}", range.start, range.end - 1))
             .with_body(Body::File { file: Arc::new(file), range }),
     };
-    response = response.with_header(CONTENT_TYPE, content_type(path.name()));
+    response.headers.extend(kept.headers());
+    let by_name = content_type(path.name());
+    let content_type = kept.content_type.as_deref().unwrap_or(by_name);
+    response = response.with_header(CONTENT_TYPE, content_type);
+    if content_type != by_name {
+        // Whoever uploaded the file chose it, and may have chosen a document that runs scripts.
+        response = response.with_header(CONTENT_SECURITY_POLICY, "sandbox");
+    }
     if request.query("download").is_some() {
         response = response.with_header(CONTENT_DISPOSITION, attachment(path));
     }

@@ -2,6 +2,7 @@
 //! rest.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
@@ -22,7 +23,7 @@ use crate::s3::multipart::Uploads;
 use crate::s3::objects::{self, Found, blocking};
 use crate::s3::outputs::{self, modified, tag, with_checksums};
 use crate::s3::pages::{from_token, is_url, limit, token};
-use crate::s3::reads::{asked_range, check_read, head_output};
+use crate::s3::reads::{asked, check_read, head_output};
 use crate::s3::{FileRange, multipart, staging};
 
 /// The operations over one served directory.
@@ -34,6 +35,8 @@ pub(crate) struct Api {
     buckets: Buckets,
     keys: Option<Keys>,
     pub(crate) uploads: Uploads,
+    /// How long an upload may lie untouched.
+    pub(crate) abandoned: Duration,
 }
 
 /// What a request works on.
@@ -50,7 +53,8 @@ impl Api {
             Authentication::None => None,
         };
         let (writing, buckets) = (config.writing, config.buckets.clone());
-        Self { root, index: Arc::default(), writing, buckets, keys, uploads: Uploads::default() }
+        let (uploads, abandoned) = (Uploads::default(), config.limits.abandoned);
+        Self { root, index: Arc::default(), writing, buckets, keys, uploads, abandoned }
     }
 
     /// The directory of an existing bucket.
@@ -322,7 +326,7 @@ impl S3 for Api {
         let target = self.target(&request.input.bucket, key).await?;
         let found = objects::open(&self.root, &target.path, key).await?;
         check_read(&request.headers, &found)?;
-        let range = asked_range(&request.headers, found.identity.size)?;
+        let range = asked(request.input.part_number, &request.headers, found.identity.size)?;
         Ok(S3Response::new(head_output(found, key, range)))
     }
 
@@ -332,7 +336,7 @@ impl S3 for Api {
         let found = objects::open(&self.root, &target.path, key).await?;
         check_read(&request.headers, &found)?;
         let size = found.identity.size;
-        let range = asked_range(&request.headers, size)?;
+        let range = asked(request.input.part_number, &request.headers, size)?;
         let sent = FileRange { file: found.file.clone(), range: range.unwrap_or(ByteRange::new(0, size)) };
         let head = head_output(found, key, range);
         let mut response = S3Response::new(GetObjectOutput {

@@ -28,7 +28,8 @@ pub(crate) enum Algorithm {
 impl Algorithm {
     const ALL: [Self; 6] = [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1, Self::Md5];
 
-    fn header(self) -> &'static str {
+    /// The header its value stands in.
+    pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Crc64Nvme => "x-amz-checksum-crc64nvme",
             Self::Crc32c => "x-amz-checksum-crc32c",

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::fs::XattrFlags;
 use serde::{Deserialize, Serialize};
 
@@ -54,12 +55,43 @@ impl ObjectMetadata {
             value.resize(LONGEST, 0);
             read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
         }
-        let (Ok(length), Ok(metadata)) = (read, file.metadata()) else { return Self::default() };
+        // Most files have none: nothing else is asked of them.
+        let Ok(length) = read else { return Self::default() };
+        let Ok(metadata) = file.metadata() else { return Self::default() };
         let identity = Identity::from(&metadata);
         match serde_json::from_slice::<Bound>(&value[..length]) {
             Ok(bound) if bound.size == identity.size && bound.modified == identity.modified => bound.object,
             _ => Self::default(),
         }
+    }
+
+    /// It as the headers S3 answers with, beside the content type. Checksums are of the whole object, whatever part of it
+    /// the answer holds.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut set = |name: &str, value: &str| {
+            // What no header can carry came in by none.
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                headers.insert(name, value);
+            }
+        };
+        let standard = [
+            ("cache-control", &self.cache_control),
+            ("content-disposition", &self.content_disposition),
+            ("content-encoding", &self.content_encoding),
+            ("content-language", &self.content_language),
+        ];
+        for (name, value) in standard {
+            value.iter().for_each(|value| set(name, value));
+        }
+        for (name, value) in &self.user {
+            set(&format!("x-amz-meta-{name}"), value);
+        }
+        for (algorithm, value) in &self.checksums {
+            set(algorithm.header(), value);
+            set("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        headers
     }
 
     /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent along.

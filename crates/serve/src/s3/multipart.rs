@@ -1,9 +1,10 @@
 //! Multipart uploads: parts are written in parallel into the file they will be (see [`crate::s3::placement`]), which
 //! completing only renames. How they lie on disk is [`crate::s3::staging`]'s.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use firstbyte_location::ByteRange;
 use s3s::dto::*;
@@ -19,13 +20,43 @@ use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, blocking, copy_digesting};
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::placement::Place;
-use crate::s3::staging::{Description, PartRecord, Upload, lock, read_uploads, staging};
+use crate::s3::staging::{Description, PartRecord, Upload, lock, read_uploads, remove_abandoned, staging};
 use crate::upload::Replace;
 
 /// The uploads this server has touched since it started.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     open: Mutex<HashMap<String, Arc<Upload>>>,
+    /// When each bucket was last looked through for abandoned uploads.
+    swept: Mutex<HashMap<EntryPath, Instant>>,
+}
+
+/// How often a bucket is looked through for abandoned uploads, by whoever begins one. They only take room.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+impl Uploads {
+    fn sweep_is_due(&self, bucket: &EntryPath) -> bool {
+        let now = Instant::now();
+        let mut swept = lock(&self.swept);
+        let due = swept.get(bucket).is_none_or(|last| now.duration_since(*last) > SWEEP);
+        if due {
+            swept.insert(bucket.clone(), now);
+        }
+        due
+    }
+}
+
+/// Removes what others abandoned in the bucket, when that is due.
+async fn sweep(api: &Api, bucket: &EntryPath) {
+    if !api.uploads.sweep_is_due(bucket) {
+        return;
+    }
+    let open: HashSet<String> = lock(&api.uploads.open).keys().cloned().collect();
+    let (root, staging, age) = (api.root.clone(), staging(bucket), api.abandoned);
+    let removed = blocking(move || remove_abandoned(&root, &staging, age, |id| open.contains(id))).await;
+    if let Err(error) = removed {
+        tracing::warn!(?error, "abandoned uploads could not be removed");
+    }
 }
 
 async fn find(api: &Api, bucket: &str, key: &str, id: &str) -> S3Result<Arc<Upload>> {
@@ -56,6 +87,7 @@ pub(crate) async fn create(
     if input.key.ends_with('/') {
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
+    sweep(api, &target.bucket).await;
     let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
     let description = Description { key: input.key.clone(), object: described(&request.headers), algorithm };
     let id = random_token();

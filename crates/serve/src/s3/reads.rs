@@ -3,7 +3,7 @@
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
 use s3s::dto::{ChecksumType, HeadObjectOutput};
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::condition::{Current, Verdict, judge_read};
 use crate::content_type::content_type;
@@ -25,8 +25,15 @@ pub(crate) fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
     }
 }
 
-/// The range asked for; none for the whole object.
-pub(crate) fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+/// The range asked for, by bytes or by part; none for the whole object.
+pub(crate) fn asked(part: Option<i32>, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+    match part {
+        Some(number) => asked_part(number, headers, size),
+        None => asked_range(headers, size),
+    }
+}
+
+fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
     match headers.get("range").and_then(|value| value.to_str().ok()).map(|value| parse_range(value, size)) {
         None | Some(RangeAnswer::Whole) => Ok(None),
         Some(RangeAnswer::Part(range)) => Ok(Some(range)),
@@ -42,13 +49,30 @@ pub(crate) fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<Byt
     }
 }
 
+/// What a read by `partNumber` asks for. Where the parts of an object met is not kept: each is one part, as S3 has it of an
+/// object that was put whole.
+fn asked_part(number: i32, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+    if headers.contains_key("range") {
+        return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
+    }
+    if number != 1 {
+        let code = S3ErrorCode::Custom("InvalidPartNumber".into());
+        let mut error =
+            S3Error::with_message(code, "the object is one part: there is no other than number 1");
+        error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+        return Err(error);
+    }
+    Ok((size > 0).then(|| ByteRange::new(0, size)))
+}
+
 /// The object's own headers, in the form HEAD has them.
 pub(crate) fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
     let Found { identity, metadata, .. } = found;
     let whole = ByteRange::new(0, identity.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
-    let checksums = if range.is_none() { metadata.checksums } else { Default::default() };
+    let checksums =
+        if range.is_none_or(|range| range == whole) { metadata.checksums } else { Default::default() };
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         cache_control: metadata.cache_control,

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -168,21 +169,60 @@ impl Upload {
 
     /// Removes its files and directory. Blocking.
     pub(crate) fn remove(&self, root: &Root) -> io::Result<()> {
-        let parent = root.open_directory(&self.directory)?;
-        for entry in rustix::fs::Dir::read_from(&parent)? {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                rustix::fs::unlinkat(&parent, entry.file_name(), AtFlags::empty())?;
-            }
-        }
-        root.remove(&self.directory, AtFlags::REMOVEDIR)?;
-        // The last upload takes the staging directories along.
-        let above = self.directory.parent();
-        if root.remove(&above, AtFlags::REMOVEDIR).is_ok() {
-            let _ = root.remove(&above.parent(), AtFlags::REMOVEDIR);
-        }
-        Ok(())
+        remove_upload(root, &self.directory)
     }
+}
+
+/// Removes the uploads below `staging` that nobody will end: their file was put in place already and only the removal was
+/// cut short, or nothing came for `age`. Those in `open` stay. Blocking.
+pub(crate) fn remove_abandoned(
+    root: &Root,
+    staging: &EntryPath,
+    age: Duration,
+    open: impl Fn(&str) -> bool,
+) -> io::Result<()> {
+    let directory = match root.open_directory(staging) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done?,
+    };
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let id = entry?.file_name().to_string_lossy().into_owned();
+        let below = staging.join(id.as_ref());
+        if !id.starts_with('.') && !open(&id) && is_abandoned(root, &below, age).unwrap_or(false) {
+            tracing::info!(upload = %below, "removing what is left of an upload");
+            remove_upload(root, &below)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_abandoned(root: &Root, upload: &EntryPath, age: Duration) -> io::Result<bool> {
+    let parent = root.open_directory(upload)?;
+    let has = |name: &str| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    // The file is made before its description and leaves by being renamed to its final place.
+    if has("upload.json") && !has("data") {
+        return Ok(true);
+    }
+    // Every part recorded moves it.
+    let touched = File::from(parent).metadata()?.modified()?;
+    Ok(touched.elapsed().is_ok_and(|since| since > age))
+}
+
+fn remove_upload(root: &Root, upload: &EntryPath) -> io::Result<()> {
+    let parent = root.open_directory(upload)?;
+    for entry in rustix::fs::Dir::read_from(&parent)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            rustix::fs::unlinkat(&parent, entry.file_name(), AtFlags::empty())?;
+        }
+    }
+    root.remove(upload, AtFlags::REMOVEDIR)?;
+    // The last upload takes the staging directories along.
+    let above = upload.parent();
+    if root.remove(&above, AtFlags::REMOVEDIR).is_ok() {
+        let _ = root.remove(&above.parent(), AtFlags::REMOVEDIR);
+    }
+    Ok(())
 }
 
 pub(crate) fn open_at(parent: &std::os::fd::OwnedFd, name: &str, flags: OFlags) -> io::Result<File> {
