@@ -6,6 +6,7 @@ what is compared, tools.py for how each tool is told, measure.py for how it is t
 
 import argparse
 import pickle
+import signal
 import sys
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    # Ended by a signal, the servers are still to be stopped and the stage, which is memory, to be freed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = arguments()
     chosen.out.mkdir(exist_ok=True)
     # Rows measured earlier stay on the page, so that one row can be run again by itself.

@@ -39,7 +39,9 @@ def machine() -> str:
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) / (1 << 20)
     name = cpu[1] if cpu else platform.machine()
-    return f"{os.cpu_count()} x {name}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"
+    # More than one busy process a core would be other people's work: it shows whether ratios can be trusted.
+    load = f"load average {os.getloadavg()[2]:.1f} over the last 15 minutes"
+    return f"{os.cpu_count()} x {name}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}; {load}"
 
 
 def lines_of(result: Result) -> str:

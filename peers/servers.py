@@ -116,7 +116,9 @@ class Servers(contextlib.ExitStack):
         command += ["--console-address", f"127.0.0.1:{console}"]
         if certificates:
             command += ["--certs-dir", str(certificates)]
+        # Deleted objects would stay on the stage, which is memory, for five minutes.
         env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
+        env["MINIO_API_DELETE_CLEANUP_INTERVAL"] = "1s"
         server = self.start([*command, str(root)], port, env, "https" if certificates else "http")
         # It accepts before it can serve.
         time.sleep(2)

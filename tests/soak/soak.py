@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=50, help="kills of each kind; four times as many faulty copies [50]")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
+    # Ended by a signal, the servers are still to be stopped and the stage, which is memory, to be freed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = 0
     for name in chosen.runs:
         print(f"== {name}: {RUNS[name].__doc__}", flush=True)
