@@ -19,6 +19,8 @@ mod verbs;
 
 use std::process::ExitCode;
 
+use tracing_subscriber::EnvFilter;
+
 use args::{Cli, Verb};
 use error::{Exit, Result};
 use verbs::{cat, completions, cp, link, serve, stat, sync};
@@ -56,5 +58,7 @@ fn log_to_stderr(verbosity: u8) {
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    // s3s calls every refused request an error; the access log tells those.
+    let filter = EnvFilter::new(format!("{level},s3s=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

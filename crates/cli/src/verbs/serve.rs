@@ -111,7 +111,7 @@ impl ServeArgs {
 /// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let interruption = signals::interruption()?;
-    let running = Server::start(args.config()?).map_err(cannot_start)?;
+    let running = Server::start(args.config()?).map_err(|e| Error::failed(e.to_string()))?;
     if globals.json {
         println!("{}", json!({ "verb": "serve", "source": args.directory, "url": running.url() }));
     } else {
@@ -122,16 +122,4 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     running.stop();
     // Ending it by a signal is the only way there is, so it is no interruption.
     Ok(Exit::Done)
-}
-
-/// The library does not know what its policies are called here.
-fn cannot_start(error: firstbyte_serve::Error) -> Error {
-    match error {
-        firstbyte_serve::Error::Exposed { address, path } => {
-            let who = format!("without keys everybody who can reach {address} could read {}", path.display());
-            Error::failed(format!("refusing to listen: {who}"))
-                .advise("give --auth FILE, or say --public-unauthenticated as well")
-        }
-        error => Error::failed(error.to_string()),
-    }
 }
