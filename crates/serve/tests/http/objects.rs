@@ -1,0 +1,161 @@
+//! Files and objects: conditions, listings, what is kept beside the bytes, uploads in parts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use firstbyte_serve::Writing;
+
+use crate::client::{Answer, Client, content, serve};
+
+/// Any header that begins so makes a request one of S3's.
+const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
+
+#[test]
+fn conditions_on_reads_and_writes_hold() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let first = client.ask("PUT", "/bucket/f", "If-None-Match: *\r\n", b"one");
+    assert_eq!(first.status, 201);
+    let tag = first.header("etag").unwrap().to_owned();
+    assert_eq!(client.ask("PUT", "/bucket/f", "If-None-Match: *\r\n", b"two").status, 412);
+    assert_eq!(client.ask("GET", "/bucket/f", &format!("If-None-Match: {tag}\r\n"), b"").status, 304);
+    assert_eq!(client.ask("PUT", "/bucket/f", &format!("If-Match: {tag}\r\n"), b"two").status, 204);
+    assert_eq!(client.ask("GET", "/bucket/f", &format!("If-Match: {tag}\r\n"), b"").status, 412);
+    assert_eq!(client.ask("DELETE", "/bucket/f", &format!("If-Match: {tag}\r\n"), b"").status, 412);
+    assert_eq!(client.ask("DELETE", "/bucket/f", "", b"").status, 204);
+    assert_eq!(client.ask("GET", "/bucket/f", "", b"").status, 404);
+}
+
+#[test]
+fn listings_for_programs_name_every_file_once() {
+    let fixture = serve(|_| {});
+    for number in 0..2000 {
+        std::fs::write(fixture.directory.path().join(format!("bucket/{number}")), "x").unwrap();
+    }
+    let mut client = Client::new(&fixture.server);
+    let text = client.ask("GET", "/?format=ndjson&recursive", "", b"").text();
+    let files: std::collections::BTreeSet<_> =
+        text.lines().filter(|line| line.contains("\"kind\":\"file\"")).collect();
+    assert_eq!(files.len(), 2000);
+    let moved = client.ask("GET", "/bucket?format=json", "", b"");
+    assert_eq!((moved.status, moved.header("location")), (301, Some("/bucket/?format=json")));
+}
+
+#[test]
+fn plain_answers_tell_what_was_stored_with_an_object() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let described =
+        format!("{S3}Content-Type: text/x-run\r\nx-amz-meta-run: 7\r\nCache-Control: no-store\r\n");
+    assert_eq!(client.ask("PUT", "/bucket/f", &described, b"123456789").status, 200);
+    let s3 = client.ask("HEAD", "/bucket/f", &format!("{S3}x-amz-checksum-mode: ENABLED\r\n"), b"");
+    for (method, range) in [("HEAD", ""), ("GET", ""), ("GET", "Range: bytes=2-4\r\n")] {
+        let plain = client.ask(method, "/bucket/f", range, b"");
+        // CRC-64/NVME of the standard test string: ae8b14860a799888.
+        assert_eq!(plain.header("x-amz-checksum-crc64nvme"), Some("rosUhgp5mIg="), "{method} {range}");
+        assert_eq!(plain.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
+        for name in ["content-type", "x-amz-meta-run", "cache-control", "etag", "last-modified"] {
+            assert_eq!(plain.header(name), s3.header(name), "{name} of {method} {range}");
+            assert!(plain.header(name).is_some(), "{name}");
+        }
+    }
+    std::fs::write(fixture.directory.path().join("bucket/f"), "changed by hand").unwrap();
+    let changed = client.ask("GET", "/bucket/f", "", b"");
+    assert_eq!((changed.header("x-amz-checksum-type"), changed.header("x-amz-meta-run")), (None, None));
+}
+
+#[test]
+fn a_stored_type_cannot_make_a_file_a_page_of_this_origin() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    for kind in ["text/html", "TEXT/HTML", "text/xml", "application/xhtml+xml"] {
+        let described = format!("{S3}Content-Type: {kind}\r\n");
+        assert_eq!(client.ask("PUT", "/bucket/data", &described, b"<script>").status, 200);
+        let plain = client.ask("GET", "/bucket/data", "", b"");
+        assert!(plain.header("content-security-policy").unwrap().starts_with("sandbox"), "{kind}");
+    }
+}
+
+#[test]
+fn an_object_is_its_own_first_part_and_has_no_second() {
+    let fixture = serve(|_| {});
+    std::fs::write(fixture.directory.path().join("bucket/f"), "123456789").unwrap();
+    let mut client = Client::new(&fixture.server);
+    let first = client.ask("GET", "/bucket/f?partNumber=1", "", b"");
+    assert_eq!((first.status, first.text().as_str()), (206, "123456789"));
+    assert_eq!(first.header("content-range"), Some("bytes 0-8/9"));
+    let second = client.ask("GET", "/bucket/f?partNumber=2", "", b"");
+    assert_eq!(second.status, 416);
+    assert!(second.text().contains("InvalidPartNumber"), "{}", second.text());
+    let both = client.ask("GET", "/bucket/f?partNumber=1", "Range: bytes=0-1\r\n", b"");
+    assert_eq!(both.status, 400);
+}
+
+fn begin(client: &mut Client, key: &str) -> String {
+    let answer = client.ask("POST", &format!("/bucket/{key}?uploads"), "", b"");
+    element(&answer, "UploadId").unwrap_or_else(|| panic!("no upload id in {}", answer.text()))
+}
+
+fn element(answer: &Answer, name: &str) -> Option<String> {
+    let text = answer.text();
+    let (_, behind) = text.split_once(&format!("<{name}>"))?;
+    Some(behind.split_once('<')?.0.to_owned())
+}
+
+fn staged(directory: &Path) -> Vec<String> {
+    let uploads = std::fs::read_dir(directory.join("bucket/.firstbyte/uploads"));
+    uploads.map_or(Vec::new(), |entries| {
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others() {
+    let fixture = serve(|_| {});
+    let mut client = Client::new(&fixture.server);
+    let (placed, open) = (begin(&mut client, "placed"), begin(&mut client, "open"));
+    let part = format!("/bucket/open?uploadId={open}&partNumber=1");
+    assert_eq!(client.ask("PUT", &part, "", &content(1000)).status, 200);
+    let bucket = fixture.directory.path().join("bucket");
+    // What a crash leaves between the renaming and the removal.
+    std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
+    let again = restart(fixture.directory.path(), Duration::from_secs(3600));
+    let mut client = Client::new(&again);
+    let fresh = begin(&mut client, "fresh");
+    let mut left = staged(fixture.directory.path());
+    left.sort();
+    let mut expected = vec![open, fresh];
+    expected.sort();
+    assert_eq!(left, expected);
+    assert!(bucket.join("placed").exists());
+}
+
+#[test]
+fn uploads_untouched_for_long_are_removed() {
+    let fixture = serve(|_| {});
+    begin(&mut Client::new(&fixture.server), "old");
+    let again = restart(fixture.directory.path(), Duration::ZERO);
+    let fresh = begin(&mut Client::new(&again), "fresh");
+    assert_eq!(staged(fixture.directory.path()), [fresh]);
+}
+
+fn restart(directory: &Path, abandoned: Duration) -> firstbyte_serve::Running {
+    let mut config = firstbyte_serve::Config::new(directory);
+    config.writing = Writing::Allowed;
+    config.limits.abandoned = abandoned;
+    firstbyte_serve::Server::start(config).unwrap()
+}
+
+#[test]
+fn limited_transfers_are_whole() {
+    let fixture = serve(|config| {
+        config.limits.rate = Some(50_000_000);
+        config.limits.connection_rate = Some(20_000_000);
+    });
+    let bytes = content(3_000_000);
+    std::fs::write(fixture.directory.path().join("f"), &bytes).unwrap();
+    let mut client = Client::new(&fixture.server);
+    assert_eq!(client.ask("GET", "/f", "", b"").body, bytes);
+    let part = client.ask("GET", "/f", "Range: bytes=1000000-\r\n", b"");
+    assert_eq!(part.body, bytes[1_000_000..]);
+}

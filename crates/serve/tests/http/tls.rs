@@ -1,0 +1,113 @@
+//! HTTPS, with a certificate made for the test.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstbyte_serve::{Running, Tls};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+
+use crate::client::{Client, Fixture, connect, content, serve};
+
+const REQUEST: &str = "[req]\nprompt=no\ndistinguished_name=name\nx509_extensions=extensions\n[name]\nCN=localhost\n\
+    [extensions]\nbasicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n";
+
+fn make_certificate(directory: &Path) -> Tls {
+    let at = |name: &str| directory.join(name);
+    std::fs::write(at("request"), REQUEST).unwrap();
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args([std::ffi::OsStr::new("-config"), at("request").as_os_str()])
+        .args([std::ffi::OsStr::new("-keyout"), at("key.pem").as_os_str()])
+        .args([std::ffi::OsStr::new("-out"), at("certificate.pem").as_os_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Tls { certificate: at("certificate.pem"), key: at("key.pem") }
+}
+
+struct Secure {
+    fixture: Fixture,
+    client: Arc<ClientConfig>,
+    _certificate: tempfile::TempDir,
+}
+
+fn serve_tls() -> Secure {
+    let certificate = tempfile::tempdir().unwrap();
+    let tls = make_certificate(certificate.path());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&tls.certificate).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let fixture = serve(|config| {
+        config.tls = Some(tls);
+        config.limits.head = Duration::from_millis(500);
+    });
+    Secure { fixture, client: Arc::new(client), _certificate: certificate }
+}
+
+impl Secure {
+    fn connect(&self) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+        let name = "localhost".try_into().unwrap();
+        let session = ClientConnection::new(self.client.clone(), name).unwrap();
+        Client::over(StreamOwned::new(session, connect(&self.fixture.server)))
+    }
+
+    fn server(&self) -> &Running {
+        &self.fixture.server
+    }
+}
+
+#[test]
+fn files_and_objects_travel_over_tls() {
+    let secure = serve_tls();
+    assert!(secure.server().url().starts_with("https://"));
+    let bytes = content(3_000_000);
+    let mut client = secure.connect();
+    let put = client.ask("PUT", "/bucket/f", "x-amz-date: 20260101T000000Z\r\n", &bytes);
+    assert_eq!(put.status, 200, "{}", put.text());
+    assert!(put.header("x-amz-checksum-crc64nvme").is_some());
+    assert_eq!(std::fs::read(secure.fixture.directory.path().join("bucket/f")).unwrap(), bytes);
+    assert_eq!(client.ask("GET", "/bucket/f", "", b"").body, bytes);
+    let part = client.ask("GET", "/bucket/f", "Range: bytes=1000000-1999999\r\n", b"");
+    assert_eq!((part.status, part.body.as_slice()), (206, &bytes[1_000_000..2_000_000]));
+}
+
+#[test]
+fn handshakes_that_do_not_come_are_dropped_and_others_served_meanwhile() {
+    let secure = serve_tls();
+    let mut silent: Vec<Client> = (0..20).map(|_| Client::new(secure.server())).collect();
+    // The first bytes of a ClientHello's record, and no more.
+    silent[0].send(&[0x16, 0x03, 0x01, 0x02, 0x00]);
+    assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);
+    assert!(silent.iter_mut().all(Client::ended));
+}
+
+#[test]
+fn plain_http_spoken_to_a_tls_port_gets_no_answer_and_hurts_nobody() {
+    let secure = serve_tls();
+    let mut plain = Client::new(secure.server());
+    plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // A TLS alert (content type 21) at most, then the end.
+    while plain.fill() > 0 {}
+    assert!(plain.buffer.first().is_none_or(|first| *first == 21), "{:?}", plain.buffer);
+    assert_eq!(secure.connect().ask("GET", "/bucket/", "", b"").status, 200);
+}
