@@ -19,8 +19,11 @@ use crate::{
 const BASE_MEMORY: u64 = 14 << 20;
 /// What a worker needs beside its buffer: touched stack, socket and TLS state.
 const WORKER_MEMORY: u64 = 96 << 10;
-/// The level a run over the network starts with: fills most links at once, hurts no server.
-const START: usize = 8;
+/// The level one object starts with: at the 40 MB/s S3 gives a connection these fill a network of 4 Gbit/s at once, and
+/// are too few to hurt any server.
+const START: usize = 12;
+/// The level many objects start with: small ones are all round trip, and more of them at once cost little.
+const START_MANY: usize = 24;
 /// Between local files one copy call a core is all there is to gain.
 const START_LOCAL: usize = 2;
 
@@ -104,8 +107,9 @@ impl Engine {
     ) -> Result<Summary> {
         observer.expected(1, 0);
         let job = Job { source: source.clone(), destination: destination.clone(), entry: None };
-        let mut summary =
-            self.run(&mut std::iter::once(Ok(job)), observer, Batch::One, Route::of(source, destination))?;
+        let route = Route::of(source, destination);
+        let mut jobs = std::iter::once(Ok(job));
+        let mut summary = self.counted(|| self.run(&mut jobs, observer, Batch::One, route))?;
         match (summary.ended.take(), summary.failed.pop()) {
             (Some(error), _) => Err(error),
             (None, Some(failure)) => Err(failure.error),
@@ -124,7 +128,7 @@ impl Engine {
             Some(Ok(job)) => Route::of(&job.source, &job.destination),
             _ => Route::Network,
         };
-        self.run(&mut jobs, observer, Batch::Many, route)
+        self.counted(|| self.run(&mut jobs, observer, Batch::Many, route))
     }
 
     /// Copies everything below a location, listing, reading and writing at once.
@@ -132,8 +136,10 @@ impl Engine {
     /// # Errors
     /// The listing cannot be begun. Failures of single objects are in the summary.
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
-        let mut jobs = tree::jobs(&self.store, tree, observer)?;
-        self.run(&mut jobs, observer, Batch::Many, Route::of(&tree.source, &tree.destination))
+        self.counted(|| {
+            let mut jobs = tree::jobs(&self.store, tree, observer)?;
+            self.run(&mut jobs, observer, Batch::Many, Route::of(&tree.source, &tree.destination))
+        })
     }
 
     /// Brings a tree up to date: copies what is missing or changed, and deletes what `extras` says.
@@ -141,7 +147,7 @@ impl Engine {
     /// # Errors
     /// A listing cannot be begun. Failures of single objects are in the summary.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
-        sync::sync(self, tree, extras, observer)
+        self.counted(|| sync::sync(self, tree, extras, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -155,7 +161,7 @@ impl Engine {
         out: &mut (dyn Write + Send),
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.watched(observer, |run| stream::cat(run, source, range, out))
+        self.counted(|| self.watched(observer, |run| stream::cat(run, source, range, out)))
     }
 
     /// Writes a stream of unknown length to `destination`.
@@ -169,7 +175,7 @@ impl Engine {
         metadata: &Metadata,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.watched(observer, |run| stream::put(run, reader, destination, metadata))
+        self.counted(|| self.watched(observer, |run| stream::put(run, reader, destination, metadata)))
     }
 
     /// Aborts the multipart uploads below `location` that began longer than `older_than` ago, and returns them.
@@ -199,9 +205,8 @@ impl Engine {
         let cap = self.most_workers(route);
         let level = match self.settings.concurrency {
             Concurrency::Fixed(level) => Level::fixed(level.min(cap)),
-            Concurrency::Auto => Level::new(if route == Route::Local { START_LOCAL } else { START }, cap),
+            Concurrency::Auto => Level::new(start(route, batch), cap),
         };
-        let before = self.store.counters();
         let clock = bound::Clock::start();
         let run = Run::new(&self.store, &self.settings, observer, cap, batch, route);
         run.feeding();
@@ -217,10 +222,17 @@ impl Engine {
         run.settle()?;
         let bound_by = clock.bound(&run, capped && cap < level::MOST);
         let mut summary = run.into_summary();
+        summary.bound_by = bound_by;
+        Ok(summary)
+    }
+
+    /// Counts what a verb asks of the store, its listings included.
+    fn counted(&self, verb: impl FnOnce() -> Result<Summary>) -> Result<Summary> {
+        let before = self.store.counters();
+        let mut summary = verb()?;
         let after = self.store.counters();
         summary.requests = after.requests - before.requests;
         summary.retries = after.retries - before.retries;
-        summary.bound_by = bound_by;
         Ok(summary)
     }
 
@@ -230,7 +242,6 @@ impl Engine {
         observer: &dyn Observer,
         body: impl FnOnce(&Run<'_>) -> Result<()> + Send,
     ) -> Result<Summary> {
-        let before = self.store.counters();
         let clock = bound::Clock::start();
         let run =
             Run::new(&self.store, &self.settings, observer, stream::WORKERS, Batch::One, Route::Network);
@@ -252,9 +263,6 @@ impl Engine {
         }
         watched?;
         result?;
-        let after = self.store.counters();
-        summary.requests = after.requests - before.requests;
-        summary.retries = after.retries - before.retries;
         summary.bound_by = bound_by;
         Ok(summary)
     }
@@ -264,6 +272,14 @@ impl Engine {
         let each = WORKER_MEMORY + SCRATCH as u64 + if route == Route::Relay { PART } else { 0 };
         let fit = self.settings.memory.saturating_sub(BASE_MEMORY) / each;
         usize::try_from(fit).unwrap_or(level::MOST).clamp(1, level::MOST)
+    }
+}
+
+fn start(route: Route, batch: Batch) -> usize {
+    match (route, batch) {
+        (Route::Local, _) => START_LOCAL,
+        (_, Batch::One) => START,
+        (_, Batch::Many) => START_MANY,
     }
 }
 

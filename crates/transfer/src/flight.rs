@@ -11,6 +11,11 @@ use crate::patience::{Patience, Wait};
 /// A slot whose worker waits for nothing a server could be blamed for.
 const IDLE: u64 = u64::MAX;
 
+/// So many silent requests are no coincidence any more ...
+const TOGETHER: usize = 4;
+/// ... if they fell silent within this time of each other.
+const SPREAD: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(crate) struct Flights {
     slots: Vec<Slot>,
@@ -66,15 +71,13 @@ impl Flights {
             (since != IDLE).then(|| Duration::from_micros(now.saturating_sub(since)))
         };
         let silences: Vec<_> = self.slots.iter().map(silence).collect();
-        let busy = silences.iter().flatten().count();
+        let outage = is_outage(&silences.iter().flatten().copied().collect::<Vec<_>>());
         let mut patience = lock(&self.patience);
         for (slot, silence) in self.slots.iter().zip(&silences) {
             let Some(silence) = *silence else { continue };
             let mut request = lock(&slot.request);
-            let limit = |alone| patience.limit(request.wait, request.cuts, alone);
-            // Silence of all at once points at the link or the disk, not at one connection.
-            let alone = busy > 1 && silences.iter().flatten().all(|other| *other > limit(false) / 2);
-            if silence > limit(alone) && !request.cut && patience.may_cut() {
+            let limit = patience.limit(request.wait, request.cuts, outage);
+            if silence > limit && !request.cut && patience.may_cut() {
                 patience.cut();
                 request.cut = true;
                 request.cancel.cancel();
@@ -95,6 +98,14 @@ impl Flights {
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(IDLE - 1)
     }
+}
+
+/// Whether requests fell silent together: that points at the link or the disk, not at their connections. Requests that
+/// stall by themselves do so at different times.
+fn is_outage(silences: &[Duration]) -> bool {
+    let (least, most) = (silences.iter().min().copied(), silences.iter().max().copied());
+    let spread = most.unwrap_or_default().saturating_sub(least.unwrap_or_default());
+    silences.len() >= TOGETHER && least.is_some_and(|least| least > SPREAD && spread < SPREAD)
 }
 
 impl Flight<'_> {
@@ -150,6 +161,15 @@ mod tests {
         flights.cut_silent();
         assert!(!cancel.is_cancelled());
         assert!(!flight.end(true));
+    }
+
+    #[test]
+    fn an_outage_is_many_requests_falling_silent_at_once() {
+        let silences = |all: &[u64]| all.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>();
+        assert!(is_outage(&silences(&[300, 310, 320, 330])));
+        assert!(!is_outage(&silences(&[300, 310])), "two may well stall together");
+        assert!(!is_outage(&silences(&[300, 310, 320, 10])), "one still moves");
+        assert!(!is_outage(&silences(&[300, 800, 1_300, 2_000])), "they stalled one by one");
     }
 
     #[test]

@@ -93,17 +93,19 @@ impl Patience {
         self.cuts < FREE_CUTS + self.requests / BUDGET
     }
 
-    /// How long to wait for a request that was cut `cuts` times already. `alone`: no other request moves either, so
-    /// the fault is hardly this connection's.
-    pub(crate) fn limit(&self, wait: Wait, cuts: u32, alone: bool) -> Duration {
+    /// How long to wait for a request that was cut `cuts` times already. `outage`: all requests fell silent
+    /// together, so the fault is hardly this connection's.
+    pub(crate) fn limit(&self, wait: Wait, cuts: u32, outage: bool) -> Duration {
         let base = match wait {
             // Below 100 ms an answer is not worth a new connection; half a second while nothing is known: longer
             // than any round trip on earth with a TLS handshake before it.
             Wait::Head => self.heads.median().map_or(Duration::from_millis(500), |median| {
                 (median * FACTOR).max(Duration::from_millis(100))
             }),
-            // TCP resends a lost packet after 200 to 400 ms; only silence longer than that is a stall.
-            Wait::Body => Duration::from_millis(500),
+            // TCP resends a lost packet 200 ms after a round trip; only silence longer than that is a stall.
+            Wait::Body => self.heads.median().map_or(Duration::from_millis(500), |median| {
+                (median * FACTOR).max(Duration::from_millis(300))
+            }),
             // A write's time includes its sending, which its neighbours share: only a stark outlier counts, and
             // while nothing is known the store's own deadline is the only one.
             Wait::Write => self
@@ -111,7 +113,7 @@ impl Patience {
                 .median()
                 .map_or(Duration::from_secs(30), |median| (median * FACTOR).max(Duration::from_millis(500))),
         };
-        let base = if alone { base * FACTOR } else { base };
+        let base = if outage { base * FACTOR } else { base };
         base.saturating_mul(1 << cuts.min(10))
     }
 }

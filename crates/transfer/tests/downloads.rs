@@ -1,0 +1,207 @@
+//! Downloads from a server that misbehaves as told: what is kept, what is fetched again, what is accepted.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::Location;
+use firstbyte_store::{Algorithm, Error as StoreError, Hasher, Options, Store};
+use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
+use firstbyte_transfer::{Engine, Error, Observer, Settings, Silent, Stop, Verified};
+
+const SEED: u64 = 7;
+/// Five chunks of 8 MiB and more: enough for a front, a middle and a fine tail.
+const LENGTH: usize = (40 << 20) + 12_345;
+
+/// The range a request asks for, cut to the object.
+fn asked(head: &str) -> Option<(usize, usize)> {
+    let value = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned))?;
+    let (start, end) = value.split_once('-')?;
+    let end = end.trim().parse::<usize>().map_or(LENGTH, |end| end + 1).min(LENGTH);
+    Some((start.parse().ok()?, end))
+}
+
+/// An honest answer to a request for `content`.
+fn honest(content: &[u8], head: &str, etag: &str) -> Reply {
+    let etag = format!("etag: {etag}");
+    match asked(head) {
+        Some((start, end)) => {
+            let range = format!("content-range: bytes {start}-{}/{}", end - 1, content.len());
+            Reply::answer("206 Partial Content", &[&range, &etag], &content[start..end])
+        }
+        None => Reply::answer("200 OK", &[&etag, "accept-ranges: bytes"], content),
+    }
+}
+
+/// Damages one byte in the middle of the body.
+fn damaged(reply: Reply) -> Reply {
+    let Reply::Send(mut bytes) = reply else { return reply };
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    Reply::Send(bytes)
+}
+
+fn engine(settings: Settings) -> Engine {
+    Engine::new(Store::new(Options::default()).unwrap(), settings)
+}
+
+fn at(server: &Scripted) -> Location {
+    Location::parse(format!("{}/object", server.url()).as_ref()).unwrap()
+}
+
+fn names(directory: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Stops the run once so many bytes have arrived.
+struct StopAfter {
+    stop: Stop,
+    left: AtomicU64,
+}
+
+impl Observer for StopAfter {
+    fn moved(&self, bytes: u64) {
+        let left = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(bytes)));
+        if left.unwrap().saturating_sub(bytes) == 0 {
+            self.stop.stop();
+        }
+    }
+}
+
+#[test]
+fn a_stopped_download_goes_on_with_the_chunks_it_has() {
+    let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+    let directory = scratch();
+    let path = directory.path().join("object");
+    let to = Location::Local(path.clone());
+    let stop = Stop::default();
+    let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
+    let stopped = engine(Settings { stop, ..Settings::default() }).copy(&at(&server), &to, &watch);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    assert!(!path.exists());
+    let before = server.heads().len();
+
+    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+
+    assert_eq!(std::fs::read(&path).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(names(directory.path()), ["object"]);
+    assert!(summary.resumed_bytes > 0);
+    let again: usize =
+        server.heads()[before..].iter().filter_map(|head| asked(head)).map(|(start, end)| end - start).sum();
+    assert_eq!(again as u64, LENGTH as u64 - summary.resumed_bytes, "only what was missing was asked for");
+}
+
+#[test]
+fn a_changed_source_is_started_over() {
+    let version = std::sync::Arc::new(Mutex::new((SEED, "\"old\"")));
+    let served = std::sync::Arc::clone(&version);
+    let server = Scripted::start(move |_, head| {
+        let (seed, etag) = *served.lock().unwrap();
+        let wanted = head
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("if-match: ").map(str::to_owned));
+        if wanted.is_some_and(|wanted| wanted.trim() != etag) {
+            return Reply::answer("412 Precondition Failed", &[], b"");
+        }
+        honest(&bytes(seed, LENGTH), head, etag)
+    });
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    let stop = Stop::default();
+    let watch = StopAfter { stop: stop.clone(), left: AtomicU64::new(30 << 20) };
+    assert!(engine(Settings { stop, ..Settings::default() }).copy(&at(&server), &to, &watch).is_err());
+    *version.lock().unwrap() = (SEED + 1, "\"new\"");
+
+    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+
+    assert_eq!(summary.resumed_bytes, 0);
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED + 1, LENGTH));
+}
+
+#[test]
+fn bodies_cut_short_are_gone_on_with_where_they_broke() {
+    let server = Scripted::start(|number, head| match honest(&bytes(SEED, LENGTH), head, "\"v\"") {
+        Reply::Send(mut answer) if number % 3 == 1 => {
+            answer.truncate(answer.len() / 2);
+            Reply::SendAndClose(answer)
+        }
+        other => other,
+    });
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+}
+
+#[test]
+fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
+    let server = Scripted::start(|number, head| {
+        let reply = honest(&bytes(SEED, LENGTH), head, "\"v\"");
+        if number == 2 { damaged(reply) } else { reply }
+    });
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &bytes(SEED, LENGTH)));
+    let summary =
+        engine(Settings { checksum, ..Settings::default() }).copy(&at(&server), &to, &Silent).unwrap();
+    assert_eq!(summary.verified, Some(Verified::Full));
+    assert!(summary.reread_bytes >= LENGTH as u64);
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+}
+
+#[test]
+fn a_wrong_checksum_leaves_the_destination_as_it_was() {
+    for algorithm in [Algorithm::Crc64Nvme, Algorithm::Sha256] {
+        let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+        let directory = scratch();
+        let path = directory.path().join("object");
+        std::fs::write(&path, b"old").unwrap();
+        let checksum = Some(Hasher::of(algorithm, b"something else"));
+        let failed = engine(Settings { checksum, ..Settings::default() }).copy(
+            &at(&server),
+            &Location::Local(path.clone()),
+            &Silent,
+        );
+        assert!(matches!(failed, Err(Error::Store(StoreError::Checksum { .. }))), "{failed:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(names(directory.path()), ["object"]);
+    }
+}
+
+#[test]
+fn a_sequential_hash_is_verified_beside_the_transfer() {
+    let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    let checksum = Some(Hasher::of(Algorithm::Sha256, &bytes(SEED, LENGTH)));
+    let summary =
+        engine(Settings { checksum, ..Settings::default() }).copy(&at(&server), &to, &Silent).unwrap();
+    assert_eq!(summary.verified, Some(Verified::Full));
+}
+
+#[test]
+fn a_silent_request_is_cut_and_asked_again() {
+    let server = Scripted::start(|number, head| match number {
+        2 => Reply::Silence,
+        _ => honest(&bytes(SEED, LENGTH), head, "\"v\""),
+    });
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    assert!(summary.hedged >= 1);
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+}
+
+#[test]
+fn a_server_without_ranges_is_read_as_one_stream() {
+    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"v\""], &bytes(SEED, LENGTH)));
+    let directory = scratch();
+    let to = Location::Local(directory.path().join("object"));
+    let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
+    assert_eq!((summary.bytes, summary.verified), (LENGTH as u64, Some(Verified::Length)));
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+}

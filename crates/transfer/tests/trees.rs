@@ -1,0 +1,111 @@
+//! Trees between local directories: what is copied, what is left alone, what is deleted.
+
+use std::path::Path;
+
+use firstbyte_location::Location;
+use firstbyte_store::{Options, Store};
+use firstbyte_testkit::{bytes, scratch};
+use firstbyte_transfer::{Compare, Effect, Engine, Extras, Settings, Shard, Silent, Tree};
+
+fn engine(settings: Settings) -> Engine {
+    Engine::new(Store::new(Options::default()).unwrap(), settings)
+}
+
+fn tree(source: &Path, destination: &Path) -> Tree<'static> {
+    Tree {
+        source: Location::Local(source.to_owned()),
+        destination: Location::Local(destination.to_owned()),
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    }
+}
+
+/// Two files that sort differently as names and as paths, and one in a directory between them.
+fn fill(root: &Path) {
+    std::fs::create_dir_all(root.join("a")).unwrap();
+    for (index, name) in ["a.txt", "a/x", "b"].iter().enumerate() {
+        std::fs::write(root.join(name), bytes(index as u64, 1_000 + index)).unwrap();
+    }
+}
+
+#[test]
+fn a_second_sync_finds_nothing_to_do() {
+    let (from, to) = (scratch(), scratch());
+    fill(from.path());
+    let first =
+        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    assert_eq!((first.objects, first.skipped, first.failures), (3, 0, 0));
+    let second =
+        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    assert_eq!((second.objects, second.skipped, second.failures), (0, 3, 0));
+}
+
+#[test]
+fn only_asked_for_are_extras_deleted() {
+    let (from, to) = (scratch(), scratch());
+    fill(from.path());
+    std::fs::write(to.path().join("extra"), b"x").unwrap();
+    let kept =
+        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    assert_eq!(kept.deleted, 0);
+    let deleted =
+        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Delete, &Silent).unwrap();
+    assert_eq!((deleted.deleted, deleted.skipped), (1, 3));
+    assert!(!to.path().join("extra").exists() && to.path().join("a/x").exists());
+}
+
+#[test]
+fn a_dry_run_touches_nothing() {
+    let (from, to) = (scratch(), scratch());
+    fill(from.path());
+    std::fs::write(to.path().join("extra"), b"x").unwrap();
+    let dry = Tree { effect: Effect::DryRun, ..tree(from.path(), to.path()) };
+    let summary = engine(Settings::default()).sync(&dry, Extras::Delete, &Silent).unwrap();
+    assert_eq!((summary.objects, summary.deleted), (0, 0));
+    assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn comparing_content_sees_what_times_do_not_tell() {
+    let (from, to) = (scratch(), scratch());
+    fill(from.path());
+    let strict = || engine(Settings { compare: Compare::Checksum, ..Settings::default() });
+    strict().sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    let modified = std::fs::metadata(from.path().join("b")).unwrap().modified().unwrap();
+    std::fs::write(to.path().join("b"), bytes(99, 1_002)).unwrap();
+    let file = std::fs::File::options().write(true).open(to.path().join("b")).unwrap();
+    file.set_modified(modified).unwrap();
+    let by_time =
+        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    assert_eq!((by_time.objects, by_time.skipped), (0, 3));
+    let by_content = strict().sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
+    assert_eq!((by_content.objects, by_content.skipped), (1, 2));
+    assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
+}
+
+#[test]
+fn shards_copy_a_tree_between_them() {
+    let (from, to) = (scratch(), scratch());
+    for index in 0..40 {
+        std::fs::write(from.path().join(format!("file-{index}")), bytes(index, 100)).unwrap();
+    }
+    let copied: u64 = (0..3)
+        .map(|index| {
+            let part = Tree { shard: Shard { index, count: 3 }, ..tree(from.path(), to.path()) };
+            engine(Settings::default()).copy_tree(&part, &Silent).unwrap().objects
+        })
+        .sum();
+    assert_eq!(copied, 40);
+    assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 40);
+}
+
+#[test]
+fn one_failure_does_not_stop_the_others() {
+    let (from, to) = (scratch(), scratch());
+    fill(from.path());
+    std::fs::create_dir(to.path().join("b")).unwrap();
+    let summary = engine(Settings::default()).copy_tree(&tree(from.path(), to.path()), &Silent).unwrap();
+    assert_eq!((summary.objects, summary.failures), (2, 1));
+    assert!(summary.failed[0].location.ends_with("/b"));
+}
