@@ -13,8 +13,21 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 /// Bytes that may not stand bare in a URL path segment (RFC 3986, 3.3), `/` excepted: names join with it.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
-    .add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'[').add(b'\\')
-    .add(b']').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// An object or a prefix in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,10 +76,15 @@ impl Location {
     /// # Errors
     /// An unknown scheme, a missing bucket or host, or bytes that the scheme cannot carry.
     pub fn parse(input: &OsStr) -> Result<Self, LocationError> {
-        let fail = |why: &str| LocationError { input: input.to_string_lossy().into_owned(), why: why.to_owned() };
+        let fail =
+            |why: &str| LocationError { input: input.to_string_lossy().into_owned(), why: why.to_owned() };
         let bytes = input.as_bytes();
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
-            return if bytes.is_empty() { Err(fail("an empty path")) } else { Ok(Self::Local(PathBuf::from(input))) };
+            return if bytes.is_empty() {
+                Err(fail("an empty path"))
+            } else {
+                Ok(Self::Local(PathBuf::from(input)))
+            };
         };
         let (scheme, rest) = (&bytes[..split], &bytes[split + 3..]);
         if !scheme.iter().all(|b| b.is_ascii_alphanumeric() || b"+.-".contains(b)) {
@@ -96,7 +114,8 @@ impl Location {
                 let mut joined = key.clone().into_bytes();
                 add_slash(&mut joined);
                 joined.extend_from_slice(name);
-                let key = String::from_utf8(joined).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+                let key = String::from_utf8(joined)
+                    .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
                 Self::S3(S3Object { bucket: bucket.clone(), key })
             }
             Self::Http(url) => {
@@ -168,7 +187,8 @@ fn http_url(tls: bool, rest: &str) -> Option<Location> {
     let (authority, target) = rest.split_at(cut);
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
     let printable = rest.bytes().all(|b| b > b' ' && b != 0x7f);
-    (!authority.is_empty() && printable).then(|| Location::Http(HttpUrl { tls, authority: authority.to_owned(), target }))
+    (!authority.is_empty() && printable)
+        .then(|| Location::Http(HttpUrl { tls, authority: authority.to_owned(), target }))
 }
 
 impl fmt::Display for HttpUrl {

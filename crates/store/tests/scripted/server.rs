@@ -9,7 +9,7 @@ use firstbyte_location::Location;
 use firstbyte_store::{Options, Signing, Store};
 
 /// What to do with one request.
-pub enum Step {
+pub(crate) enum Step {
     /// Send these bytes and wait for the next request on the connection.
     Keep(String),
     /// Send these bytes and close.
@@ -19,21 +19,21 @@ pub enum Step {
 }
 
 /// A request as it came: head in full, body as text.
-pub struct Seen {
+pub(crate) struct Seen {
     pub head: String,
     pub body: String,
 }
 
-pub struct Server {
+pub(crate) struct Server {
     pub address: SocketAddr,
     pub seen: Receiver<Seen>,
 }
 
 /// Silence the clients of these tests bear.
-pub const DEADLINE: Duration = Duration::from_millis(300);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(300);
 
 impl Server {
-    pub fn start(script: Vec<Step>) -> Self {
+    pub(crate) fn start(script: Vec<Step>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = channel();
@@ -47,12 +47,12 @@ impl Server {
         Self { address, seen }
     }
 
-    pub fn url(&self, path: &str) -> Location {
+    pub(crate) fn url(&self, path: &str) -> Location {
         Location::parse(format!("http://{}{path}", self.address).as_ref()).unwrap()
     }
 
     /// A store that reaches this server, as S3 too, and does not wait long for anything.
-    pub fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         let options = Options {
             endpoint_url: Some(format!("http://{}", self.address)),
             region: Some("here-1".to_owned()),
@@ -99,12 +99,12 @@ fn serve(mut socket: &TcpStream, steps: &mut impl Iterator<Item = Step>, sender:
 }
 
 /// A whole object.
-pub fn whole(headers: &str, body: &str) -> String {
+pub(crate) fn whole(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }
 
 /// A part of one.
-pub fn part(content_range: &str, headers: &str, body: &str) -> String {
+pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Range: {content_range}\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
@@ -112,6 +112,6 @@ pub fn part(content_range: &str, headers: &str, body: &str) -> String {
 }
 
 /// A refusal.
-pub fn refusal(status: &str, headers: &str, body: &str) -> String {
+pub(crate) fn refusal(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }

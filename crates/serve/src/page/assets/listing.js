@@ -3,6 +3,11 @@
 
 const page = document.body.dataset;
 const find = (selector) => document.querySelector(selector);
+
+// The plain rows are for browsers without scripts and for programs that follow links (wget, rclone), which do not
+// look into <noscript>.
+find('.plain').remove();
+
 const scroller = find('.scroller'), spacer = find('.spacer'), note = find('.note'), counts = find('.counts');
 const search = find('.search input');
 
