@@ -178,10 +178,8 @@ impl Connection {
         shared: &mut Shared<'_>,
         now: Instant,
     ) -> Result<(usize, Option<Instant>), Ending> {
-        let up =
-            self.to_server.deliver(&mut self.server, &mut shared.spare, now).map_err(|_| Ending::Reset)?;
-        let down =
-            self.to_client.deliver(&mut self.client, &mut shared.spare, now).map_err(|_| Ending::Reset)?;
+        let up = self.to_server.deliver(&mut self.server, &mut shared.spare, now);
+        let down = self.to_client.deliver(&mut self.client, &mut shared.spare, now);
         Counters::add(&shared.counters.bytes_to_server, up.bytes);
         Counters::add(&shared.counters.bytes_to_client, down.bytes);
         // A side that is gone and has nothing under way is noticed at once, not with the next byte for it.

@@ -226,16 +226,8 @@ impl Line {
         self.pace.end_round();
     }
 
-    /// Writes what is due.
-    ///
-    /// # Errors
-    /// The receiver's socket broke.
-    pub(crate) fn deliver(
-        &mut self,
-        destination: &mut End,
-        spare: &mut Spare,
-        now: Instant,
-    ) -> io::Result<Delivered> {
+    /// Writes what is due. A receiver that is gone ends the connection; what it took before counts as delivered.
+    pub(crate) fn deliver(&mut self, destination: &mut End, spare: &mut Spare, now: Instant) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some((due, load)) = self.queue.front() {
             if *due > now {
@@ -244,7 +236,10 @@ impl Line {
             }
             match load {
                 Load::Bytes { buffer, length } if destination.writable => {
-                    let n = destination.write(&buffer[self.written..*length])?;
+                    let Ok(n) = destination.write(&buffer[self.written..*length]) else {
+                        delivered.ending = Some(Ending::Reset);
+                        break;
+                    };
                     self.written += n;
                     delivered.bytes += n;
                     if self.written < *length {
@@ -269,6 +264,6 @@ impl Line {
                 }
             }
         }
-        Ok(delivered)
+        delivered
     }
 }

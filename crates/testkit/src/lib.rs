@@ -1,6 +1,6 @@
 //! What tests of several crates share: real servers, seeded data, and one conformance suite for every store.
 //!
-//! A store's contract is written down once, as [`conformance`], and run against every kind of place a [`Store`] can
+//! A store's contract is written down once, as [`mod@conformance`], and run against every kind of place a [`Store`] can
 //! open. What a place cannot do stands in its [`Capabilities`] with the reason, and that it says so is tested too. Nothing is
 //! ever skipped: a server that is not installed fails the test with the command that installs it.
 //!

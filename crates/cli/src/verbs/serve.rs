@@ -32,7 +32,7 @@ pub struct ServeArgs {
     /// Let clients change the directory
     #[arg(long)]
     write: bool,
-    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write [PREFIX]
+    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
     /// Listen beyond loopback without --auth: everybody who can connect may read, and with --write also change,
