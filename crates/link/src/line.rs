@@ -4,7 +4,6 @@
 //! than one burst beyond what was on its way already, and the sender feels it: its bytes stay in its own buffers.
 
 use std::collections::VecDeque;
-use std::io;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
