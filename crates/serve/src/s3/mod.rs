@@ -5,11 +5,13 @@
 
 mod access;
 mod api;
+mod buckets;
 mod checksum;
 mod chunked;
 mod error;
 mod index;
 mod list;
+mod listings;
 pub(crate) mod metadata;
 mod multipart;
 mod objects;
@@ -19,6 +21,8 @@ mod placement;
 mod reads;
 mod sorted;
 mod staging;
+mod unfinished;
+mod writes;
 
 use std::fs::File;
 use std::sync::Arc;

@@ -1,18 +1,70 @@
-//! What a read may see of an object, and the headers that describe it.
+//! Objects read: what a request may see of one, and the headers that describe it.
 
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
-use s3s::dto::{ChecksumType, HeadObjectOutput};
-use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::condition::{Current, Verdict, judge_read};
 use crate::content_type::content_type;
 use crate::range::{RangeAnswer, parse_range};
-use crate::s3::objects::Found;
+use crate::s3::FileRange;
+use crate::s3::api::Api;
+use crate::s3::objects::{self, Found};
 use crate::s3::outputs::{modified, tag, with_checksums};
 
+/// An object's headers.
+pub(crate) async fn head(
+    api: &Api,
+    request: S3Request<HeadObjectInput>,
+) -> S3Result<S3Response<HeadObjectOutput>> {
+    let key = &request.input.key;
+    let target = api.target(&request.input.bucket, key).await?;
+    let found = objects::open(&api.root, &target.path, key).await?;
+    check_read(&request.headers, &found)?;
+    let range = asked(request.input.part_number, &request.headers, found.identity.size)?;
+    Ok(S3Response::new(head_output(found, key, range)))
+}
+
+/// An object, or a range of it: the loop sends the file itself.
+pub(crate) async fn get(
+    api: &Api,
+    request: S3Request<GetObjectInput>,
+) -> S3Result<S3Response<GetObjectOutput>> {
+    let key = &request.input.key;
+    let target = api.target(&request.input.bucket, key).await?;
+    let found = objects::open(&api.root, &target.path, key).await?;
+    check_read(&request.headers, &found)?;
+    let size = found.identity.size;
+    let range = asked(request.input.part_number, &request.headers, size)?;
+    let sent = FileRange { file: found.file.clone(), range: range.unwrap_or(ByteRange::new(0, size)) };
+    let head = head_output(found, key, range);
+    let mut response = S3Response::new(GetObjectOutput {
+        accept_ranges: head.accept_ranges,
+        cache_control: head.cache_control,
+        checksum_crc32: head.checksum_crc32,
+        checksum_crc32c: head.checksum_crc32c,
+        checksum_crc64nvme: head.checksum_crc64nvme,
+        checksum_sha1: head.checksum_sha1,
+        checksum_sha256: head.checksum_sha256,
+        checksum_type: head.checksum_type,
+        content_disposition: head.content_disposition,
+        content_encoding: head.content_encoding,
+        content_language: head.content_language,
+        content_length: head.content_length,
+        content_range: head.content_range,
+        content_type: head.content_type,
+        e_tag: head.e_tag,
+        last_modified: head.last_modified,
+        metadata: head.metadata,
+        ..GetObjectOutput::default()
+    });
+    response.extensions.insert(sent);
+    Ok(response)
+}
+
 /// Refuses a read whose conditions do not hold.
-pub(crate) fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
+fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
     let etag = found.identity.etag();
     match judge_read(headers, Current { etag: &etag, modified: found.identity.last_modified() }) {
         Verdict::Proceed => Ok(()),
@@ -26,7 +78,7 @@ pub(crate) fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
 }
 
 /// The range asked for, by bytes or by part; none for the whole object.
-pub(crate) fn asked(part: Option<i32>, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+fn asked(part: Option<i32>, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
     match part {
         Some(number) => asked_part(number, headers, size),
         None => asked_range(headers, size),
@@ -66,7 +118,7 @@ fn asked_part(number: i32, headers: &HeaderMap, size: u64) -> S3Result<Option<By
 }
 
 /// The object's own headers, in the form HEAD has them.
-pub(crate) fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
+fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
     let Found { identity, metadata, .. } = found;
     let whole = ByteRange::new(0, identity.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);

@@ -1,0 +1,111 @@
+//! Buckets, which are directories: which there are, made and removed.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+
+use crate::config::Buckets;
+use crate::directory::{Kind, Reader};
+use crate::root::EntryPath;
+use crate::s3::api::Api;
+use crate::s3::error::{from_io, from_path};
+use crate::s3::objects::{self, blocking};
+use crate::s3::{outputs, staging};
+
+/// The buckets the signer reaches.
+pub(crate) async fn list(
+    api: &Api,
+    request: S3Request<ListBucketsInput>,
+) -> S3Result<S3Response<ListBucketsOutput>> {
+    let bucket =
+        |name: String| Bucket { name: Some(name), creation_date: Some(outputs::now()), ..Bucket::default() };
+    let mut names = match &api.buckets {
+        Buckets::Named(name) => vec![name.clone()],
+        Buckets::FirstLevel => {
+            let root = api.root.clone();
+            blocking(move || {
+                let entries = Reader::open(&root, &EntryPath::default())?.collect::<Result<Vec<_>, _>>()?;
+                let directories = entries.into_iter().filter(|entry| entry.kind != Kind::File);
+                Ok(directories.filter_map(|entry| entry.name.into_string().ok()).collect())
+            })
+            .await?
+        }
+    };
+    let access = api.access(&request);
+    if api.buckets == Buckets::FirstLevel {
+        names.retain(|name| access.reaches(format!("{name}/").as_bytes()));
+    }
+    names.sort_unstable();
+    let buckets = Some(names.into_iter().map(bucket).collect());
+    Ok(S3Response::new(ListBucketsOutput { buckets, owner: Some(Owner::default()), ..Default::default() }))
+}
+
+/// Whether a bucket is there.
+pub(crate) async fn head(
+    api: &Api,
+    request: S3Request<HeadBucketInput>,
+) -> S3Result<S3Response<HeadBucketOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    Ok(S3Response::new(HeadBucketOutput {
+        bucket_region: Some("us-east-1".to_owned()),
+        ..Default::default()
+    }))
+}
+
+/// Nowhere in particular.
+pub(crate) async fn location(
+    api: &Api,
+    request: S3Request<GetBucketLocationInput>,
+) -> S3Result<S3Response<GetBucketLocationOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketLocationOutput::default()))
+}
+
+/// Versions are not kept.
+pub(crate) async fn versioning(
+    api: &Api,
+    request: S3Request<GetBucketVersioningInput>,
+) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketVersioningOutput::default()))
+}
+
+/// Makes a bucket, where directories are buckets.
+pub(crate) async fn create(
+    api: &Api,
+    request: S3Request<CreateBucketInput>,
+) -> S3Result<S3Response<CreateBucketOutput>> {
+    api.check_writing()?;
+    let name = &request.input.bucket;
+    match api.bucket(name).await {
+        Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "the bucket is there already")),
+        Err(error) if *error.code() != s3s::S3ErrorCode::NoSuchBucket => return Err(error),
+        Err(_) => {}
+    }
+    if api.buckets != Buckets::FirstLevel {
+        return Err(s3_error!(InvalidBucketName, "this server has one bucket only"));
+    }
+    let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
+    objects::make_directory(&api.root, &path).await?;
+    Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
+}
+
+/// Removes an empty bucket.
+pub(crate) async fn delete(
+    api: &Api,
+    request: S3Request<DeleteBucketInput>,
+) -> S3Result<S3Response<DeleteBucketOutput>> {
+    api.check_writing()?;
+    let path = api.bucket(&request.input.bucket).await?;
+    let root = api.root.clone();
+    let removed = tokio::task::spawn_blocking(move || {
+        staging::remove_staging(&root, &path);
+        root.remove(&path, rustix::fs::AtFlags::REMOVEDIR)
+    });
+    match removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+        Ok(()) => Ok(S3Response::new(DeleteBucketOutput::default())),
+        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
+            Err(s3_error!(BucketNotEmpty, "the bucket is not empty"))
+        }
+        Err(error) => Err(from_io(&error)),
+    }
+}

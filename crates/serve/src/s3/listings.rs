@@ -1,0 +1,89 @@
+//! A page of keys in the shapes of both versions of the list call.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result};
+
+use crate::s3::api::Api;
+use crate::s3::list::{After, Page, Query, page};
+use crate::s3::objects::blocking;
+use crate::s3::outputs;
+use crate::s3::pages::{from_token, is_url, limit, token};
+
+/// `ListObjectsV2`.
+pub(crate) async fn second_version(
+    api: &Api,
+    request: S3Request<ListObjectsV2Input>,
+) -> S3Result<S3Response<ListObjectsV2Output>> {
+    let input = request.input;
+    let max_keys = limit(input.max_keys)?;
+    let after = match (&input.continuation_token, &input.start_after) {
+        (Some(token), _) => from_token(token)?,
+        (None, Some(key)) => After::Key(key.clone()),
+        (None, None) => After::Start,
+    };
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let page = page_of(api, &input.bucket, query).await?;
+    let encoded = is_url(input.encoding_type.as_ref());
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    Ok(S3Response::new(ListObjectsV2Output {
+        name: Some(input.bucket),
+        key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
+        max_keys: Some(max_keys),
+        is_truncated: Some(page.next.is_some()),
+        next_continuation_token: page.next.as_ref().and_then(token),
+        continuation_token: input.continuation_token,
+        contents: Some(outputs::objects(page.objects, encoded)),
+        common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
+        prefix: shown(Some(input.prefix.unwrap_or_default())),
+        delimiter: shown(input.delimiter),
+        start_after: shown(input.start_after),
+        encoding_type: input.encoding_type,
+        ..Default::default()
+    }))
+}
+
+/// `ListObjects`, which pages by key instead of by token.
+pub(crate) async fn first_version(
+    api: &Api,
+    request: S3Request<ListObjectsInput>,
+) -> S3Result<S3Response<ListObjectsOutput>> {
+    let input = request.input;
+    let max_keys = limit(input.max_keys)?;
+    let after = match (&input.marker, &input.delimiter) {
+        (None, _) => After::Start,
+        // The next marker of a page that ended with a common prefix.
+        (Some(marker), Some(delimiter)) if marker.ends_with(delimiter.as_str()) => {
+            After::Prefix(marker.clone())
+        }
+        (Some(marker), _) => After::Key(marker.clone()),
+    };
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let page = page_of(api, &input.bucket, query).await?;
+    let encoded = is_url(input.encoding_type.as_ref());
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let next_marker = match &page.next {
+        Some(After::Key(text) | After::Prefix(text)) => Some(text.clone()),
+        _ => None,
+    };
+    Ok(S3Response::new(ListObjectsOutput {
+        name: Some(input.bucket),
+        max_keys: Some(max_keys),
+        is_truncated: Some(page.next.is_some()),
+        next_marker: shown(next_marker),
+        marker: shown(Some(input.marker.unwrap_or_default())),
+        contents: Some(outputs::objects(page.objects, encoded)),
+        common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
+        prefix: shown(Some(input.prefix.unwrap_or_default())),
+        delimiter: shown(input.delimiter),
+        encoding_type: input.encoding_type,
+        ..Default::default()
+    }))
+}
+
+async fn page_of(api: &Api, bucket: &str, query: Query) -> S3Result<Page> {
+    let bucket = api.bucket(bucket).await?;
+    let (root, index) = (api.root.clone(), api.index.clone());
+    blocking(move || page(&root, &index, &bucket, &query)).await
+}

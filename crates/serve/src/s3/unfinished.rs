@@ -1,0 +1,87 @@
+//! What there is of multipart uploads not yet complete: the parts of one, and all of a bucket's.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result};
+
+use crate::etag::Identity;
+use crate::s3::api::Api;
+use crate::s3::multipart::find;
+use crate::s3::objects::blocking;
+use crate::s3::outputs::{self, tag, with_checksums};
+use crate::s3::staging::{PartRecord, lock, read_uploads, staging};
+
+pub(crate) async fn list_parts(
+    api: &Api,
+    request: S3Request<ListPartsInput>,
+) -> S3Result<S3Response<ListPartsOutput>> {
+    let input = request.input;
+    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let after = input.part_number_marker.unwrap_or(0);
+    let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
+    let known = lock(&upload.parts).clone();
+    let mut rest = known.range(after.saturating_add(1)..);
+    let row = |(number, part): (&i32, &PartRecord)| {
+        let row = Part {
+            part_number: Some(*number),
+            size: i64::try_from(part.length).ok(),
+            e_tag: Some(tag(part.etag())),
+            last_modified: Some(outputs::now()),
+            ..Default::default()
+        };
+        with_checksums!(row, &part.checksums)
+    };
+    let parts: Vec<Part> = rest.by_ref().take(usize::try_from(most).unwrap_or(0)).map(row).collect();
+    let next = parts.last().and_then(|part| part.part_number);
+    Ok(S3Response::new(ListPartsOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(input.upload_id),
+        is_truncated: Some(rest.next().is_some()),
+        max_parts: Some(most),
+        part_number_marker: Some(after),
+        next_part_number_marker: next,
+        parts: Some(parts),
+        ..Default::default()
+    }))
+}
+
+pub(crate) async fn list_uploads(
+    api: &Api,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let input = request.input;
+    let directory = staging(&api.bucket(&input.bucket).await?);
+    let root = api.root.clone();
+    let mut uploads = blocking(move || read_uploads(&root, &directory)).await?;
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let marker =
+        (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());
+    let by_key = input.upload_id_marker.is_none();
+    uploads.retain(|(key, id, _)| {
+        let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };
+        key.starts_with(&prefix) && (behind || input.key_marker.is_none())
+    });
+    uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
+    let most = input.max_uploads.unwrap_or(1000).clamp(1, 1000);
+    let truncated = uploads.len() > most as usize;
+    uploads.truncate(most as usize);
+    let next = uploads.last().filter(|_| truncated).map(|(key, id, _)| (key.clone(), id.clone())).unzip();
+    let row = |(key, id, initiated): (String, String, Identity)| MultipartUpload {
+        key: Some(key),
+        upload_id: Some(id),
+        initiated: Some(outputs::modified(&initiated)),
+        ..Default::default()
+    };
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        bucket: Some(input.bucket),
+        prefix: input.prefix,
+        key_marker: input.key_marker,
+        upload_id_marker: input.upload_id_marker,
+        max_uploads: Some(most),
+        is_truncated: Some(truncated),
+        next_key_marker: next.0,
+        next_upload_id_marker: next.1,
+        uploads: Some(uploads.into_iter().map(row).collect()),
+        ..Default::default()
+    }))
+}

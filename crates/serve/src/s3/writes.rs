@@ -1,0 +1,153 @@
+//! Objects put, copied and removed, as the API says it; [`objects`] does it to files.
+
+use firstbyte_location::ByteRange;
+use http::{HeaderMap, StatusCode};
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+
+use crate::auth::Rights;
+use crate::s3::api::{Api, Target};
+use crate::s3::chunked::Trailers;
+use crate::s3::metadata::ObjectMetadata;
+use crate::s3::objects::{self, blocking};
+use crate::s3::outputs::{modified, tag, with_checksums};
+
+/// The trailers behind a request's body, from s3s or from our own decoder.
+pub(crate) fn trailers<T>(request: &S3Request<T>) -> impl Fn() -> HeaderMap + use<T> {
+    let (verified, unread) =
+        (request.trailing_headers.clone(), request.extensions.get::<Trailers>().cloned());
+    move || {
+        let verified = verified.as_ref().and_then(|trailers| trailers.read(HeaderMap::clone));
+        verified.or_else(|| unread.as_ref().map(Trailers::get)).unwrap_or_default()
+    }
+}
+
+/// What is kept of an object, as the headers of its request tell it.
+pub(crate) fn described(headers: &HeaderMap) -> ObjectMetadata {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let user = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix("x-amz-meta-")?;
+        Some((name.to_owned(), value.to_str().ok()?.to_owned()))
+    });
+    ObjectMetadata {
+        content_type: text("content-type"),
+        cache_control: text("cache-control"),
+        content_disposition: text("content-disposition"),
+        content_encoding: text("content-encoding").filter(|coding| coding != "aws-chunked"),
+        content_language: text("content-language"),
+        user: user.collect(),
+        checksums: Default::default(),
+    }
+}
+
+/// Writes an object; a key ending in `/` makes a directory.
+pub(crate) async fn put(
+    api: &Api,
+    mut request: S3Request<PutObjectInput>,
+) -> S3Result<S3Response<PutObjectOutput>> {
+    api.check_writing()?;
+    let target = api.target(&request.input.bucket, &request.input.key).await?;
+    let replace = objects::check_write(&api.root, &target.path, &request.headers).await?;
+    let (body, trailers) = (request.input.body.take(), trailers(&request));
+    if request.input.key.ends_with('/') {
+        if request.input.content_length.is_some_and(|length| length > 0) {
+            return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
+        }
+        let identity = objects::make_directory(&api.root, &target.path).await?;
+        return Ok(S3Response::new(PutObjectOutput {
+            e_tag: Some(tag(identity.etag())),
+            ..Default::default()
+        }));
+    }
+    let temporary = objects::create(&api.root, &target.path).await?;
+    let received = objects::receive(temporary.file().clone(), 0, body, &request.headers, trailers).await;
+    let (_, mut checksums) = received?;
+    checksums.remove(&crate::s3::checksum::Algorithm::Md5);
+    if replace == crate::upload::Replace::Any {
+        // It may have changed while the body came.
+        objects::check_write(&api.root, &target.path, &request.headers).await?;
+    }
+    let kept = ObjectMetadata { checksums: checksums.clone(), ..described(&request.headers) };
+    let identity = objects::commit(temporary, kept, replace).await?;
+    let output = PutObjectOutput {
+        e_tag: Some(tag(identity.etag())),
+        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        ..Default::default()
+    };
+    Ok(S3Response::new(with_checksums!(output, checksums)))
+}
+
+/// Copies an object, inside the kernel where it can.
+pub(crate) async fn copy(
+    api: &Api,
+    request: S3Request<CopyObjectInput>,
+) -> S3Result<S3Response<CopyObjectOutput>> {
+    api.check_writing()?;
+    let input = &request.input;
+    let target = api.target(&input.bucket, &input.key).await?;
+    let source = api.source(&request, &input.copy_source).await?;
+    objects::check_source(
+        &source.identity,
+        input.copy_source_if_match.as_ref(),
+        input.copy_source_if_none_match.as_ref(),
+        input.copy_source_if_unmodified_since.as_ref(),
+        input.copy_source_if_modified_since.as_ref(),
+    )?;
+    let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
+    let mut kept = if replaced { described(&request.headers) } else { source.metadata.clone() };
+    kept.checksums.clone_from(&source.metadata.checksums);
+    let temporary = objects::create(&api.root, &target.path).await?;
+    let (from, to, size) = (source.file, temporary.file().clone(), source.identity.size);
+    blocking(move || objects::copy_range(&from, ByteRange::new(0, size), &to, 0)).await?;
+    let identity = objects::commit(temporary, kept, crate::upload::Replace::Any).await?;
+    let result = CopyObjectResult {
+        e_tag: Some(tag(identity.etag())),
+        last_modified: Some(modified(&identity)),
+        ..Default::default()
+    };
+    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() }))
+}
+
+/// Removes an object.
+pub(crate) async fn delete(
+    api: &Api,
+    request: S3Request<DeleteObjectInput>,
+) -> S3Result<S3Response<DeleteObjectOutput>> {
+    api.check_writing()?;
+    let Target { bucket, path } = api.target(&request.input.bucket, &request.input.key).await?;
+    objects::delete(&api.root, path, &request.input.key, bucket).await?;
+    Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
+}
+
+/// Removes several objects, each within the signer's rights.
+pub(crate) async fn delete_many(
+    api: &Api,
+    request: S3Request<DeleteObjectsInput>,
+) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    api.check_writing()?;
+    let access = api.access(&request);
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    for ObjectIdentifier { key, .. } in request.input.delete.objects {
+        let removed = match api.target(&request.input.bucket, &key).await {
+            Ok(target) if !access.allows(Rights::Write, target.path.as_bytes()) => {
+                Err(s3_error!(AccessDenied, "this key gives no right to do so"))
+            }
+            Ok(Target { bucket, path }) => objects::delete(&api.root, path, &key, bucket).await,
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(()) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),
+            Err(error) => errors.push(Error {
+                key: Some(key),
+                code: Some(error.code().as_str().to_owned()),
+                message: error.message().map(str::to_owned),
+                ..Default::default()
+            }),
+        }
+    }
+    if request.input.delete.quiet == Some(true) {
+        deleted.clear();
+    }
+    let (deleted, errors) = (Some(deleted), (!errors.is_empty()).then_some(errors));
+    Ok(S3Response::new(DeleteObjectsOutput { deleted, errors, ..Default::default() }))
+}
