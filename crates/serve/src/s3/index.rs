@@ -164,4 +164,40 @@ mod tests {
         std::fs::remove_file(directory.path().join("a-")).unwrap();
         assert_eq!(names(), ["a.txt", "a/", "b"]);
     }
+
+    /// Makes a directory of two files that nobody has touched for long.
+    fn settled_directory(path: &std::path::Path) {
+        std::fs::create_dir_all(path).unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(path.join(name), "").unwrap();
+        }
+        std::fs::File::open(path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+
+    #[test]
+    fn an_unchanged_directory_is_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        settled_directory(directory.path());
+        let (root, index, path) =
+            (Root::open(directory.path()).unwrap(), Index::default(), EntryPath::default());
+        let first = index.get(&root, &path).unwrap();
+        assert!(Arc::ptr_eq(&first, &index.get(&root, &path).unwrap()));
+        std::fs::write(directory.path().join("c"), "").unwrap();
+        assert!(!Arc::ptr_eq(&first, &index.get(&root, &path).unwrap()));
+    }
+
+    #[test]
+    fn what_is_kept_of_many_directories_is_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, index) = (Root::open(directory.path()).unwrap(), Index::with_room(1));
+        for number in 0..100 {
+            let name = number.to_string();
+            settled_directory(&directory.path().join(&name));
+            index.get(&root, &EntryPath::parse(name.as_bytes()).unwrap()).unwrap();
+            let state = index.state.lock().unwrap();
+            let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
+            assert_eq!(weight, state.bytes);
+            assert!(weight <= MOST_BYTES && !state.kept.is_empty());
+        }
+    }
 }
