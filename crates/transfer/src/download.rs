@@ -112,7 +112,7 @@ pub(crate) fn open(worker: &mut Worker<'_>, source: &Location, get: &Get) -> Res
     worker.request(Wait::Head, None, |attempt, _| {
         let get = Get { cancel: attempt.cancel.clone(), ..get.clone() };
         let body = attempt.run.store.get(source, &get)?;
-        attempt.head_arrived();
+        attempt.head_arrived(body.range().len());
         Ok((body, get.cancel))
     })
 }
@@ -216,7 +216,7 @@ impl Download {
     fn ask_checksum(&self, worker: &mut Worker<'_>) -> Result<()> {
         let stat = worker.request(Wait::Head, None, |attempt, _| {
             let stat = attempt.run.store.stat(&self.source)?;
-            attempt.head_arrived();
+            attempt.head_arrived(0);
             Ok(stat)
         })?;
         if !self.stat.version.agrees_with(&stat.version) {
@@ -245,7 +245,7 @@ impl Download {
         let held = |opened: &mut Opened| opened.0.range().start == range.start;
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take_if(held);
         let (mut body, cancel) = first.unzip();
-        let wait = if body.is_some() { Wait::Body } else { Wait::Head };
+        let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
         let mut hasher = algorithm.map(Hasher::new);
         let mut at = range.start;
         worker.request(wait, cancel, |attempt, scratch| {
@@ -271,7 +271,7 @@ impl Download {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, cancel: attempt.cancel.clone(), checksum: false };
         let body = attempt.run.store.get(&self.source, &get)?;
-        attempt.head_arrived();
+        attempt.head_arrived(body.range().len());
         Ok(body)
     }
 

@@ -11,10 +11,10 @@ use crate::patience::{Patience, Wait};
 /// A slot whose worker waits for nothing a server could be blamed for.
 const IDLE: u64 = u64::MAX;
 
-/// So many silent requests are no coincidence any more ...
+/// So many requests that fell silent together are no coincidence ...
 const TOGETHER: usize = 4;
-/// ... if they fell silent within this time of each other.
-const SPREAD: Duration = Duration::from_millis(100);
+/// ... where together means within about a tick of the watch.
+const SPREAD: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(crate) struct Flights {
@@ -63,7 +63,8 @@ impl Flights {
         Flight { flights: self, slot, began: Instant::now() }
     }
 
-    /// Cuts every request that has been silent for too long.
+    /// Cuts requests that have been silent for too long. Long bodies one at a time: when a crowded link lets several
+    /// starve, ending one may be all the others need.
     pub(crate) fn cut_silent(&self) {
         let now = self.now();
         let silence = |slot: &Slot| {
@@ -71,16 +72,19 @@ impl Flights {
             (since != IDLE).then(|| Duration::from_micros(now.saturating_sub(since)))
         };
         let silences: Vec<_> = self.slots.iter().map(silence).collect();
-        let outage = is_outage(&silences.iter().flatten().copied().collect::<Vec<_>>());
         let mut patience = lock(&self.patience);
         for (slot, silence) in self.slots.iter().zip(&silences) {
             let Some(silence) = *silence else { continue };
             let mut request = lock(&slot.request);
-            let limit = patience.limit(request.wait, request.cuts, outage);
+            let limit = patience.limit(request.wait, request.cuts, is_shared(silence, &silences));
             if silence > limit && !request.cut && patience.may_cut() {
+                tracing::debug!(wait = ?request.wait, cuts = request.cuts, ?silence, ?limit, "silent: asking again");
                 patience.cut();
                 request.cut = true;
                 request.cancel.cancel();
+                if request.wait == Wait::Body {
+                    return;
+                }
             }
         }
     }
@@ -100,20 +104,18 @@ impl Flights {
     }
 }
 
-/// Whether requests fell silent together: that points at the link or the disk, not at their connections. Requests that
-/// stall by themselves do so at different times.
-fn is_outage(silences: &[Duration]) -> bool {
-    let (least, most) = (silences.iter().min().copied(), silences.iter().max().copied());
-    let spread = most.unwrap_or_default().saturating_sub(least.unwrap_or_default());
-    silences.len() >= TOGETHER && least.is_some_and(|least| least > SPREAD && spread < SPREAD)
+/// Whether other requests fell silent at the same moment: that points at the link, the server or the disk, and not at
+/// one connection. Requests that stall by themselves do so at different times.
+fn is_shared(silence: Duration, all: &[Option<Duration>]) -> bool {
+    all.iter().flatten().filter(|other| other.abs_diff(silence) <= SPREAD).count() >= TOGETHER
 }
 
 impl Flight<'_> {
-    /// The answer's head is here; from now on its body is waited for. Returns how long the head took.
-    pub(crate) fn head_arrived(&self) -> Duration {
+    /// The answer's head is here; from now on its body, so long, is waited for. Returns how long the head took.
+    pub(crate) fn head_arrived(&self, body: u64) -> Duration {
         let took = self.began.elapsed();
         lock(&self.flights.patience).learn(Wait::Head, took);
-        lock(&self.slot.request).wait = Wait::Body;
+        lock(&self.slot.request).wait = Wait::body(body);
         self.slot.since.store(self.flights.now(), Ordering::Relaxed);
         took
     }
@@ -164,12 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_many_requests_falling_silent_at_once() {
-        let silences = |all: &[u64]| all.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>();
-        assert!(is_outage(&silences(&[300, 310, 320, 330])));
-        assert!(!is_outage(&silences(&[300, 310])), "two may well stall together");
-        assert!(!is_outage(&silences(&[300, 310, 320, 10])), "one still moves");
-        assert!(!is_outage(&silences(&[300, 800, 1_300, 2_000])), "they stalled one by one");
+    fn requests_that_fall_silent_together_share_a_cause() {
+        let shared = |silence, all: &[u64]| {
+            let all: Vec<_> = all.iter().map(|ms| Some(Duration::from_millis(*ms))).collect();
+            is_shared(Duration::from_millis(silence), &all)
+        };
+        assert!(shared(302, &[302, 303, 302, 301, 1, 504]));
+        assert!(!shared(504, &[302, 303, 302, 301, 1, 504]), "this one stalled by itself");
+        assert!(!shared(302, &[302, 303]), "two may well stall together");
+        assert!(!shared(302, &[302, 330, 350, 370]), "they stalled one by one");
     }
 
     #[test]

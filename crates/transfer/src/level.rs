@@ -5,7 +5,7 @@
 //! path more requests only take processor time from each other.
 
 /// Growth of throughput that pays for twice the requests; less than this lies within the noise of a window.
-const GAIN: f64 = 1.06;
+const GAIN: f64 = 1.12;
 /// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
 const HOLD: u32 = 20;
 /// More requests than this have not been seen to help one machine, and servers begin to refuse them.

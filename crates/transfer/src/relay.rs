@@ -42,7 +42,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job) -> Result<Begun> {
     let run = worker.run;
     let stat = worker.request(Wait::Head, None, |attempt, _| {
         let stat = attempt.run.store.stat(&job.source)?;
-        attempt.head_arrived();
+        attempt.head_arrived(0);
         Ok(stat)
     })?;
     let Some(size) = stat.size().filter(|_| stat.version.strength() > Strength::None) else {
@@ -119,7 +119,7 @@ fn ask(attempt: &Attempt<'_>, source: &Location, stat: &Stat, range: ByteRange) 
     let version = Some(stat.version.clone());
     let get = Get { range: Some(range), version, cancel: attempt.cancel.clone(), checksum: false };
     let body = attempt.run.store.get(source, &get)?;
-    attempt.head_arrived();
+    attempt.head_arrived(body.range().len());
     Ok(body)
 }
 

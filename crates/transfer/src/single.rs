@@ -27,7 +27,7 @@ pub(crate) fn whole(worker: &mut Worker<'_>, job: &Job, path: &Path, opened: Ope
         // Stores send the checksum of the whole with the whole only, and this was asked for as a range.
         let described = worker.request(Wait::Head, None, |attempt, _| {
             let stat = attempt.run.store.stat(&job.source)?;
-            attempt.head_arrived();
+            attempt.head_arrived(0);
             Ok(stat)
         })?;
         if described.version.agrees_with(&stat.version) {
@@ -97,7 +97,7 @@ fn move_all(
     expected: Option<&Checksum>,
 ) -> Result<(u64, Option<Checksum>)> {
     let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
-    let wait = if body.is_some() { Wait::Body } else { Wait::Head };
+    let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
     worker.request(wait, cancel, |attempt, scratch| {
         partial.file().set_len(0).map_err(Error::io(path.display()))?;
         let mut body = match body.take() {
@@ -108,7 +108,7 @@ fn move_all(
                     Some(stat.version.clone()).filter(|version| version.strength() > Strength::None);
                 let get = Get { checksum: true, cancel: attempt.cancel.clone(), version, range: None };
                 let body = attempt.run.store.get(&job.source, &get)?;
-                attempt.head_arrived();
+                attempt.head_arrived(body.range().len());
                 *stat = Stat { checksum: stat.checksum.clone(), ..body.stat().clone() };
                 body
             }

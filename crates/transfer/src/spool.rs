@@ -24,7 +24,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job) -> Result<Begun> {
             None => {
                 let get = Get { cancel: attempt.cancel.clone(), ..Get::default() };
                 let body = attempt.run.store.get(&job.source, &get)?;
-                attempt.head_arrived();
+                attempt.head_arrived(body.range().len());
                 body
             }
         };

@@ -50,7 +50,7 @@ pub(crate) fn cat(
             checksum: range.is_none() && written == 0,
         };
         let mut body = run.store.get(source, &get)?;
-        attempt.head_arrived();
+        attempt.head_arrived(body.range().len());
         if seen.is_none() {
             let expected =
                 run.settings.checksum.as_ref().or(body.stat().checksum.as_ref()).filter(|_| range.is_none());

@@ -36,9 +36,9 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// The answer's head is here.
-    pub(crate) fn head_arrived(&self) {
-        let took = self.flight.head_arrived();
+    /// The answer's head is here, and a body of so many bytes follows.
+    pub(crate) fn head_arrived(&self, body: u64) {
+        let took = self.flight.head_arrived(body);
         self.run.meters.head_wait.fetch_add(micros(took), Ordering::Relaxed);
     }
 
