@@ -15,7 +15,7 @@ use firstbyte_store::{Algorithm, Body, Cancel, Checksum, Error as StoreError, Ge
 
 use crate::journal::{Header, Journal, Record};
 use crate::patience::Wait;
-use crate::plan::{CHUNK, Plan};
+use crate::plan::{OPENING, Plan};
 use crate::resume::Found;
 use crate::run::{Begun, Done, Finish, Pieces};
 use crate::verify::{self, Follower};
@@ -72,7 +72,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
     let range = match &found {
         Some(found) => Some(found.first_missing()),
         // A known small object is asked for whole: only then do stores send the checksum along.
-        None => known.is_none_or(|size| size > CHUNK).then(|| ByteRange::new(0, CHUNK)),
+        None => known.is_none_or(|size| size > OPENING).then(|| ByteRange::new(0, OPENING)),
     };
     let get = Get { range, version: pinned, cancel: Cancel::new(), checksum: true };
     let opened = match open(worker, source, &get) {

@@ -8,9 +8,6 @@
 const GAIN: f64 = 1.12;
 /// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
 const HOLD: u32 = 20;
-/// More requests than this have not been seen to help one machine, and servers begin to refuse them.
-pub(crate) const MOST: usize = 64;
-
 #[derive(Debug)]
 enum Phase {
     /// The level has been raised from one that had this throughput.
@@ -80,6 +77,8 @@ impl Level {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const MOST: usize = 64;
 
     fn settle(level: &mut Level, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
         for _ in 0..windows {

@@ -11,8 +11,8 @@ use crate::patience::Wait;
 use crate::run::{Begun, Run, micros};
 use crate::{Error, Job, Result, download, relay, upload};
 
-/// Bytes that pass through this process do so in pieces of this size: fits the second-level cache, and 64 workers
-/// together need 8 MiB.
+/// Bytes that pass through this process do so in pieces of this size: fits the second-level cache, and 128 workers
+/// together need 16 MiB at the most.
 pub(crate) const SCRATCH: usize = 128 << 10;
 /// First pause before a request that failed is tried again; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
