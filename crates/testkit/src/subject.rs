@@ -150,7 +150,13 @@ impl Place {
                 stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
                 ..files
             },
-            Self::ServeHttp => Capabilities { denies: Support::No("served without keys"), ..http },
+            // Sent as headers of S3's names, kept and told again.
+            Self::ServeHttp => Capabilities {
+                metadata: Support::Yes,
+                modified: Support::Yes,
+                denies: Support::No("served without keys"),
+                ..http
+            },
             Self::Nginx => Capabilities {
                 write: READ_ONLY,
                 replace_if_matches: READ_ONLY,
