@@ -37,7 +37,7 @@ pub enum ServerSideEncryption {
 /// How a [`Store`](crate::Store) reaches the places it opens.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// S3 endpoint instead of AWS's, `http(s)://HOST[:PORT]`. Bare addresses and names without dots are addressed by path.
+    /// S3 endpoint instead of AWS's, `http(s)://HOST[:PORT]`. Buckets are addressed by path there, unless it is AWS's own.
     pub endpoint_url: Option<String>,
     /// Profile in the AWS configuration files.
     pub profile: Option<String>,

@@ -9,7 +9,7 @@ use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
 use firstbyte_transfer::{Engine, Error, Observer, Settings, Silent, Stop, Verified};
 
 const SEED: u64 = 7;
-/// Five chunks of 8 MiB and more: enough for a front, a middle and a fine tail.
+/// Some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a tail.
 const LENGTH: usize = (40 << 20) + 12_345;
 
 /// The range a request asks for, cut to the object.
