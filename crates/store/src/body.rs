@@ -6,12 +6,11 @@
 mod local;
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 use firstbyte_location::ByteRange;
 
 use crate::wire::Incoming;
-use crate::{Cancel, Error, Result, Stat};
+use crate::{Cancel, Error, Result, Sink, Stat};
 
 use local::LocalSource;
 
@@ -87,7 +86,7 @@ impl Body {
         self.account(read)
     }
 
-    /// Moves the next bytes, `limit` at the most or to the end, into `file` from `offset` on; returns how many. With no
+    /// Moves the next bytes, `limit` at the most or to the end, into `sink` from `offset` on; returns how many. With no
     /// `observe` they may never enter this process (splice, copy_file_range); with it every piece is shown once, in
     /// order, after it was written.
     /// `scratch` is used where bytes do pass through. `progress` is called with each count of bytes written; what it was
@@ -97,7 +96,7 @@ impl Body {
     /// As [`read`](Self::read), and [`Io`](Error::Io) for the file.
     pub fn write_to(
         &mut self,
-        file: &File,
+        sink: &Sink,
         offset: u64,
         limit: u64,
         scratch: &mut [u8],
@@ -107,13 +106,13 @@ impl Body {
         let mut done = 0;
         while done < limit && self.left != Some(0) {
             let most = self.left.map_or(limit - done, |left| left.min(limit - done));
-            let moved = if observe.is_none() { self.hand_over(file, offset + done, most) } else { None };
+            let moved = if observe.is_none() { self.hand_over(sink, offset + done, most) } else { None };
             let moved = match moved {
                 Some(moved) => moved?,
                 None => {
                     let step = scratch.len().min(usize::try_from(most).unwrap_or(usize::MAX));
                     let read = self.read(&mut scratch[..step])?;
-                    file.write_all_at(&scratch[..read], offset + done)
+                    sink.write_all_at(&scratch[..read], offset + done)
                         .map_err(|source| Error::Io { location: self.place.clone(), source })?;
                     if let Some(observe) = &mut observe {
                         observe(&scratch[..read]);
@@ -131,10 +130,10 @@ impl Body {
     }
 
     /// Moves up to `most` bytes without reading them, where the source can.
-    fn hand_over(&mut self, file: &File, offset: u64, most: u64) -> Option<Result<usize>> {
+    fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let moved = match &mut self.source {
-            Source::Wire(incoming) => incoming.splice(file, offset, most)?,
-            Source::Local(source) => source.copy_to(&self.place, file, offset, most)?,
+            Source::Wire(incoming) => incoming.splice(sink, offset, most)?,
+            Source::Local(source) => source.copy_to(&self.place, sink, offset, most)?,
             Source::Empty => return None,
         };
         Some(moved.and_then(|count| self.account(count)))

@@ -5,13 +5,14 @@
 //! is still arriving. A source without a version to pin moves as one stream and does not resume.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{ByteRange, Location, Strength, Version};
-use firstbyte_store::{Algorithm, Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Stat};
+use firstbyte_store::{
+    Algorithm, Body, Cancel, Checksum, Error as StoreError, Get, Hasher, LocalFile, Sink, Stat,
+};
 
 use crate::journal::{Header, Journal, Record};
 use crate::patience::Wait;
@@ -39,7 +40,7 @@ struct Download {
     stat: Stat,
     plan: Plan,
     partial: Mutex<Option<LocalFile>>,
-    file: File,
+    sink: Arc<Sink>,
     journal: Journal,
     /// For every chunk: whether it is there, and its CRC where one was computed.
     chunks: Mutex<Vec<Chunk>>,
@@ -146,9 +147,9 @@ fn split(
             (partial, journal)
         }
     };
-    let file = partial.file().try_clone().map_err(Error::io(path.display()))?;
+    let sink = Arc::clone(partial.sink());
     // Room is not reserved, but the length is set: a limit on it shows before the first byte moves.
-    file.set_len(size).map_err(Error::io(path.display()))?;
+    sink.file().set_len(size).map_err(Error::io(path.display()))?;
     let there: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
     worker.run.resumed(there);
@@ -170,7 +171,7 @@ fn split(
         stat,
         plan,
         partial: Mutex::new(Some(partial)),
-        file,
+        sink,
         journal,
         chunks: Mutex::new(chunks),
         expected,
@@ -187,7 +188,7 @@ impl Download {
     fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {
-            let file = self.file.try_clone().map_err(Error::io(self.path.display()))?;
+            let file = self.sink.file().try_clone().map_err(Error::io(self.path.display()))?;
             let follower = Follower::start(file, expected.algorithm)?;
             follower.advance(self.front());
             let _ = self.follower.set(Mutex::new(Some(follower)));
@@ -255,7 +256,7 @@ impl Download {
                     None => self.ask(attempt, ByteRange::new(at, range.end))?,
                 };
                 let before = at;
-                copy_body(attempt, &mut body, &self.file, &mut at, range.end, scratch, hasher.as_mut())
+                copy_body(attempt, &mut body, &self.sink, &mut at, range.end, scratch, hasher.as_mut())
                     .map_err(|error| at_file(&self.path, &self.source, error))?;
                 if at == before {
                     let missing = range.end - at;
@@ -310,14 +311,19 @@ impl Download {
                 .and_then(|follower| follower.lock().unwrap_or_else(PoisonError::into_inner).take());
             return match follower {
                 Some(follower) => follower.finish(self.plan.size()),
-                None => verify::of_range(&self.file, ByteRange::new(0, self.plan.size()), expected.algorithm),
+                None => verify::of_range(
+                    self.sink.file(),
+                    ByteRange::new(0, self.plan.size()),
+                    expected.algorithm,
+                ),
             };
         }
         let mut chunks: Vec<_> = self.chunks().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
             // Moved before the algorithm was known, or by a run that did not compute it.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
-                *chunk = Some(verify::of_range(&self.file, self.plan.range(index), expected.algorithm)?);
+                *chunk =
+                    Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
                 self.chunks()[index as usize].checksum = chunk.clone();
             }
         }
@@ -330,11 +336,11 @@ impl Download {
     }
 }
 
-/// Moves a body into `file`, from `at` up to `end`; `at` says how far it came, whatever happens.
+/// Moves a body into `sink`, from `at` up to `end`; `at` says how far it came, whatever happens.
 pub(crate) fn copy_body(
     attempt: &mut Attempt<'_>,
     body: &mut Body,
-    file: &File,
+    sink: &Sink,
     at: &mut u64,
     end: u64,
     scratch: &mut [u8],
@@ -348,9 +354,9 @@ pub(crate) fn copy_body(
     match hasher {
         Some(hasher) => {
             let mut observe = |bytes: &[u8]| hasher.update(bytes);
-            body.write_to(file, start, end - start, scratch, Some(&mut observe), &mut progress)?;
+            body.write_to(sink, start, end - start, scratch, Some(&mut observe), &mut progress)?;
         }
-        None => drop(body.write_to(file, start, end - start, scratch, None, &mut progress)?),
+        None => drop(body.write_to(sink, start, end - start, scratch, None, &mut progress)?),
     }
     Ok(())
 }

@@ -115,7 +115,7 @@ fn move_all(
         };
         let mut hasher = expected.map(|expected| Hasher::new(expected.algorithm));
         let mut at = 0;
-        copy_body(attempt, &mut body, partial.file(), &mut at, u64::MAX, scratch, hasher.as_mut())
+        copy_body(attempt, &mut body, partial.sink(), &mut at, u64::MAX, scratch, hasher.as_mut())
             .map_err(|error| at_file(path, &job.source, error))?;
         if let Some(missing) =
             stat.size().and_then(|size| size.checked_sub(at)).filter(|missing| *missing > 0)

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use firstbyte_location::Version;
 use rustix::io::Errno;
 
-use crate::{Cancel, Error, Result};
+use crate::{Cancel, Error, Result, Sink};
 
 /// Most bytes one in-kernel copy moves, so that progress is told and a cancellation seen several times a second.
 const COPY_STEP: u64 = 8 << 20;
@@ -39,7 +39,7 @@ impl LocalSource {
     pub(super) fn copy_to(
         &mut self,
         place: &str,
-        file: &File,
+        sink: &Sink,
         offset: u64,
         most: u64,
     ) -> Option<Result<usize>> {
@@ -51,7 +51,14 @@ impl LocalSource {
         }
         let step = usize::try_from(most.min(COPY_STEP)).unwrap_or(usize::MAX);
         let mut to = offset;
-        match rustix::fs::copy_file_range(&self.file, Some(&mut self.offset), file, Some(&mut to), step) {
+        let _turn = sink.turn();
+        match rustix::fs::copy_file_range(
+            &self.file,
+            Some(&mut self.offset),
+            sink.file(),
+            Some(&mut to),
+            step,
+        ) {
             Ok(count) if count > 0 => Some(Ok(count)),
             // Some pseudo files have content but no size to copy: 0 is not to be believed before a read says so too.
             Ok(_)

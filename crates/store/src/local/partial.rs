@@ -4,11 +4,12 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags};
 
 use super::{io_error, name};
-use crate::{Error, Metadata, Precondition, Result};
+use crate::{Error, Metadata, Precondition, Result, Sink};
 
 /// What is on stable storage when a write is reported done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub enum Durability {
 /// two writers of one destination do not mix; it stays there when dropped uncommitted, to be resumed, unless discarded.
 #[derive(Debug)]
 pub struct LocalFile {
-    file: File,
+    sink: Arc<Sink>,
     path: PathBuf,
     destination: PathBuf,
     /// Permission bits of the file about to be replaced: a private file stays private.
@@ -57,13 +58,19 @@ impl LocalFile {
             other => other,
         };
         let file = file.map_err(|error| io_error(&destination, error))?;
-        Ok(Self { file, path, destination, mode })
+        Ok(Self { sink: Arc::new(Sink::new(file)), path, destination, mode })
     }
 
-    /// The file, for positioned writes.
+    /// The file, to be written into by several threads.
+    #[must_use]
+    pub fn sink(&self) -> &Arc<Sink> {
+        &self.sink
+    }
+
+    /// The file itself.
     #[must_use]
     pub fn file(&self) -> &File {
-        &self.file
+        self.sink.file()
     }
 
     /// Where the partial file lies.
@@ -91,15 +98,15 @@ impl LocalFile {
     ) -> Result<()> {
         let at_destination = |error: io::Error| io_error(&self.destination, error);
         if let Some(mode) = self.mode {
-            self.file.set_permissions(Permissions::from_mode(mode)).map_err(at_destination)?;
+            self.file().set_permissions(Permissions::from_mode(mode)).map_err(at_destination)?;
         }
         if let Some(modified) = metadata.modified {
-            self.file.set_modified(modified).map_err(at_destination)?;
+            self.file().set_modified(modified).map_err(at_destination)?;
         }
         match durability {
             Durability::None => {}
-            Durability::Data => self.file.sync_data().map_err(at_destination)?,
-            Durability::Full => self.file.sync_all().map_err(at_destination)?,
+            Durability::Data => self.file().sync_data().map_err(at_destination)?,
+            Durability::Full => self.file().sync_all().map_err(at_destination)?,
         }
         self.rename(precondition)?;
         if durability == Durability::Full {

@@ -1,6 +1,5 @@
 //! The body of an answer, still in its socket.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +10,7 @@ use super::connection::{self, Connection};
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
 use super::{Counters, Head, splice};
-use crate::{Cancel, Error, Result};
+use crate::{Cancel, Error, Result, Sink};
 
 /// How the end of a body is known.
 enum Framing {
@@ -96,9 +95,9 @@ impl Incoming {
         }
     }
 
-    /// Moves up to `limit` bytes into `file` without showing them to this process. `None` where that is not possible
+    /// Moves up to `limit` bytes into `sink` without showing them to this process. `None` where that is not possible
     /// here: read them instead.
-    pub(crate) fn splice(&mut self, file: &File, offset: u64, limit: u64) -> Option<Result<usize>> {
+    pub(crate) fn splice(&mut self, sink: &Sink, offset: u64, limit: u64) -> Option<Result<usize>> {
         let connection = self
             .connection
             .as_ref()
@@ -107,7 +106,7 @@ impl Incoming {
         if self.ended || limit == 0 {
             return Some(Ok(0));
         }
-        Some(match splice::to_file(&connection.socket, file, offset, left.min(limit)) {
+        Some(match splice::to_file(&connection.socket, sink, offset, left.min(limit)) {
             Ok(count) => self.account(count),
             Err(splice::Failed::Impossible) => return None,
             Err(splice::Failed::Socket(error)) => Err(self.broken(&error)),

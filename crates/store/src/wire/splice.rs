@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
+use crate::Sink;
+
 /// Size asked for the pipe: fewer, larger moves. The kernel's limit for unprivileged users is 1 MiB
 /// (`/proc/sys/fs/pipe-max-size`); where it refuses, the default of 64 KiB serves.
 const PIPE: usize = 1 << 20;
@@ -28,7 +30,7 @@ thread_local! {
 
 /// Moves up to `limit` bytes; returns how many, 0 at the end of the stream. A failure leaves bytes in the pipe, and so
 /// throws it away.
-pub(super) fn to_file(socket: &TcpStream, file: &File, offset: u64, limit: u64) -> Result<usize, Failed> {
+pub(super) fn to_file(socket: &TcpStream, sink: &Sink, offset: u64, limit: u64) -> Result<usize, Failed> {
     let (read_end, write_end) = pipe().map_err(|_| Failed::Impossible)?;
     let want = usize::try_from(limit).unwrap_or(PIPE).min(PIPE);
     let flags = SpliceFlags::MOVE | SpliceFlags::MORE;
@@ -40,6 +42,7 @@ pub(super) fn to_file(socket: &TcpStream, file: &File, offset: u64, limit: u64) 
             Err(error) => return Err(Failed::Socket(error.into())),
         }
     };
+    let (_turn, file) = (sink.turn(), sink.file());
     let mut at = offset;
     let end = offset + filled as u64;
     while at < end {

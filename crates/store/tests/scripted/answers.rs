@@ -37,11 +37,11 @@ fn a_body_that_ends_early_is_truncated_and_says_by_how_much() {
     let Err(Error::Truncated { missing: 7, .. }) = one(cut.clone(), &Get::default()) else { panic!() };
     let server = Server::start(vec![Step::Close(cut)]);
     let mut body = server.store().get(&server.url("/x"), &Get::default()).unwrap();
-    let file = tempfile::tempfile().unwrap();
+    let sink = firstbyte_store::Sink::new(tempfile::tempfile().unwrap());
     let mut told = 0;
-    let moved = body.write_to(&file, 0, u64::MAX, &mut [0; 64], None, &mut |count| told += count);
+    let moved = body.write_to(&sink, 0, u64::MAX, &mut [0; 64], None, &mut |count| told += count);
     assert!(matches!(moved, Err(Error::Truncated { missing: 7, .. })), "{moved:?}");
-    assert_eq!((told, file.metadata().unwrap().len()), (3, 3));
+    assert_eq!((told, sink.file().metadata().unwrap().len()), (3, 3));
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
             .truncate(true)
             .open(scratch.path().join("file"))
             .unwrap();
+        let sink = firstbyte_store::Sink::new(file);
         let mut body = subject.store.get(&subject.at("x"), &ranged(1000, 5 << 20)).unwrap();
         let (mut seen, mut told, mut buffer) = (Vec::new(), 0, vec![0; 100_000]);
         let mut look = |bytes: &[u8]| seen.extend_from_slice(bytes);
@@ -82,7 +83,7 @@ pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
         for limit in [1 << 20, u64::MAX] {
             let observe = observed.then_some(&mut look as &mut dyn FnMut(&[u8]));
             let mut progress = |count| told += count;
-            moved += body.write_to(&file, 4096 + moved, limit, &mut buffer, observe, &mut progress).unwrap();
+            moved += body.write_to(&sink, 4096 + moved, limit, &mut buffer, observe, &mut progress).unwrap();
             assert!(limit == u64::MAX || moved == limit);
         }
         assert_eq!((moved, told), ((5 << 20) - 1000, moved), "observed: {observed}");
