@@ -145,7 +145,7 @@ fn read_from(mut socket: &TcpStream, mut tls: Option<&mut Session>, buffer: &mut
     loop {
         let read = match &mut tls {
             None => socket.read(buffer),
-            Some(session) => rustls::Stream::new(*session, &mut socket).read(buffer),
+            Some(session) => super::tls::read(session, socket, buffer),
         };
         match read {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
