@@ -7,10 +7,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::Bound;
 use crate::engine::Route;
+use crate::processors::process_time;
 use crate::run::Run;
 
 /// Shorter runs are all start-up: nothing to be told from them.
@@ -27,7 +26,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Self { wall: Instant::now(), processor: processor_time() }
+        Self { wall: Instant::now(), processor: process_time() }
     }
 
     pub(crate) fn bound(&self, run: &Run<'_>, memory_capped: bool) -> Option<Bound> {
@@ -40,7 +39,7 @@ impl Clock {
         let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         let busy = run.meters.busy.load(Ordering::Relaxed) as f64;
         let share = |part: &std::sync::atomic::AtomicU64| part.load(Ordering::Relaxed) as f64 / busy.max(1.0);
-        let used = processor_time().saturating_sub(self.processor).as_secs_f64() / seconds;
+        let used = process_time().saturating_sub(self.processor).as_secs_f64() / seconds;
         Some(if run.settings.limit_rate.is_some_and(|rate| moved / seconds >= MET * rate as f64) {
             Bound::Link
         } else if used >= MET * processors {
@@ -55,9 +54,4 @@ impl Clock {
             Bound::Link
         })
     }
-}
-
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -2,7 +2,9 @@
 //!
 //! Pure: told the throughput of a window, it says the level for the next. Doubling finds 64 from 8 in three windows,
 //! which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise that brought nothing is taken back: on a short
-//! path more requests only take processor time from each other.
+//! path more requests only take processor time from each other. Where the processors are full it is not even tried.
+
+use crate::processors::Room;
 
 /// Growth of throughput that pays for twice the requests; less than this lies within the noise of a window.
 const GAIN: f64 = 1.12;
@@ -45,13 +47,14 @@ impl Level {
         self.now == self.cap
     }
 
-    /// Takes the throughput of a whole window at the present level, in any unit; returns the level for the next one.
-    pub(crate) fn observe(&mut self, rate: f64) -> usize {
+    /// Takes the throughput of a whole window at the present level, in any unit, and whether the processors had room in it; returns the level for the next one.
+    pub(crate) fn observe(&mut self, rate: f64, room: Room) -> usize {
         match self.phase {
             Phase::Raised { from, rate: before } if rate < before * GAIN => {
                 self.now = from;
                 self.phase = Phase::Holding { left: HOLD };
             }
+            _ if room == Room::None => self.phase = Phase::Holding { left: HOLD },
             Phase::Raised { .. } | Phase::Fresh => self.raise(rate, 2.0),
             Phase::Holding { left: 0 } => self.raise(rate, 1.5),
             Phase::Holding { ref mut left } => *left = left.saturating_sub(u32::from(self.now < self.cap)),
@@ -82,7 +85,7 @@ mod tests {
 
     fn settle(level: &mut Level, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
         for _ in 0..windows {
-            level.observe(throughput(level.now()));
+            level.observe(throughput(level.now()), Room::Some);
         }
         level.now()
     }
@@ -106,6 +109,15 @@ mod tests {
     }
 
     #[test]
+    fn it_does_not_grow_where_the_processors_are_full() {
+        let mut level = Level::new(4, MOST);
+        for _ in 0..30 {
+            level.observe(level.now() as f64, Room::None);
+        }
+        assert_eq!(level.now(), 4);
+    }
+
+    #[test]
     fn a_server_that_asks_for_less_gets_less_for_a_while() {
         let mut level = Level::new(16, MOST);
         level.back_off();
@@ -118,7 +130,7 @@ mod tests {
             let mut level = Level::new(8, cap);
             for (index, rate) in rates.into_iter().enumerate() {
                 if index % 17 == 3 { level.back_off() }
-                let now = level.observe(rate);
+                let now = level.observe(rate, if index % 5 == 0 { Room::None } else { Room::Some });
                 prop_assert!((1..=cap).contains(&now));
             }
         }

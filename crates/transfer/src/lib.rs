@@ -20,6 +20,7 @@ mod limit;
 mod observer;
 mod patience;
 mod plan;
+mod processors;
 mod relay;
 mod resume;
 mod run;

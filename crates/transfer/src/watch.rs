@@ -7,6 +7,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::level::Level;
+use crate::processors::Processors;
 use crate::run::Run;
 use crate::{Error, Hedging, Result};
 
@@ -26,6 +27,7 @@ struct Window {
     settling: bool,
     mark: u64,
     slowdowns: u64,
+    processors: Processors,
 }
 
 /// Watches until the run is over. Returns whether the level was ever held down by its cap.
@@ -35,7 +37,7 @@ pub(crate) fn supervise<'scope>(
     mut level: Level,
     workers: usize,
 ) -> Result<bool> {
-    let mut window = Window { since: Instant::now(), settling: true, mark: 0, slowdowns: 0 };
+    let mut window = Window::new(0, 0, true);
     let (mut spawned, mut capped) = (0, false);
     run.set_level(level.now());
     loop {
@@ -91,7 +93,7 @@ impl Window {
         let before = level.now();
         if slowdowns > self.slowdowns {
             level.back_off();
-            self.restart(moved, slowdowns, false);
+            *self = Self::new(moved, slowdowns, false);
             return Some(level.now());
         }
         let round_trip = run.flights.median_wait().unwrap_or_default();
@@ -99,7 +101,7 @@ impl Window {
         if self.settling {
             // Connections just opened have to answer first.
             if elapsed >= round_trip.max(TICK * 2) && moved > self.mark {
-                self.restart(moved, slowdowns, false);
+                *self = Self::new(moved, slowdowns, false);
             }
             return None;
         }
@@ -107,13 +109,13 @@ impl Window {
         if elapsed < WINDOW.max(round_trip * 2).min(LONGEST_WINDOW) || !enough {
             return None;
         }
-        let now = level.observe((moved - self.mark) as f64 / elapsed.as_secs_f64());
+        let now = level.observe((moved - self.mark) as f64 / elapsed.as_secs_f64(), self.processors.room());
         tracing::trace!(before, now, megabytes = (moved - self.mark) >> 20, ?elapsed, "level");
-        self.restart(moved, slowdowns, now > before);
+        *self = Self::new(moved, slowdowns, now > before);
         (now != before).then_some(now)
     }
 
-    fn restart(&mut self, mark: u64, slowdowns: u64, settling: bool) {
-        *self = Self { since: Instant::now(), settling, mark, slowdowns };
+    fn new(mark: u64, slowdowns: u64, settling: bool) -> Self {
+        Self { since: Instant::now(), settling, mark, slowdowns, processors: Processors::now() }
     }
 }
