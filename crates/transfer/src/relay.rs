@@ -1,13 +1,14 @@
 //! From one store to another: inside the service where both are in one, else through this machine's memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use firstbyte_location::{ByteRange, Location, Strength};
 use firstbyte_store::{Body, Error as StoreError, Get, Payload, Stat};
 
 use crate::patience::Wait;
+use crate::pieces::{Begun, Done, Finish, Pieces};
 use crate::plan::Plan;
-use crate::run::{Begun, Done, Finish, Pieces};
 use crate::upload::{self, Parts, all};
 use crate::worker::{Attempt, Worker};
 use crate::{Error, Job, Result, Verified, spool};
@@ -123,8 +124,8 @@ fn ask(attempt: &Attempt<'_>, source: &Location, stat: &Stat, range: ByteRange) 
     Ok(body)
 }
 
-impl Pieces for Relay {
-    fn move_piece(&self, worker: &mut Worker<'_>, index: u32) -> Result<()> {
+impl Relay {
+    fn move_part(&self, worker: &mut Worker<'_>, index: u32) -> Result<()> {
         let range = self.plan.range(index);
         if let Way::Through = self.way {
             let bytes = read(worker, &self.source, &self.stat, range)?;
@@ -144,6 +145,12 @@ impl Pieces for Relay {
             )),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Pieces for Relay {
+    fn move_pieces(&self, worker: &mut Worker<'_>, mut pieces: Range<u32>) -> Result<()> {
+        pieces.try_for_each(|index| self.move_part(worker, index))
     }
 
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {

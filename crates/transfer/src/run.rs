@@ -11,53 +11,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::Version;
 use firstbyte_store::Store;
 
 use crate::engine::{Batch, Route};
 use crate::flight::Flights;
 use crate::limit::Bucket;
+use crate::pieces::{Begun, Done, Finish, Pieces};
+use crate::queue::{Open, Queue, Taken, Task};
 use crate::worker::Worker;
-use crate::{Error, Failure, Job, Observer, Result, Settings, Summary, Verified};
+use crate::{Error, Failure, Job, Observer, Result, Settings, Summary};
 
 /// Jobs read ahead of the workers: enough that a page of a listing (1,000 names) is fetched while the one before moves.
 const QUEUED: usize = 1_024;
 /// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
-
-/// An object that moves in pieces. Shared by the workers that move them.
-pub(crate) trait Pieces: Send + Sync {
-    /// Moves one piece, to the end or an error.
-    fn move_piece(&self, worker: &mut Worker<'_>, index: u32) -> Result<()>;
-    /// Called once every piece has been moved: verifies and puts the object in place.
-    fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish>;
-    /// Called instead when a piece failed for good or the run ended.
-    fn abandon(&self, store: &Store, error: &Error);
-}
-
-/// What is left of an object when all its pieces have moved.
-pub(crate) enum Finish {
-    /// Nothing.
-    Done(Done),
-    /// These pieces have to be moved (again).
-    Again(VecDeque<u32>),
-}
-
-/// A complete object.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) bytes: u64,
-    pub(crate) verified: Verified,
-    pub(crate) version: Option<Version>,
-}
-
-/// What beginning an object came to.
-pub(crate) enum Begun {
-    /// It was small and is complete.
-    Done(Done),
-    /// It moves in pieces. `own` is the piece whose answer the beginner holds already.
-    Split { object: Arc<dyn Pieces>, pending: VecDeque<u32>, own: Option<u32> },
-}
 
 /// What the workers count. Bytes of a resumed object that were there before are not moved.
 #[derive(Debug, Default)]
@@ -95,68 +62,6 @@ pub(crate) struct Run<'a> {
     room: Condvar,
     /// The supervisor should look.
     pub(crate) attention: Condvar,
-}
-
-#[derive(Default)]
-pub(crate) struct Queue {
-    jobs: VecDeque<Job>,
-    /// More jobs may come.
-    feeding: bool,
-    open: VecDeque<Open>,
-    next_id: u64,
-    /// Workers with a task in hand.
-    busy: usize,
-    pub(crate) level: usize,
-    ended: Option<Error>,
-    summary: Summary,
-    /// A file of the batch just written: names the file system it is on.
-    wrote: Option<PathBuf>,
-}
-
-struct Open {
-    id: u64,
-    job: Job,
-    object: Arc<dyn Pieces>,
-    pending: VecDeque<u32>,
-    running: u32,
-    error: Option<Error>,
-}
-
-/// What a worker does next.
-enum Task {
-    Begin(Job),
-    Move(Taken),
-}
-
-struct Taken {
-    id: u64,
-    object: Arc<dyn Pieces>,
-    index: u32,
-}
-
-impl Queue {
-    fn take(&mut self) -> Option<Task> {
-        if let Some(open) = self.open.iter_mut().find(|open| !open.pending.is_empty()) {
-            let index = open.pending.pop_front()?;
-            open.running += 1;
-            return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), index }));
-        }
-        self.jobs.pop_front().map(Task::Begin)
-    }
-
-    /// Tasks that could be under way at this instant.
-    pub(crate) fn demand(&self) -> usize {
-        self.busy + self.waiting()
-    }
-
-    /// Tasks nobody has taken.
-    pub(crate) fn waiting(&self) -> usize {
-        self.jobs.len() + self.open.iter().map(|open| open.pending.len()).sum::<usize>()
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.busy == 0 && (self.ended.is_some() || (!self.feeding && self.waiting() == 0))
-    }
 }
 
 impl<'a> Run<'a> {
@@ -264,7 +169,7 @@ impl<'a> Run<'a> {
             let began = Instant::now();
             match task {
                 Task::Begin(job) => self.begin(&mut worker, job),
-                Task::Move(taken) => self.move_piece(&mut worker, &taken),
+                Task::Move(taken) => self.move_pieces(&mut worker, taken),
             }
             self.meters.busy.fetch_add(micros(began.elapsed()), Ordering::Relaxed);
             self.task_done();
@@ -313,7 +218,7 @@ impl<'a> Run<'a> {
             Ok(Begun::Split { object, pending, own }) => {
                 let id = self.open(job, Arc::clone(&object), pending, u32::from(own.is_some()));
                 match own {
-                    Some(index) => self.move_piece(worker, &Taken { id, object, index }),
+                    Some(index) => self.move_pieces(worker, Taken { id, object, pieces: index..index + 1 }),
                     None => self.finish_if_last(worker, id),
                 }
             }
@@ -332,8 +237,8 @@ impl<'a> Run<'a> {
         id
     }
 
-    fn move_piece(&self, worker: &mut Worker<'_>, taken: &Taken) {
-        let result = taken.object.move_piece(worker, taken.index);
+    fn move_pieces(&self, worker: &mut Worker<'_>, taken: Taken) {
+        let result = taken.object.move_pieces(worker, taken.pieces);
         {
             let mut queue = self.queue();
             let Some(open) = queue.open.iter_mut().find(|open| open.id == taken.id) else { return };

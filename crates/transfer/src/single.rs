@@ -7,7 +7,7 @@ use firstbyte_store::{Body, Cancel, Checksum, Error as StoreError, Get, Hasher, 
 
 use crate::download::{self, Opened, at_file, copy_body};
 use crate::patience::Wait;
-use crate::run::{Begun, Done};
+use crate::pieces::{Begun, Done};
 use crate::worker::Worker;
 use crate::{Error, Job, Result, Verified, resume};
 

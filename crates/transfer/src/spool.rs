@@ -6,7 +6,7 @@ use firstbyte_store::{Get, Hasher, Payload, Sink, Stat};
 
 use crate::download::{self, copy_body};
 use crate::patience::Wait;
-use crate::run::{Begun, Done};
+use crate::pieces::{Begun, Done};
 use crate::worker::Worker;
 use crate::{Error, Job, Result, Verified, upload};
 

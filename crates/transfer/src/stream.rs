@@ -7,7 +7,8 @@ use firstbyte_location::{ByteRange, Location, Strength};
 use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Metadata, Payload, PutOptions, Stat};
 
 use crate::patience::Wait;
-use crate::run::{Done, Run};
+use crate::pieces::Done;
+use crate::run::Run;
 use crate::upload::{self, Parts};
 use crate::worker::Worker;
 use crate::{Error, Result, Verified};

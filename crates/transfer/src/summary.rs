@@ -5,7 +5,7 @@ use std::fmt;
 use firstbyte_location::Version;
 
 use crate::Failure;
-use crate::run::Done;
+use crate::pieces::Done;
 
 /// How far the content was checked against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +14,8 @@ use firstbyte_store::{Error as StoreError, Metadata, Part, Payload, PutOptions, 
 
 use crate::begun::UploadJournal;
 use crate::patience::Wait;
+use crate::pieces::{Begun, Done, Finish, Pieces};
 use crate::plan::{Plan, SINGLE_PUT};
-use crate::run::{Begun, Done, Finish, Pieces};
 use crate::worker::Worker;
 use crate::{Error, Job, Result, Verified, verify};
 
@@ -180,9 +181,11 @@ impl Parts {
 }
 
 impl Pieces for FileUpload {
-    fn move_piece(&self, worker: &mut Worker<'_>, index: u32) -> Result<()> {
-        let range = self.plan.range(index);
-        self.parts.send(worker, index + 1, Payload::File(&self.file, range), range.len())
+    fn move_pieces(&self, worker: &mut Worker<'_>, mut pieces: Range<u32>) -> Result<()> {
+        pieces.try_for_each(|index| {
+            let range = self.plan.range(index);
+            self.parts.send(worker, index + 1, Payload::File(&self.file, range), range.len())
+        })
     }
 
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {

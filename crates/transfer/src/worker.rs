@@ -8,7 +8,8 @@ use firstbyte_store::{Cancel, Error as StoreError};
 
 use crate::flight::Flight;
 use crate::patience::Wait;
-use crate::run::{Begun, Run, micros};
+use crate::pieces::Begun;
+use crate::run::{Run, micros};
 use crate::{Error, Job, Result, download, relay, upload};
 
 /// Bytes that pass through this process do so in pieces of this size: fits the second-level cache, and 128 workers
