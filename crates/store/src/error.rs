@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use firstbyte_location::Version;
+use firstbyte_location::{ChecksumError, Version};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -67,17 +67,8 @@ pub enum Error {
         missing: u64,
     },
     /// Content that does not have the checksum it should have.
-    #[error("{location}: {algorithm} mismatch: expected {expected}, got {found}")]
-    Checksum {
-        /// The object.
-        location: String,
-        /// Name of the algorithm.
-        algorithm: &'static str,
-        /// The checksum promised, hex.
-        expected: String,
-        /// The checksum computed, hex.
-        found: String,
-    },
+    #[error(transparent)]
+    Checksum(#[from] ChecksumError),
     /// No connection: refused, unresolvable, unroutable, or TLS not agreed.
     #[error("{endpoint}: cannot connect ({detail})")]
     Unreachable {

@@ -11,13 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::etag::Identity;
 use crate::root::{EntryPath, RESERVED, Root};
-use crate::s3::checksum::{Algorithm, Values};
+use crate::s3::checksum::Values;
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::copy_range;
 use crate::s3::placement::{Place, Placement};

@@ -62,7 +62,7 @@ pub(crate) async fn put(
     let temporary = objects::create(&api.root, &target.path).await?;
     let received = objects::receive(temporary.file().clone(), 0, body, &request.headers, trailers).await;
     let (_, mut checksums) = received?;
-    checksums.remove(&crate::s3::checksum::Algorithm::Md5);
+    checksums.remove(&firstbyte_location::Algorithm::Md5);
     if replace == crate::upload::Replace::Any {
         // It may have changed while the body came.
         objects::check_write(&api.root, &target.path, &request.headers).await?;
