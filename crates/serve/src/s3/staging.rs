@@ -124,11 +124,13 @@ impl Upload {
         }
     }
 
-    pub(crate) fn record(&self, root: &Root, number: i32, part: PartRecord) -> io::Result<()> {
+    /// Keeps a complete part; gives its tag. Blocking.
+    pub(crate) fn record(&self, root: &Root, number: i32, part: PartRecord) -> io::Result<String> {
         let parent = root.open_directory(&self.directory)?;
         write_json(&parent, &format!("{number}.json"), &part)?;
+        let etag = part.etag();
         lock(&self.parts).insert(number, part);
-        Ok(())
+        Ok(etag)
     }
 
     /// Brings the listed parts together in `data`; gives the whole's length and checksums. Blocking.
