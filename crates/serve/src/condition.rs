@@ -163,10 +163,7 @@ mod tests {
                 vec![("x-amz-copy-source-if-unmodified-since", "Sun, 06 Nov 1994 08:49:36 GMT")],
                 Verdict::Failed,
             ),
-            (
-                vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")],
-                Verdict::Failed,
-            ),
+            (vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")], Verdict::Failed),
             (vec![("if-match", "\"x\"")], Verdict::Proceed),
         ] {
             assert_eq!(judge_copy_source(&headers(&lines), current()), verdict, "{lines:?}");

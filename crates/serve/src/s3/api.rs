@@ -16,7 +16,7 @@ use crate::s3::error::from_path;
 use crate::s3::index::Index;
 use crate::s3::multipart::Uploads;
 use crate::s3::objects::{self, Found};
-use crate::s3::{buckets, listings, multipart, reads, unfinished, writes};
+use crate::s3::{below, buckets, listings, multipart, reads, unfinished, writes};
 
 /// The operations over one served directory.
 #[derive(Debug)]
@@ -90,7 +90,8 @@ impl Api {
 
     /// Whose request it is.
     pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
-        access(self.keys.as_ref(), request.credentials.as_ref())
+        let before = || below::signer(&request.extensions);
+        access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
     /// The source of a copy, which the signer must be allowed to read and which must be what the request expects.

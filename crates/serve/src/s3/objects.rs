@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use crate::condition::{Current, Verdict, judge_write};
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
+use crate::s3::below;
 use crate::s3::checksum::{Checksums, Values, mismatch};
 use crate::s3::chunked::Trailers;
 use crate::s3::error::from_io;
@@ -87,7 +88,9 @@ pub(crate) async fn receive<T>(
 
 /// The trailers behind a request's body, once it was read, from s3s or from our own decoder.
 fn trailers<T>(request: &S3Request<T>) -> HeaderMap {
-    let verified = request.trailing_headers.as_ref().and_then(|trailers| trailers.read(HeaderMap::clone));
+    let before = || below::trailers(&request.extensions);
+    let verified = request.trailing_headers.as_ref().or_else(before);
+    let verified = verified.and_then(|trailers| trailers.read(HeaderMap::clone));
     verified.or_else(|| request.extensions.get::<Trailers>().map(Trailers::get)).unwrap_or_default()
 }
 
