@@ -182,7 +182,14 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { .. } => "check the spelling with `firstbyte ls`",
+            Self::NotFound { location } if location.starts_with("s3://") => {
+                "check the spelling with `firstbyte ls`"
+            }
+            Self::NotFound { location } if location.starts_with("http") => "check the address",
+            Self::NotFound { .. } => "check the spelling",
+            Self::Server { code, .. } if means_another_region(code) => {
+                "give the bucket's region with --region"
+            }
             Self::Denied { .. } => {
                 "check the policy, --profile, or use --no-sign-request for a public bucket"
             }
@@ -201,4 +208,15 @@ impl Error {
             _ => return None,
         })
     }
+}
+
+/// Whether an S3 error code says that the bucket lives elsewhere, in a place the service did not name.
+pub(crate) fn means_another_region(code: &str) -> bool {
+    matches!(
+        code,
+        "AuthorizationHeaderMalformed"
+            | "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "IllegalLocationConstraintException"
+    )
 }

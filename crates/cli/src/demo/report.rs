@@ -47,8 +47,9 @@ pub(crate) fn page(figures: &Figures) -> String {
         (human(survive.reread_bytes), "read again"),
         (human(survive.peak_memory_bytes), "peak memory"),
     ];
-    let cards: String =
-        cards.map(|(value, what)| format!("<div class=card><b>{}</b>{what}</div>", escape(value.as_str()))).concat();
+    let cards: String = cards
+        .map(|(value, what)| format!("<div class=card><b>{}</b>{what}</div>", escape(value.as_str())))
+        .concat();
     let cards = format!("<div class=cards>{cards}</div>");
     section(
         &mut page,
