@@ -6,6 +6,7 @@ import random
 import re
 import select
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,27 +65,49 @@ def tree(root: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """`serve --write` over a directory with the bucket `data`: a big object, some small ones, a nested one."""
-    root = tmp_path_factory.mktemp("served")
+def plant(root: Path) -> Path:
+    """Makes the bucket `data` in a directory: a big object, some small ones, a nested one."""
     data = root / "data"
     (data / "deep" / "er").mkdir(parents=True)
     (data / "big.bin").write_bytes(random_bytes(1, BIG))
     (data / "deep" / "er" / "näme with space.txt").write_bytes(b"deep")
     for number in range(20):
         (data / f"small-{number:02}").write_bytes(random_bytes(number, 1000 + number))
+    return root
+
+
+@contextmanager
+def serving(root: Path, *options: str):
+    """`serve --write` over a directory, for as long as the block lasts."""
     process = subprocess.Popen(
-        [TARGET / "debug" / "firstbyte", "serve", root, "--write", "--listen", "127.0.0.1:0"],
+        [TARGET / "debug" / "firstbyte", "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
         env=CLEAN,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
-        found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline() if ready else "")
+        found = re.search(r"http://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
         assert found, "serve did not say where it listens"
-        yield Served(root, f"http://{found[0]}")
+        yield Served(root, found[0].rstrip("/"))
     finally:
         process.terminate()
         assert process.wait(START_TIMEOUT) == 0, "serve must drain and exit 0 on SIGTERM"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A server open to everybody, as on loopback."""
+    with serving(plant(tmp_path_factory.mktemp("served"))) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def served_below(tmp_path_factory):
+    """A server that verifies signatures, below a base path, as behind a reverse proxy."""
+    keys = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
+    keys.chmod(0o600)
+    root = plant(tmp_path_factory.mktemp("served"))
+    with serving(root, "--base-path", "/some/files", "--auth", str(keys)) as served:
+        yield served

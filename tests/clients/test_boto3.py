@@ -11,8 +11,9 @@ from conftest import AWS, BIG, random_bytes
 PART = 5 << 20
 
 
-@pytest.fixture
-def s3(served):
+@pytest.fixture(params=["served", "served_below"])
+def s3(request):
+    served = request.getfixturevalue(request.param)
     return boto3.client(
         "s3",
         endpoint_url=served.url,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use firstbyte_store::{Options, ServerSideEncryption, Signing, Store};
+use firstbyte_store::{Options, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 use crate::demo::DemoArgs;
@@ -147,14 +147,13 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
 
 impl Globals {
     /// How stores are reached.
-    pub fn store_options(&self, encryption: Option<ServerSideEncryption>) -> Options {
+    pub fn store_options(&self) -> Options {
         Options {
             endpoint_url: self.endpoint_url.clone(),
             profile: self.profile.clone(),
             region: self.region.clone(),
             signing: if self.no_sign_request { Signing::Anonymous } else { Signing::Chain },
             request_payer: self.request_payer,
-            encryption,
             ca_bundle: self
                 .ca_bundle
                 .clone()
@@ -168,7 +167,7 @@ impl Globals {
 
     /// A store for verbs that write nothing.
     pub fn store(&self) -> Result<Store> {
-        Ok(Store::new(self.store_options(None))?)
+        Ok(Store::new(self.store_options())?)
     }
 
     /// How transfers are done, as far as every verb has a say; `stop` ends them.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use firstbyte_link::{Faults, Link, LinkConfig};
 use firstbyte_testkit::bytes;
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
@@ -43,6 +44,37 @@ fn denied_and_expired_credentials_are_told_apart_from_missing_objects() {
     world.set("FIRSTBYTE_ENDPOINT_URL", &refusing.url);
     fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["s3://bucket/x", "credentials"]);
     assert_eq!(world.names(), ["old"]);
+}
+
+#[test]
+fn a_wrong_region_is_corrected_where_the_service_names_the_right_one() {
+    let rogue = Rogue::start(Manner::LivesIn("eu-north-1"), bytes(8, 100_000));
+    let mut world = World::with_s3(&S3::ours());
+    world.set("FIRSTBYTE_ENDPOINT_URL", &rogue.url);
+    world.run(&["--region", "us-west-2", "cp", "s3://bucket/x", "out"]).ok();
+    assert!(world.read("out") == bytes(8, 100_000));
+    let nameless = Rogue::start(Manner::Refuses(301, "PermanentRedirect"), Vec::new());
+    world.set("FIRSTBYTE_ENDPOINT_URL", &nameless.url);
+    fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["s3://bucket/x", "--region"]);
+}
+
+#[test]
+fn damage_on_every_way_is_no_success() {
+    let s3 = S3::minio();
+    let mut world = World::with_s3(&s3);
+    // Small enough for one request, and several chunks.
+    for length in [1 << 20, 6 << 20] {
+        world.write("source", &bytes(9, length));
+        world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
+        world.run(&["cp", "source", "s3://bucket/x"]).ok();
+        let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), s3.address());
+        let faults = Faults { corrupt: "100%".parse().unwrap(), ..Faults::default() };
+        let link = Link::start(LinkConfig { faults, ..config }).unwrap();
+        world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+        fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["s3://bucket/x", "CRC64NVME mismatch"]);
+        assert!(link.counters().corruptions > 1);
+        assert_eq!(world.names(), ["old", "source"]);
+    }
 }
 
 #[test]

@@ -202,6 +202,39 @@ fn content_type_and_modification_time_travel_with_the_object() {
 }
 
 #[test]
+fn what_is_said_of_an_upload_is_kept_with_it() {
+    for s3 in [S3::ours(), S3::minio()] {
+        let world = World::with_s3(&s3);
+        let said = ["--metadata", "run=7,lab=grün", "--metadata", "note=a,b", "--content-type", "text/x-vcf"];
+        // One request, several parts, and a stream.
+        world.write("small", b"content");
+        world.write("large", &bytes(7, 17 << 20));
+        for source in ["small", "large", "-"] {
+            let args = [&["cp", source, "s3://bucket/said"][..], &said[..]].concat();
+            world.run_with_input(&args, b"streamed").ok();
+            let stat = world.run(&["--json", "stat", "s3://bucket/said"]).ok().receipt();
+            assert_eq!(stat["content_type"], "text/x-vcf", "{source}: {stat}");
+            let kept = &stat["metadata"];
+            assert_eq!((&kept["run"], &kept["lab"]), (&"7".into(), &"grün".into()), "{source}: {stat}");
+            assert_eq!(kept["note"], "a,b", "{source}: {stat}");
+        }
+    }
+}
+
+#[test]
+fn a_storage_class_is_asked_for_and_a_refusal_of_it_told() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    world.write("small", b"content");
+    world.run(&["cp", "small", "s3://bucket/x", "--storage-class", "REDUCED_REDUNDANCY"]).ok();
+    let stat = world.run(&["--json", "stat", "s3://bucket/x"]).ok().receipt();
+    assert_eq!(stat["storage_class"], "REDUCED_REDUNDANCY", "{stat}");
+    world
+        .run(&["cp", "small", "s3://bucket/y", "--storage-class", "NOSUCH"])
+        .fails(1, &["s3://bucket/y", "storage class"]);
+}
+
+#[test]
 fn every_option_can_be_given_as_a_variable() {
     let mut world = World::new();
     world.write("some", b"content");

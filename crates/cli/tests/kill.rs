@@ -5,12 +5,12 @@
 mod support;
 
 use firstbyte_testkit::{bytes, write_file};
+use firstbyte_transfer::Plan;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
 use support::{World, count};
 
 const LENGTH: u64 = 96 << 20;
-const CONCURRENCY: &str = "4";
 
 fn kills() -> u64 {
     count("FIRSTBYTE_KILLS", 3)
@@ -25,8 +25,7 @@ fn a_killed_download_from_s3_resumes() {
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
-        let args = ["--concurrency", CONCURRENCY, "cp", "s3://bucket/big", "out"];
-        download_survives(&world, survive(&world, &args, link, seed, 1));
+        download_survives(&world, survive(&world, &["s3://bucket/big", "out"], link, seed, 1));
     }
 }
 
@@ -40,16 +39,13 @@ fn a_killed_download_over_http_resumes() {
         let link = slow_link(&s3, LENGTH);
         let url = format!("http://{}/bucket/big", link.address());
         // Another port is another source, so all runs of one seed go through one link.
-        download_survives(
-            &world,
-            survive(&world, &["--concurrency", CONCURRENCY, "cp", &url, "out"], link, seed, 1),
-        );
+        download_survives(&world, survive(&world, &[&url, "out"], link, seed, 1));
     }
 }
 
 #[track_caller]
 fn download_survives(world: &World, survival: Survival) {
-    survival.assert_bounded(survival.carried.bytes_to_client, LENGTH);
+    survival.assert_bounded(survival.carried.bytes_to_client, &Plan::download(LENGTH));
     assert!(world.read("out") == world.read("source"));
     assert_eq!(world.names(), ["out", "source"]);
     std::fs::remove_file(world.path("out")).unwrap();
@@ -65,9 +61,8 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
         // Uploads are remembered by destination; a new one each keeps the runs of different seeds apart.
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
-        let args = ["--concurrency", CONCURRENCY, "cp", "source", &target];
-        let survival = survive(&world, &args, link, seed, 1);
-        survival.assert_bounded(survival.carried.bytes_to_server, LENGTH);
+        let survival = survive(&world, &["source", &target], link, seed, 1);
+        survival.assert_bounded(survival.carried.bytes_to_server, &Plan::upload(LENGTH));
         world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
         assert!(world.run(&["cat", &target]).ok().stdout == world.read("source"));
         let stale = world.run(&["--json", "cp", "--abort-stale=0s", "s3://bucket"]).ok().receipt();

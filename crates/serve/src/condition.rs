@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use http::HeaderMap;
 use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName};
 
 use crate::etag::parse_http_date;
 
@@ -27,20 +27,54 @@ pub(crate) enum Verdict {
     Failed,
 }
 
+/// Where the conditions on something that exists stand, in the order they are judged.
+struct Names {
+    matches: HeaderName,
+    unmodified_since: HeaderName,
+    differs: HeaderName,
+    modified_since: HeaderName,
+}
+
+static OF_A_READ: Names = Names {
+    matches: IF_MATCH,
+    unmodified_since: IF_UNMODIFIED_SINCE,
+    differs: IF_NONE_MATCH,
+    modified_since: IF_MODIFIED_SINCE,
+};
+
+static OF_A_COPY_SOURCE: Names = Names {
+    matches: HeaderName::from_static("x-amz-copy-source-if-match"),
+    unmodified_since: HeaderName::from_static("x-amz-copy-source-if-unmodified-since"),
+    differs: HeaderName::from_static("x-amz-copy-source-if-none-match"),
+    modified_since: HeaderName::from_static("x-amz-copy-source-if-modified-since"),
+};
+
 /// Judges a GET or HEAD of something that exists.
 pub(crate) fn judge_read(headers: &HeaderMap, current: Current<'_>) -> Verdict {
-    if let Some(tags) = text(headers, IF_MATCH) {
+    judge_existing(headers, &OF_A_READ, current)
+}
+
+/// Judges the source of an S3 copy, whose conditions have headers of their own.
+pub(crate) fn judge_copy_source(headers: &HeaderMap, current: Current<'_>) -> Verdict {
+    match judge_existing(headers, &OF_A_COPY_SOURCE, current) {
+        Verdict::Proceed => Verdict::Proceed,
+        Verdict::NotModified | Verdict::Failed => Verdict::Failed,
+    }
+}
+
+fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> Verdict {
+    if let Some(tags) = text(headers, &names.matches) {
         if !lists(tags, current.etag) {
             return Verdict::Failed;
         }
-    } else if date(headers, IF_UNMODIFIED_SINCE).is_some_and(|date| current.modified > date) {
+    } else if date(headers, &names.unmodified_since).is_some_and(|date| current.modified > date) {
         return Verdict::Failed;
     }
-    if let Some(tags) = text(headers, IF_NONE_MATCH) {
+    if let Some(tags) = text(headers, &names.differs) {
         if lists(tags, current.etag) {
             return Verdict::NotModified;
         }
-    } else if date(headers, IF_MODIFIED_SINCE).is_some_and(|date| current.modified <= date) {
+    } else if date(headers, &names.modified_since).is_some_and(|date| current.modified <= date) {
         return Verdict::NotModified;
     }
     Verdict::Proceed
@@ -116,6 +150,23 @@ mod tests {
             (vec![("if-modified-since", "nonsense")], Verdict::Proceed),
         ] {
             assert_eq!(judge_read(&headers(&lines), current()), verdict, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_copy_is_judged_by_headers_of_its_own() {
+        for (lines, verdict) in [
+            (vec![("x-amz-copy-source-if-match", "1-2-3")], Verdict::Proceed),
+            (vec![("x-amz-copy-source-if-match", "\"x\"")], Verdict::Failed),
+            (vec![("x-amz-copy-source-if-none-match", "\"1-2-3\"")], Verdict::Failed),
+            (
+                vec![("x-amz-copy-source-if-unmodified-since", "Sun, 06 Nov 1994 08:49:36 GMT")],
+                Verdict::Failed,
+            ),
+            (vec![("x-amz-copy-source-if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")], Verdict::Failed),
+            (vec![("if-match", "\"x\"")], Verdict::Proceed),
+        ] {
+            assert_eq!(judge_copy_source(&headers(&lines), current()), verdict, "{lines:?}");
         }
     }
 

@@ -29,9 +29,10 @@ pub(crate) struct Outcome {
 pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     let origin = request.header(ORIGIN).map(str::to_owned);
     let allowed = origin.filter(|origin| allows_origin(&site.config.cors, origin));
-    if let Err(refused) = strip_base(site, &mut request) {
-        return Outcome { response: *refused, route: Route::Plain, who: "-".to_owned() };
-    }
+    let sent_path = match strip_base(site, &mut request) {
+        Ok(sent) => sent,
+        Err(refused) => return Outcome { response: *refused, route: Route::Plain, who: "-".to_owned() },
+    };
     let route = route(&request);
     let access = site.access(&request);
     let mut who = access.name().to_owned();
@@ -42,7 +43,7 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     } else {
         match route {
             Route::S3 => {
-                let (response, key) = s3::answer(site, request).await;
+                let (response, key) = s3::answer(site, request, sent_path).await;
                 if let Some(key) = key {
                     who = key;
                 }
@@ -67,22 +68,23 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     Outcome { response, route, who }
 }
 
-fn strip_base(site: &Site, request: &mut Request) -> Result<(), Box<Response>> {
+/// Takes the base path off a request's path; gives the path as it was sent, where there is a base.
+fn strip_base(site: &Site, request: &mut Request) -> Result<Option<String>, Box<Response>> {
     let base = &site.config.base_path;
     if base.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    match request.path.strip_prefix(base.as_str()) {
-        Some(rest) if rest.starts_with('/') => request.path = rest.to_owned(),
-        Some("") => "/".clone_into(&mut request.path),
+    let path = match request.path.strip_prefix(base.as_str()) {
+        Some(rest) if rest.starts_with('/') => rest.to_owned(),
+        Some("") => "/".to_owned(),
         _ => {
             return Err(Box::new(Response::text(
                 StatusCode::NOT_FOUND,
                 format_args!("everything here is below {base}/"),
             )));
         }
-    }
-    Ok(())
+    };
+    Ok(Some(std::mem::replace(&mut request.path, path)))
 }
 
 fn allows_origin(cors: &Cors, origin: &str) -> bool {

@@ -149,6 +149,20 @@ fn parts_sent_in_parallel_out_of_order_and_twice_make_the_whole_file() {
 }
 
 #[test]
+fn what_the_browser_says_of_a_file_is_kept_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let to = serve(place.path(), Writing::Allowed);
+    let said = json!({ "name": "f", "size": 1, "mtime": 1_700_000_000_123_i64, "type": "application/x-lab" });
+    let begun = ask(to.address(), "POST", "/.firstbyte/uploads?path=/", &[], said.to_string().as_bytes());
+    let id = id(&begun.json());
+    assert_eq!(put(to.address(), &id, 0, b"x").status, 201);
+    assert_eq!(complete(to.address(), &id, "refuse").status, 200);
+    let answer = ask(to.address(), "GET", "/f", &[], b"");
+    assert_eq!(answer.header("content-type"), Some("application/x-lab"), "{}", answer.head);
+    assert_eq!(answer.header("x-amz-meta-mtime"), Some("1700000000.123"), "{}", answer.head);
+}
+
+#[test]
 fn a_damaged_or_misshapen_part_is_refused_and_stays_missing() {
     let place = tempfile::tempdir().unwrap();
     let server = serve(place.path(), Writing::Allowed);

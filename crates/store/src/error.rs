@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use firstbyte_location::Version;
+use firstbyte_location::{ChecksumError, Version};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -67,17 +67,8 @@ pub enum Error {
         missing: u64,
     },
     /// Content that does not have the checksum it should have.
-    #[error("{location}: {algorithm} mismatch: expected {expected}, got {found}")]
-    Checksum {
-        /// The object.
-        location: String,
-        /// Name of the algorithm.
-        algorithm: &'static str,
-        /// The checksum promised, hex.
-        expected: String,
-        /// The checksum computed, hex.
-        found: String,
-    },
+    #[error(transparent)]
+    Checksum(#[from] ChecksumError),
     /// No connection: refused, unresolvable, unroutable, or TLS not agreed.
     #[error("{endpoint}: cannot connect ({detail})")]
     Unreachable {
@@ -191,7 +182,14 @@ impl Error {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotFound { .. } => "check the spelling with `firstbyte ls`",
+            Self::NotFound { location } if location.starts_with("s3://") => {
+                "check the spelling with `firstbyte ls`"
+            }
+            Self::NotFound { location } if location.starts_with("http") => "check the address",
+            Self::NotFound { .. } => "check the spelling",
+            Self::Server { code, .. } if means_another_region(code) => {
+                "give the bucket's region with --region"
+            }
             Self::Denied { .. } => {
                 "check the policy, --profile, or use --no-sign-request for a public bucket"
             }
@@ -210,4 +208,15 @@ impl Error {
             _ => return None,
         })
     }
+}
+
+/// Whether an S3 error code says that the bucket lives elsewhere, in a place the service did not name.
+pub(crate) fn means_another_region(code: &str) -> bool {
+    matches!(
+        code,
+        "AuthorizationHeaderMalformed"
+            | "PermanentRedirect"
+            | "TemporaryRedirect"
+            | "IllegalLocationConstraintException"
+    )
 }

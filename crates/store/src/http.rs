@@ -35,6 +35,12 @@ struct Call<'a> {
     cancel: &'a Cancel,
 }
 
+impl Call<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
 impl Http {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         Self { client }
@@ -46,9 +52,14 @@ impl Http {
         let call =
             Call { method: Method::Head, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
         let place = place(url);
-        let (head, _) = self.retrying(&call, || self.send(url, &call)?.success(&place))?;
+        let (head, at) = self.retrying(&call, || {
+            let reply = self.send(url, &call)?;
+            let at = reply.at.clone();
+            Ok((reply.success(&place)?.0, at))
+        })?;
         let mut stat = answer::stat(&head, head.content_length(&place)?);
-        let is_page = url.target.split('?').next().is_some_and(|path| path.ends_with('/'));
+        // Servers send who asks for a directory without its slash to the one with it.
+        let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
             stat.kind = Kind::Directory;
@@ -152,11 +163,17 @@ impl Http {
                 payload: call.payload,
                 cancel: call.cancel,
             };
+            tracing::debug!(
+                method = call.method.as_str(),
+                url = place,
+                range = call.header("range"),
+                "request"
+            );
             let (head, incoming) = self.client.send(&request)?;
             let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
                 && matches!(call.method, Method::Get | Method::Head);
             let Some(target) = head.get("location").filter(|_| moved) else {
-                return Ok(Reply { head, incoming });
+                return Ok(Reply { head, incoming, at });
             };
             let next =
                 resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
@@ -182,12 +199,14 @@ impl Http {
 struct Reply {
     head: Head,
     incoming: Incoming,
+    /// Where redirects led.
+    at: HttpUrl,
 }
 
 impl Reply {
     /// The answer if it is a success, else what it means.
     fn success(self, place: &str) -> Result<(Head, Incoming)> {
-        let Self { head, incoming } = self;
+        let Self { head, incoming, .. } = self;
         if (200..300).contains(&head.status) {
             return Ok((head, incoming));
         }

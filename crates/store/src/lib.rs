@@ -7,7 +7,6 @@
 mod answer;
 mod body;
 mod cancel;
-mod checksum;
 mod error;
 mod header_text;
 mod http;
@@ -23,9 +22,9 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use checksum::{Algorithm, Checksum, Hasher};
 pub use error::{Error, Result};
 pub use firstbyte_listing::Order;
+pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use local::{Durability, LocalFile, local_path};
 pub use object::{Metadata, Stat};
 pub use options::{Options, Proxies, ServerSideEncryption, Signing};

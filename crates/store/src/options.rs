@@ -49,6 +49,8 @@ pub struct Options {
     pub request_payer: bool,
     /// Encryption asked for on S3 writes.
     pub encryption: Option<ServerSideEncryption>,
+    /// Storage class asked for on S3 writes, as the service names it (`STANDARD_IA`); the bucket's default where none is.
+    pub storage_class: Option<String>,
     /// PEM file of certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
     /// Outgoing proxies.
@@ -70,6 +72,7 @@ impl Default for Options {
             signing: Signing::Chain,
             request_payer: false,
             encryption: None,
+            storage_class: None,
             ca_bundle: None,
             proxies: Proxies::default(),
             // DESIGN promise 3: a dead endpoint gives an error within 30 s.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location};
-use firstbyte_store::{Durability, Metadata, StaleUpload, Store};
+use firstbyte_store::{Durability, StaleUpload, Store};
 
 use crate::level::Level;
 use crate::relay::PART;
@@ -169,7 +169,7 @@ impl Engine {
         self.counted(|| self.watched(observer, |run| stream::cat(run, source, range, out)))
     }
 
-    /// Writes a stream of unknown length to `destination`.
+    /// Writes a stream of unknown length to `destination`, with the metadata of the settings.
     ///
     /// # Errors
     /// What ended it; the destination is as it was.
@@ -177,10 +177,9 @@ impl Engine {
         &self,
         reader: &mut (dyn Read + Send),
         destination: &Location,
-        metadata: &Metadata,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|| self.watched(observer, |run| stream::put(run, reader, destination, metadata)))
+        self.counted(|| self.watched(observer, |run| stream::put(run, reader, destination)))
     }
 
     /// Aborts the multipart uploads below `location` that began longer than `older_than` ago, and returns them.
@@ -213,6 +212,7 @@ impl Engine {
             Concurrency::Fixed(level) => Level::fixed(level.min(cap)),
             Concurrency::Auto => Level::new(start(route, batch), cap),
         };
+        tracing::debug!(?route, ?batch, requests = level.now(), at_most = cap, "run");
         let clock = bound::Clock::start();
         let run = Run::new(&self.store, &self.settings, observer, cap, batch, route);
         run.feeding();

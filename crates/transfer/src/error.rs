@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use firstbyte_location::Location;
+use firstbyte_location::{ChecksumError, Location};
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -39,6 +39,12 @@ pub enum Error {
         /// The operating system's error.
         source: std::io::Error,
     },
+}
+
+impl From<ChecksumError> for Error {
+    fn from(error: ChecksumError) -> Self {
+        Self::Store(error.into())
+    }
 }
 
 impl Error {

@@ -10,6 +10,7 @@
 
 mod begun;
 mod bound;
+mod compare;
 mod download;
 mod engine;
 mod error;

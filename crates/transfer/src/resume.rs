@@ -60,12 +60,14 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
         && found.header.version().strength() > Strength::None
         && length == found.header.size();
     if !usable {
+        tracing::debug!(path = %path.display(), "what an earlier copy left is of another object: starting over");
         found.discard(path)?;
         return Ok(None);
     }
     if !found.header.is_of_this_boot() {
         found.keep_proven(&plan)?;
     }
+    tracing::debug!(path = %path.display(), chunks = found.records.len(), of = plan.count(), "going on with a download");
     Ok(Some(found))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use firstbyte_store::{Checksum, Durability};
+use firstbyte_store::{Checksum, Durability, Metadata};
 
 /// How many requests are under way at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +60,8 @@ pub struct Settings {
     pub state_dir: Option<PathBuf>,
     /// How often a piece is tried again after transient errors.
     pub retries: u32,
-    /// `Content-Type` for what is uploaded, instead of the source's own.
-    pub content_type: Option<String>,
+    /// What travels with objects written to stores: each thing given here takes the place of the source's own.
+    pub metadata: Metadata,
     /// Ends the run from another thread.
     pub stop: Stop,
 }
@@ -81,7 +81,7 @@ impl Default for Settings {
             state_dir: None,
             // With back-off doubling from 50 ms to 5 s this rides out some 20 s of a failing server.
             retries: 9,
-            content_type: None,
+            metadata: Metadata::default(),
             stop: Stop::default(),
         }
     }

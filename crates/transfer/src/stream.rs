@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::{Mutex, PoisonError};
 
 use firstbyte_location::{ByteRange, Location, Strength};
-use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Metadata, Payload, PutOptions, Stat};
+use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Payload, PutOptions, Stat};
 
 use crate::patience::Wait;
 use crate::pieces::Done;
@@ -88,12 +88,8 @@ pub(crate) fn cat(
 }
 
 /// Writes a stream of unknown length to `destination`.
-pub(crate) fn put(
-    run: &Run<'_>,
-    reader: &mut (dyn Read + Send),
-    destination: &Location,
-    metadata: &Metadata,
-) -> Result<()> {
+pub(crate) fn put(run: &Run<'_>, reader: &mut (dyn Read + Send), destination: &Location) -> Result<()> {
+    let metadata = &run.settings.metadata;
     if let Location::Local(path) = destination {
         let partial = LocalFile::open(path)?;
         let file = partial.file();

@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Entry, Location};
-use firstbyte_store::{Algorithm, Checksum, Get, Hasher, Listing, Order, Store};
+use firstbyte_store::{Listing, Order, Store};
 
+use crate::compare::Comparisons;
 use crate::engine::{Batch, Engine, Route};
 use crate::tree::{self, Tree};
-use crate::{Action, Compare, Effect, Error, Extras, Failure, Job, Observer, Result, Summary};
+use crate::{Action, Compare, Effect, Extras, Failure, Job, Observer, Result, Summary};
 
 /// Deletions sent together: what S3 takes in one request.
 const DELETE_BATCH: usize = 1_000;
@@ -39,12 +40,17 @@ pub(crate) fn sync(
         &firstbyte_store::ListOptions { recursive: true, order: Order::Bytes, ..Default::default() },
     )?;
     let destination = tree::list(store, &tree.destination, Order::Bytes)?;
+    let route = Route::of(&tree.source, &tree.destination);
+    let comparisons = match engine.settings().compare {
+        Compare::SizeMtime => None,
+        Compare::Checksum => Some(Comparisons::new(store, engine.settings().concurrency, route)),
+    };
     let counts = Counts::default();
     let mut join = Join {
         store,
         tree,
         extras,
-        compare: engine.settings().compare,
+        comparisons,
         observer,
         counts: &counts,
         source: Side::new(Some(source), tree),
@@ -52,8 +58,7 @@ pub(crate) fn sync(
         deletions: Vec::new(),
         failures: Vec::new(),
     };
-    let mut summary =
-        engine.run(&mut join, observer, Batch::Many, Route::of(&tree.source, &tree.destination))?;
+    let mut summary = engine.run(&mut join, observer, Batch::Many, route)?;
     summary.skipped = counts.skipped.load(Memory::Relaxed);
     summary.deleted = counts.deleted.load(Memory::Relaxed);
     Ok(summary)
@@ -103,7 +108,8 @@ struct Join<'a> {
     store: &'a Store,
     tree: &'a Tree<'a>,
     extras: Extras,
-    compare: Compare,
+    /// Where content is compared.
+    comparisons: Option<Comparisons>,
     observer: &'a dyn Observer,
     counts: &'a Counts,
     source: Side<'a>,
@@ -129,6 +135,12 @@ impl Iterator for Join<'_> {
             }
             let order = match (self.source.name(), self.destination.name()) {
                 (None, None) => {
+                    if let Some((source, same)) = self.comparisons.as_mut().and_then(Comparisons::wait) {
+                        match self.settle(source, same) {
+                            None => continue,
+                            job => return job,
+                        }
+                    }
                     self.delete();
                     return self.failures.pop().map(Err);
                 }
@@ -161,10 +173,27 @@ impl Join<'_> {
 
     fn pair(&mut self) -> Option<std::result::Result<Job, Failure>> {
         let (source, destination) = (self.source.take()?, self.destination.take()?);
-        let same = match self.compare {
-            Compare::SizeMtime => Ok(self.same_by_time(&source, &destination)),
-            Compare::Checksum => self.same_by_content(&source, &destination),
-        };
+        match &mut self.comparisons {
+            None => {
+                let same = self.same_by_time(&source, &destination);
+                self.settle(source, Ok(same))
+            }
+            Some(_) if source.size != destination.size => self.settle(source, Ok(false)),
+            Some(comparisons) => {
+                let (left, right) =
+                    (self.tree.source.join(&source.name), self.tree.destination.join(&destination.name));
+                let place = left.to_string();
+                if let Err(error) = comparisons.begin(source, left, right) {
+                    return Some(Err(Failure { location: place, error }));
+                }
+                let done = if comparisons.is_full() { comparisons.wait() } else { None };
+                done.and_then(|(source, same)| self.settle(source, same))
+            }
+        }
+    }
+
+    /// What follows from a comparison.
+    fn settle(&self, source: Entry, same: Result<bool>) -> Option<std::result::Result<Job, Failure>> {
         match same {
             Ok(true) => {
                 self.counts.skipped.fetch_add(1, Memory::Relaxed);
@@ -192,35 +221,6 @@ impl Join<'_> {
                         .is_some_and(|at| at >= modified)
             }
             _ => there >= modified,
-        }
-    }
-
-    fn same_by_content(&self, source: &Entry, destination: &Entry) -> Result<bool> {
-        if source.size != destination.size {
-            return Ok(false);
-        }
-        let (left, right) =
-            (self.tree.source.join(&source.name), self.tree.destination.join(&destination.name));
-        let (held, other) = (self.held(&left)?, self.held(&right)?);
-        if let (Some(held), Some(other)) = (&held, &other)
-            && held.algorithm == other.algorithm
-        {
-            return Ok(held == other);
-        }
-        let algorithm =
-            held.as_ref().or(other.as_ref()).map_or(Algorithm::Crc64Nvme, |checksum| checksum.algorithm);
-        let read = |held: Option<Checksum>, location| match held {
-            Some(held) if held.algorithm == algorithm => Ok(held),
-            _ => content(self.store, location, algorithm),
-        };
-        Ok(read(held, &left)? == read(other, &right)?)
-    }
-
-    /// The checksum a store holds of an object.
-    fn held(&self, location: &Location) -> Result<Option<Checksum>> {
-        match location {
-            Location::Local(_) => Ok(None),
-            _ => Ok(self.store.stat(location)?.checksum),
         }
     }
 
@@ -262,17 +262,4 @@ fn changed(location: &Location) -> Option<SystemTime> {
 fn whole_seconds(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
-}
-
-/// The checksum of an object, read whole.
-fn content(store: &Store, location: &Location, algorithm: Algorithm) -> Result<Checksum> {
-    let mut body = store.get(location, &Get::default())?;
-    let mut hasher = Hasher::new(algorithm);
-    let mut buffer = vec![0; crate::worker::SCRATCH];
-    loop {
-        match body.read(&mut buffer).map_err(Error::from)? {
-            0 => return Ok(hasher.finish()),
-            read => hasher.update(&buffer[..read]),
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstbyte_location::{ByteRange, Location};
-use firstbyte_store::{Error as StoreError, Metadata, Part, Payload, PutOptions, Stat, Upload, Written};
+use firstbyte_store::{Error as StoreError, Part, Payload, PutOptions, Stat, Upload, Written};
 
 use crate::begun::UploadJournal;
 use crate::patience::Wait;
@@ -78,6 +78,9 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
             (upload, Vec::new())
         }
     };
+    tracing::debug!(
+        destination = %job.destination, parts = plan.count(), part_bytes = plan.chunk(), there = there.len(), "upload"
+    );
     run.resumed(there.iter().map(|part| part.size).sum());
     let pending =
         (0..plan.count()).filter(|index| there.iter().all(|part| part.number != index + 1)).collect();
@@ -106,12 +109,12 @@ fn unchanged(worker: &Worker<'_>, source: &Location, stat: &Stat) -> Result<()> 
 
 /// What travels with an object into a store.
 pub(crate) fn put_options(worker: &Worker<'_>, stat: &Stat) -> PutOptions {
-    let given = worker.run.settings.content_type.clone();
-    let metadata = Metadata {
-        content_type: given.or_else(|| stat.metadata.content_type.clone()),
-        modified: stat.modified,
-        ..stat.metadata.clone()
-    };
+    let given = worker.run.settings.metadata.clone();
+    let mut metadata = stat.metadata.clone();
+    metadata.content_type = given.content_type.or(metadata.content_type);
+    metadata.modified = given.modified.or(stat.modified);
+    metadata.headers.extend(given.headers);
+    metadata.user.extend(given.user);
     PutOptions { metadata, ..PutOptions::default() }
 }
 

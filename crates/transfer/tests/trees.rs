@@ -1,10 +1,12 @@
 //! Trees between local directories: what is copied, what is left alone, what is deleted.
 
 use std::path::Path;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Store};
-use firstbyte_testkit::{bytes, scratch};
+use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
 use firstbyte_transfer::{Compare, Effect, Engine, Extras, Settings, Shard, Silent, Tree};
 
 fn engine(settings: Settings) -> Engine {
@@ -82,6 +84,52 @@ fn comparing_content_sees_what_times_do_not_tell() {
     let by_content = strict().sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
     assert_eq!((by_content.objects, by_content.skipped), (1, 2));
     assert_eq!(std::fs::read(to.path().join("b")).unwrap(), bytes(2, 1_002));
+}
+
+/// Requests a server holds back until so many are there together; `false` when they did not come.
+#[derive(Default)]
+struct Gathering {
+    there: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Gathering {
+    fn join(&self, wanted: usize) -> bool {
+        let mut there = self.there.lock().unwrap();
+        *there += 1;
+        self.changed.notify_all();
+        let patience = Duration::from_secs(20);
+        !self.changed.wait_timeout_while(there, patience, |there| *there < wanted).unwrap().1.timed_out()
+    }
+}
+
+#[test]
+fn several_objects_are_compared_at_once() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let gathering = Gathering::default();
+    let server = Scripted::start(move |_, head| {
+        if head.starts_with("GET / ") {
+            let lines = NAMES.map(|name| format!("{{\"name\":\"{name}\",\"kind\":\"file\",\"size\":1}}\n"));
+            return Reply::answer(
+                "200 OK",
+                &["content-type: application/x-ndjson"],
+                lines.concat().as_bytes(),
+            );
+        }
+        if head.starts_with("HEAD ") && !gathering.join(NAMES.len()) {
+            return Reply::answer("404 Not Found", &[], b"");
+        }
+        let told = if head.starts_with("HEAD ") { &b""[..] } else { b"x" };
+        Reply::raw("200 OK", &["content-length: 1", "etag: \"1\""], told)
+    });
+    let to = scratch();
+    for name in NAMES {
+        std::fs::write(to.path().join(name), b"x").unwrap();
+    }
+    let source = Location::parse(server.url().as_ref()).unwrap();
+    let strict = engine(Settings { compare: Compare::Checksum, ..Settings::default() });
+    let summary = strict.sync(&Tree { source, ..tree(to.path(), to.path()) }, Extras::Keep, &Silent).unwrap();
+    assert_eq!((summary.skipped, summary.objects, summary.failures), (3, 0, 0), "{:?}", summary.failed);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The report: one page that needs nothing but itself, with the figures of the run as bars and as a table's text.
 
+use quick_xml::escape::escape;
+
 use super::Figures;
 use super::text::{grouped, seconds};
 use crate::size::human;
@@ -45,8 +47,9 @@ pub(crate) fn page(figures: &Figures) -> String {
         (human(survive.reread_bytes), "read again"),
         (human(survive.peak_memory_bytes), "peak memory"),
     ];
-    let cards: String =
-        cards.map(|(value, what)| format!("<div class=card><b>{}</b>{what}</div>", escape(&value))).concat();
+    let cards: String = cards
+        .map(|(value, what)| format!("<div class=card><b>{}</b>{what}</div>", escape(value.as_str())))
+        .concat();
     let cards = format!("<div class=cards>{cards}</div>");
     section(
         &mut page,
@@ -90,14 +93,6 @@ fn bars(bars: &[Bar]) -> String {
     }
     svg.push_str("</svg>");
     svg
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
 }
 
 const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>

@@ -122,7 +122,7 @@ fn reach(globals: &Globals, url: &str) -> Finding {
         read_deadline: patience,
         connect_deadline: patience,
         retries: 0,
-        ..globals.store_options(None)
+        ..globals.store_options()
     };
     let (send, receive) = mpsc::channel();
     // The credential chain may wait for an instance's metadata service: the thread is left behind if it waits too long.

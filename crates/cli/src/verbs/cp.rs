@@ -34,6 +34,7 @@ Examples:
   firstbyte cp -r s3://bucket/run . --exclude '*' --include '*.vcf'
   firstbyte cp https://host/db.tar.gz . --checksum sha256:9f86d0...
   tar c dir | firstbyte cp - s3://bucket/dir.tar
+  firstbyte cp big.vcf.gz s3://bucket --metadata run=7,lab=x --storage-class STANDARD_IA
   firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days")]
 pub struct CpArgs {
     /// Sources, and behind them the destination
@@ -114,13 +115,7 @@ impl Copy<'_> {
             }
             ([Source::Stdin], _) => {
                 let target = sources[0].target(destination)?;
-                let metadata = self.args.policy.metadata();
-                report.add(self.engine.put_stream(
-                    &mut super::standard_input()?,
-                    &target,
-                    &metadata,
-                    &progress,
-                ));
+                report.add(self.engine.put_stream(&mut super::standard_input()?, &target, &progress));
                 Ok(())
             }
             ([Source::Object(source)], _) if self.args.policy.effect() == Effect::Apply => {

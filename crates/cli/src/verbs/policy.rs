@@ -1,10 +1,11 @@
 //! The options that `cp` and `sync` share: which names take part, and how they are moved.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use firstbyte_link::Rate;
-use firstbyte_store::{Durability, Metadata, ServerSideEncryption, Store};
+use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
 
 use crate::args::Globals;
@@ -41,7 +42,16 @@ pub struct Policy {
     /// Content type of what is uploaded, instead of the source's own
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
+    /// User metadata of what is uploaded, beside the source's own; repeat it, or put commas between
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
+    metadata: Vec<Pairs>,
+    /// S3 storage class of what is uploaded, such as STANDARD_IA or GLACIER_IR
+    #[arg(long, value_name = "CLASS", value_parser = parse_storage_class)]
+    storage_class: Option<String>,
 }
+
+/// Names and values of user metadata.
+type Pairs = BTreeMap<String, String>;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DurabilityName {
@@ -90,6 +100,40 @@ fn parse_shard(text: &str) -> std::result::Result<Shard, String> {
     }
 }
 
+/// Parses `KEY=VALUE[,KEY=VALUE...]`, as the aws command has it. A comma that no `KEY=` follows belongs to the value.
+fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
+    let is_key =
+        |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    let mut pairs = Pairs::new();
+    let mut last = None;
+    for piece in text.split(',') {
+        match (piece.split_once('=').filter(|(key, _)| is_key(key)), &last) {
+            (Some((key, value)), _) => {
+                let key = key.to_ascii_lowercase();
+                last = Some(key.clone());
+                pairs.insert(key, value.to_owned());
+            }
+            (None, Some(key)) => pairs.entry(key.clone()).or_default().extend([",", piece]),
+            (None, None) => return Err("write KEY=VALUE, KEY of letters, digits, `-`, `_` and `.`".into()),
+        }
+    }
+    if pairs.contains_key("mtime") {
+        return Err("`mtime` is what the source's modification time is kept as; choose another key".into());
+    }
+    match pairs.iter().find(|(_, value)| value.contains(char::is_control)) {
+        Some((key, _)) => Err(format!("the value of {key} has a line break or another control character")),
+        None => Ok(pairs),
+    }
+}
+
+fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if !text.is_empty() && text.bytes().all(legal) {
+        return Ok(text.to_owned());
+    }
+    Err("write a class as the service names it, such as STANDARD_IA".into())
+}
+
 impl Policy {
     /// The store that these options describe.
     pub fn store(&self, globals: &Globals) -> Result<Store> {
@@ -103,7 +147,8 @@ impl Policy {
                 return Err(Error::usage("--sse-kms-key-id belongs to --sse aws:kms, not to AES256"));
             }
         };
-        Ok(Store::new(globals.store_options(encryption))?)
+        let storage_class = self.storage_class.clone();
+        Ok(Store::new(Options { encryption, storage_class, ..globals.store_options() })?)
     }
 
     /// The transfer settings that these options describe.
@@ -116,14 +161,18 @@ impl Policy {
             },
             limit_rate: self.limit_rate.map(Rate::get),
             deadline: self.deadline,
-            content_type: self.content_type.clone(),
+            metadata: Metadata {
+                content_type: self.content_type.clone(),
+                user: self
+                    .metadata
+                    .iter()
+                    .flatten()
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect(),
+                ..Metadata::default()
+            },
             ..globals.settings(stop)
         }
-    }
-
-    /// What travels with a stream, which has nothing of its own.
-    pub fn metadata(&self) -> Metadata {
-        Metadata { content_type: self.content_type.clone(), ..Metadata::default() }
     }
 
     /// Whether anything is done.
@@ -172,5 +221,28 @@ impl FromArgMatches for Filter {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_written_as_the_aws_command_has_it() {
+        let pairs = |text: &str| parse_metadata(text).unwrap().into_iter().collect::<Vec<_>>();
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(pairs("Run=7,lab=x=y"), [pair("lab", "x=y"), pair("run", "7")]);
+        assert_eq!(pairs("note=one, two,three,n="), [pair("n", ""), pair("note", "one, two,three")]);
+        assert!(parse_metadata("alone").unwrap_err().contains("KEY=VALUE"));
+        assert!(parse_metadata("a b=1").is_err());
+        assert!(parse_metadata("mtime=1").unwrap_err().contains("modification time"));
+        assert!(parse_metadata("a=x\r\nx-amz-acl: public-read").unwrap_err().contains("control"));
+    }
+
+    #[test]
+    fn a_storage_class_is_a_word() {
+        assert_eq!(parse_storage_class("DEEP_ARCHIVE").as_deref(), Ok("DEEP_ARCHIVE"));
+        assert!(parse_storage_class("").is_err() && parse_storage_class("A\nB").is_err());
     }
 }

@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use firstbyte_link::{CounterSnapshot, Link, LinkConfig, Rate};
+use firstbyte_transfer::Plan;
 
 use super::World;
 use super::servers::S3;
 
-/// What was asked for at a time: `--concurrency` of these runs, and the length of a chunk.
-pub const CONCURRENCY: u64 = 4;
-pub const CHUNK: u64 = 8 << 20;
+/// `--concurrency` of these runs: so many chunks are under way at a time.
+const CONCURRENCY: u64 = 4;
 /// Heads, listings and signatures of a run, generously.
 const TALK: u64 = 256 << 10;
 
@@ -25,11 +25,16 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// No more was moved than the object's length and what each kill may cost.
+    /// No more was moved than the object's length and what each kill may cost: the chunks of the plan under way then.
     #[track_caller]
-    pub fn assert_bounded(&self, bytes_carried: u64, length: u64) {
-        let bound = length + self.kills * CONCURRENCY * CHUNK + (self.kills + 1) * TALK;
-        assert!(bytes_carried <= bound, "{bytes_carried} bytes carried for {length}, {} kills", self.kills);
+    pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan) {
+        let (length, chunk) = (plan.size(), plan.chunk());
+        let bound = length + self.kills * CONCURRENCY * chunk + (self.kills + 1) * TALK;
+        assert!(
+            bytes_carried <= bound,
+            "{bytes_carried} bytes carried for {length}, {} kills, chunks of {chunk}",
+            self.kills
+        );
     }
 }
 
@@ -39,7 +44,7 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
     Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `args`, killing it up to `most` times after seeded delays of up to a second, then lets it finish.
+/// Runs `cp` with `args`, killing it up to `most` times after seeded delays of up to a second, then lets it finish.
 pub fn survive(
     world: &World,
     args: &[&str],
@@ -47,6 +52,8 @@ pub fn survive(
     seed: u64,
     most: u64,
 ) -> Survival {
+    let concurrency = CONCURRENCY.to_string();
+    let args = &[&["--concurrency", concurrency.as_str(), "cp"][..], args].concat();
     let mut kills = 0;
     for attempt in 0..most {
         let mut child = world.spawn(args);

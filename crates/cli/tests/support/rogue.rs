@@ -20,6 +20,8 @@ pub enum Manner {
     Overwrites,
     /// Refuses with this status and S3 error code.
     Refuses(u16, &'static str),
+    /// Refuses every request that is not signed for this region, and names it.
+    LivesIn(&'static str),
 }
 
 /// Serves `content` at every path until the test ends; its threads end with the process.
@@ -63,6 +65,8 @@ fn converse(stream: &TcpStream, manner: Manner, content: &[u8], requests: &Atomi
 
 struct Request {
     is_head: bool,
+    /// The scope of its signature, lower case.
+    authorization: String,
     range: Option<(usize, usize)>,
 }
 
@@ -75,9 +79,15 @@ fn read_head(reader: &mut impl BufRead) -> std::io::Result<Option<Request>> {
         }
         let line = line.trim_end().to_ascii_lowercase();
         match &mut request {
-            None => request = Some(Request { is_head: line.starts_with("head "), range: None }),
+            None => {
+                let is_head = line.starts_with("head ");
+                request = Some(Request { is_head, authorization: String::new(), range: None });
+            }
             Some(_) if line.is_empty() => return Ok(request),
             Some(request) => {
+                if line.starts_with("authorization: ") {
+                    request.authorization.clone_from(&line);
+                }
                 if let Some((start, end)) =
                     line.strip_prefix("range: bytes=").and_then(|range| range.split_once('-'))
                 {
@@ -96,9 +106,18 @@ fn answer(
     request: &Request,
     number: u64,
 ) -> std::io::Result<()> {
-    if let Manner::Refuses(status, code) = manner {
-        let body =
-            format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>no\nway</Message></Error>");
+    let refusal = match manner {
+        Manner::Refuses(status, code) => Some((status, code, "")),
+        Manner::LivesIn(region) if !request.authorization.contains(&format!("/{region}/")) => {
+            Some((400, "AuthorizationHeaderMalformed", region))
+        }
+        _ => None,
+    };
+    if let Some((status, code, region)) = refusal {
+        let region = if region.is_empty() { String::new() } else { format!("<Region>{region}</Region>") };
+        let body = format!(
+            "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>no\nway</Message>{region}</Error>"
+        );
         let body = if request.is_head { "" } else { &body };
         let head = format!(
             "HTTP/1.1 {status} No\r\nContent-Type: application/xml\r\nContent-Length: {}\r\n\r\n",

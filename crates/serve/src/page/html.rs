@@ -19,18 +19,7 @@ pub(super) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) ->
 
 /// `text` for element content and quoted attributes.
 pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(c),
-        }
-    }
-    out
+    quick_xml::escape::escape(text).into_owned()
 }
 
 /// A file's name for people: bytes that are no UTF-8 as `\xNN`, and characters that would break the line or make one
@@ -105,7 +94,7 @@ mod tests {
 
     #[test]
     fn names_cannot_become_markup_urls_or_other_names() {
-        assert_eq!(escape("<a href='x\" & y>"), "&lt;a href=&#39;x&quot; &amp; y&gt;");
+        assert_eq!(escape("<a href='x\" & y>"), "&lt;a href=&apos;x&quot; &amp; y&gt;");
         assert_eq!(url_path(b"javascript:a\xff/ b?#"), "javascript%3Aa%FF/%20b%3F%23");
         assert_eq!(visible(b"a\nb\xff\xe2\x80\xaecod.exe"), "a\\nb\\xff\\u{202e}cod.exe");
     }

@@ -3,7 +3,7 @@
 //! | request | does | answers |
 //! | --- | --- | --- |
 //! | `GET uploads?path=` | lists what is unfinished there | an array of states |
-//! | `POST uploads?path=` `{name, size, mtime}` | begins, or finds what is there | `{id, part_size, held, existing, ...}` |
+//! | `POST uploads?path=` `{name, size, mtime, type}` | begins, or finds what is there | `{id, part_size, held, existing, ...}` |
 //! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N in place | 201; 200 when it was held already |
 //! | `POST uploads/ID/complete?path=` `{existing}` | puts the file in place | `{name}` |
 //! | `DELETE uploads/ID?path=` | forgets it | 204 |

@@ -8,6 +8,7 @@ use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::{Access, Keys, Rights};
+use crate::condition::{Current, Verdict, judge_copy_source};
 use crate::config::{Authentication, Buckets, Config, Writing};
 use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
@@ -15,7 +16,7 @@ use crate::s3::error::from_path;
 use crate::s3::index::Index;
 use crate::s3::multipart::Uploads;
 use crate::s3::objects::{self, Found};
-use crate::s3::{buckets, listings, multipart, reads, unfinished, writes};
+use crate::s3::{below, buckets, listings, multipart, reads, unfinished, writes};
 
 /// The operations over one served directory.
 #[derive(Debug)]
@@ -81,12 +82,19 @@ impl Api {
         }
     }
 
-    /// Whose request it is.
-    pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
-        access(self.keys.as_ref(), request.credentials.as_ref())
+    /// The bucket and path of an object that is to be written, where writes are taken.
+    pub(crate) async fn writable(&self, bucket: &str, key: &str) -> S3Result<Target> {
+        self.check_writing()?;
+        self.target(bucket, key).await
     }
 
-    /// The source of a copy, which the signer must be allowed to read.
+    /// Whose request it is.
+    pub(crate) fn access<T>(&self, request: &S3Request<T>) -> Access {
+        let before = || below::signer(&request.extensions);
+        access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
+    }
+
+    /// The source of a copy, which the signer must be allowed to read and which must be what the request expects.
     pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key"));
@@ -98,7 +106,13 @@ impl Api {
         if !self.access(request).allows(Rights::Read, target.path.as_bytes()) {
             return Err(s3_error!(AccessDenied, "this key gives no right to read the source"));
         }
-        objects::open(&self.root, &target.path, key).await
+        let source = objects::open(&self.root, &target.path, key).await?;
+        let etag = source.identity.etag();
+        let current = Current { etag: &etag, modified: source.identity.last_modified() };
+        if judge_copy_source(&request.headers, current) != Verdict::Proceed {
+            return Err(s3_error!(PreconditionFailed, "the source is not what the request expects"));
+        }
+        Ok(source)
     }
 }
 

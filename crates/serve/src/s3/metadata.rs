@@ -13,7 +13,7 @@ use rustix::fs::XattrFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::etag::Identity;
-use crate::s3::checksum::Values;
+use crate::s3::checksum::{Values, header};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
@@ -88,7 +88,7 @@ impl ObjectMetadata {
             set(&format!("x-amz-meta-{name}"), value);
         }
         for (algorithm, value) in &self.checksums {
-            set(algorithm.header(), value);
+            set(header(*algorithm), value);
             set("x-amz-checksum-type", "FULL_OBJECT");
         }
         headers

@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod below;
 mod buckets;
 mod checksum;
 mod chunked;
@@ -32,10 +33,12 @@ use firstbyte_location::ByteRange;
 use futures::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderMap, StatusCode, Uri};
+use s3s::S3;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 
 use self::api::Api;
+use self::below::{Below, NoOperations};
 use self::chunked::{S3Body, Trailers};
 use crate::auth::Keys;
 use crate::config::{Authentication, Config};
@@ -53,6 +56,8 @@ const LARGEST_FORM: u64 = 1 << 20;
 /// The S3 API of one server.
 pub(crate) struct Service {
     service: S3Service,
+    /// What verifies signatures below a base path, where there are both.
+    verifying: Option<S3Service>,
     authentication: Authentication,
 }
 
@@ -71,19 +76,20 @@ struct FileRange {
 
 impl Service {
     pub(crate) fn new(root: Root, config: &Config) -> Self {
-        let mut builder = S3ServiceBuilder::new(Api::new(root, config));
-        let mut limits = S3Config::default();
-        limits.xml_max_body_size = LARGEST_XML;
-        limits.post_object_max_file_size = LARGEST_FORM;
-        limits.form_max_fields_size = LARGEST_XML;
-        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
-        builder.set_validation(access::DirectoryNames);
+        let mut builder = builder(Api::new(root, config), &config.authentication);
         if let Authentication::Keys(keys) = &config.authentication {
-            builder.set_auth(access::KeyFile(keys.clone()));
             builder
                 .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
         }
-        Self { service: builder.build(), authentication: config.authentication.clone() }
+        let service = builder.build();
+        let has_both =
+            !config.base_path.is_empty() && matches!(config.authentication, Authentication::Keys(_));
+        let verifying = has_both.then(|| {
+            let mut builder = self::builder(NoOperations, &config.authentication);
+            builder.set_route(Below { base: config.base_path.clone(), service: service.clone() });
+            builder.build()
+        });
+        Self { service, verifying, authentication: config.authentication.clone() }
     }
 
     fn keys(&self) -> Option<&Keys> {
@@ -94,18 +100,43 @@ impl Service {
     }
 }
 
-/// Answers an S3 request; tells the access key that signed it, for the log.
-pub(crate) async fn answer(site: &Arc<Site>, request: Request) -> (Response, Option<String>) {
-    let key = site.s3.keys().and_then(|_| signer(&request));
-    if key.is_some() && !site.config.base_path.is_empty() {
-        return (unverifiable(), key);
+/// A service with what both of a server's have in common.
+fn builder(operations: impl S3, authentication: &Authentication) -> S3ServiceBuilder {
+    let mut builder = S3ServiceBuilder::new(operations);
+    let mut limits = S3Config::default();
+    limits.xml_max_body_size = LARGEST_XML;
+    limits.post_object_max_file_size = LARGEST_FORM;
+    limits.form_max_fields_size = LARGEST_XML;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
+    builder.set_validation(access::DirectoryNames);
+    if let Authentication::Keys(keys) = authentication {
+        builder.set_auth(access::KeyFile(keys.clone()));
     }
+    builder
+}
+
+/// Answers an S3 request; tells the access key that signed it, for the log. `sent_path` is its path with the base path,
+/// where there is one.
+pub(crate) async fn answer(
+    site: &Arc<Site>,
+    mut request: Request,
+    sent_path: Option<String>,
+) -> (Response, Option<String>) {
+    let key = site.s3.keys().and_then(|_| signer(&request));
+    // A form's signature is among its fields and covers no path.
+    let service = match (&site.s3.verifying, &key, sent_path) {
+        (Some(verifying), Some(_), Some(sent)) => {
+            request.path = sent;
+            verifying
+        }
+        _ => &site.s3.service,
+    };
     let received = request.body.length().unwrap_or(0);
     let Ok(request) = into_s3s(request, &site.s3) else {
         return (Response::text(StatusCode::BAD_REQUEST, "the target is not a URI"), None);
     };
     site.metrics.received_bytes.fetch_add(received, Relaxed);
-    let response = match site.s3.service.call(request).await {
+    let response = match service.call(request).await {
         Ok(response) => from_s3s(response),
         Err(error) => {
             tracing::error!(?error, "the S3 service failed");
@@ -113,14 +144,6 @@ pub(crate) async fn answer(site: &Arc<Site>, request: Request) -> (Response, Opt
         }
     };
     (response, key)
-}
-
-/// A signature covers the path with its base, which s3s, given the path without, would find wrong: better said than
-/// answered with a mismatch nobody can explain.
-fn unverifiable() -> Response {
-    const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>NotImplemented</Code><Message>signed S3 \
-        requests are not answered below a base path; give the S3 API a host name or port of its own</Message></Error>";
-    Response { status: StatusCode::NOT_IMPLEMENTED, ..Response::document("application/xml", BODY) }
 }
 
 /// The access key a signature names.

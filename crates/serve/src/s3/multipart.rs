@@ -19,9 +19,8 @@ use crate::s3::checksum::{Checksums, combine};
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, blocking, copy_digesting};
 use crate::s3::outputs::{self, tag, with_checksums};
-use crate::s3::placement::Place;
 use crate::s3::staging::{Description, PartRecord, Upload, lock, remove_abandoned, staging};
-use crate::s3::writes::{described, trailers};
+use crate::s3::writes::described;
 use crate::upload::Replace;
 
 /// The uploads this server has touched since it started.
@@ -82,9 +81,8 @@ pub(crate) async fn create(
     api: &Api,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    api.check_writing()?;
     let input = &request.input;
-    let target = api.target(&input.bucket, &input.key).await?;
+    let target = api.writable(&input.bucket, &input.key).await?;
     if input.key.ends_with('/') {
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
@@ -105,35 +103,32 @@ pub(crate) async fn create(
     }))
 }
 
-fn check_number(number: i32) -> S3Result<()> {
-    if (1..=10_000).contains(&number) {
-        Ok(())
-    } else {
-        Err(s3_error!(InvalidArgument, "part numbers go from 1 to 10,000"))
+/// The upload that part `number` is for.
+async fn upload_of_part(api: &Api, bucket: &str, key: &str, id: &str, number: i32) -> S3Result<Arc<Upload>> {
+    api.check_writing()?;
+    if !(1..=10_000).contains(&number) {
+        return Err(s3_error!(InvalidArgument, "part numbers go from 1 to 10,000"));
     }
+    find(api, bucket, key, id).await
 }
 
 pub(crate) async fn upload_part(
     api: &Api,
     mut request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    api.check_writing()?;
-    let (body, trailers) = (request.input.body.take(), trailers(&request));
-    let input = &request.input;
-    check_number(input.part_number)?;
-    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
+    let body = request.input.body.take();
+    let UploadPartInput { bucket, key, upload_id, part_number: number, .. } = &request.input;
+    let number = *number;
+    let upload = upload_of_part(api, bucket, key, upload_id, number).await?;
     let announced =
         request.headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let length =
         announced.ok_or_else(|| s3_error!(MissingContentLength, "a part's length must be announced"))?;
-    let (root, number, opening) = (api.root.clone(), input.part_number, upload.clone());
+    let (root, opening) = (api.root.clone(), upload.clone());
     let (file, place) = blocking(move || opening.destination(&root, number, length)).await?;
-    let offset = if let Place::At(offset) = place { offset } else { 0 };
-    let (length, checksums) = objects::receive(file, offset, body, &request.headers, trailers).await?;
-    let part = PartRecord { length, place, checksums: checksums.clone() };
-    let etag = part.etag();
-    let root = api.root.clone();
-    blocking(move || upload.record(&root, number, part)).await?;
+    let (length, checksums) = objects::receive(&request, body, file, place.offset()).await?;
+    let (root, part) = (api.root.clone(), PartRecord { length, place, checksums: checksums.clone() });
+    let etag = blocking(move || upload.record(&root, number, part)).await?;
     let output = UploadPartOutput { e_tag: Some(tag(etag)), ..Default::default() };
     Ok(S3Response::new(with_checksums!(output, checksums)))
 }
@@ -142,37 +137,25 @@ pub(crate) async fn copy_part(
     api: &Api,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-    api.check_writing()?;
-    let input = &request.input;
-    check_number(input.part_number)?;
-    let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
-    let source = api.source(&request, &input.copy_source).await?;
-    objects::check_source(
-        &source.identity,
-        input.copy_source_if_match.as_ref(),
-        input.copy_source_if_none_match.as_ref(),
-        input.copy_source_if_unmodified_since.as_ref(),
-        input.copy_source_if_modified_since.as_ref(),
-    )?;
+    let UploadPartCopyInput { bucket, key, upload_id, part_number: number, .. } = &request.input;
+    let number = *number;
+    let upload = upload_of_part(api, bucket, key, upload_id, number).await?;
+    let source = api.source(&request, &request.input.copy_source).await?;
     let size = source.identity.size;
-    let range = match input.copy_source_range.as_deref().map(|range| parse_range(range, size)) {
+    let range = match request.input.copy_source_range.as_deref().map(|range| parse_range(range, size)) {
         None | Some(RangeAnswer::Whole) => ByteRange::new(0, size),
         Some(RangeAnswer::Part(range)) => range,
         Some(RangeAnswer::Unsatisfiable) => {
             return Err(s3_error!(InvalidRange, "the range is outside the source"));
         }
     };
-    let (root, number, from) = (api.root.clone(), input.part_number, source.file);
-    let headers = request.headers.clone();
+    let (root, from, mut checksums) =
+        (api.root.clone(), source.file, Checksums::for_request(&request.headers));
     let etag = blocking(move || {
         let (file, place) = upload.destination(&root, number, range.len())?;
-        let offset = if let Place::At(offset) = place { offset } else { 0 };
-        let mut checksums = Checksums::for_request(&headers);
-        copy_digesting(&from, range, &file, offset, &mut checksums)?;
+        copy_digesting(&from, range, &file, place.offset(), &mut checksums)?;
         let part = PartRecord { length: range.len(), place, checksums: checksums.finish() };
-        let etag = part.etag();
-        upload.record(&root, number, part)?;
-        Ok(etag)
+        upload.record(&root, number, part)
     })
     .await?;
     let result =
@@ -208,9 +191,8 @@ pub(crate) async fn complete(
     api: &Api,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    api.check_writing()?;
     let input = &request.input;
-    let target = api.target(&input.bucket, &input.key).await?;
+    let target = api.writable(&input.bucket, &input.key).await?;
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();

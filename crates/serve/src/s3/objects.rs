@@ -5,18 +5,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use futures::StreamExt;
 use http::HeaderMap;
 use rustix::fs::AtFlags;
-use s3s::dto::{StreamingBlob, Timestamp};
-use s3s::{S3Error, S3Result, s3_error};
+use s3s::dto::StreamingBlob;
+use s3s::{S3Error, S3Request, S3Result, s3_error};
 use tokio::task::spawn_blocking;
 
 use crate::condition::{Current, Verdict, judge_write};
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
+use crate::s3::below;
 use crate::s3::checksum::{Checksums, Values, mismatch};
+use crate::s3::chunked::Trailers;
 use crate::s3::error::from_io;
 use crate::s3::metadata::ObjectMetadata;
 use crate::upload::{Digest, Replace, TemporaryFile, Writer};
@@ -51,15 +53,15 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
     Ok(Found { file: Arc::new(file), identity, metadata })
 }
 
-/// Writes what `body` gives, behind `offset` of `file`; gives its length and checksums, compared with those announced in
-/// `headers` and in the trailers that follow the body.
-pub(crate) async fn receive(
+/// Writes `body`, taken from `request`, to `file` from `offset` on; gives its length and the checksums to keep, compared
+/// with those announced in the request's headers and in the trailers that follow the body.
+pub(crate) async fn receive<T>(
+    request: &S3Request<T>,
+    body: Option<StreamingBlob>,
     file: Arc<File>,
     offset: u64,
-    body: Option<StreamingBlob>,
-    headers: &HeaderMap,
-    trailers: impl Fn() -> HeaderMap,
 ) -> S3Result<(u64, Values)> {
+    let headers = &request.headers;
     let mut writer = Writer::new(file, offset, Checksums::for_request(headers));
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
@@ -68,7 +70,7 @@ pub(crate) async fn receive(
         }
     }
     let length = writer.offset() - offset;
-    let values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
+    let mut values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
     let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced != length) {
         return Err(s3_error!(
@@ -76,10 +78,20 @@ pub(crate) async fn receive(
             "the body is {length} bytes long, not what its length announced"
         ));
     }
-    match mismatch(&values, headers).or_else(|| mismatch(&values, &trailers())) {
-        Some(name) => Err(s3_error!(BadDigest, "the body does not have the announced {name}")),
-        None => Ok((length, values)),
+    if let Some(name) = mismatch(&values, headers).or_else(|| mismatch(&values, &trailers(request))) {
+        return Err(s3_error!(BadDigest, "the body does not have the announced {name}"));
     }
+    // It guards one request; nothing shows it later.
+    values.remove(&Algorithm::Md5);
+    Ok((length, values))
+}
+
+/// The trailers behind a request's body, once it was read, from s3s or from our own decoder.
+fn trailers<T>(request: &S3Request<T>) -> HeaderMap {
+    let before = || below::trailers(&request.extensions);
+    let verified = request.trailing_headers.as_ref().or_else(before);
+    let verified = verified.and_then(|trailers| trailers.read(HeaderMap::clone));
+    verified.or_else(|| request.extensions.get::<Trailers>().map(Trailers::get)).unwrap_or_default()
 }
 
 /// What went wrong while a body was read: ours, or s3s's (a chunk's signature).
@@ -217,27 +229,4 @@ pub(crate) fn copy_digesting(
         offset += count as u64;
     }
     Ok(())
-}
-
-/// The conditions a copy puts on its source.
-pub(crate) fn check_source(
-    identity: &Identity,
-    matches: Option<&s3s::dto::ETagCondition>,
-    differs: Option<&s3s::dto::ETagCondition>,
-    unmodified_since: Option<&Timestamp>,
-    modified_since: Option<&Timestamp>,
-) -> S3Result<()> {
-    let tag = identity.etag();
-    let named =
-        |condition: &s3s::dto::ETagCondition| condition.as_etag().is_none_or(|etag| etag.value() == tag);
-    let modified = Timestamp::from(identity.last_modified());
-    let failed = matches.is_some_and(|condition| !named(condition))
-        || differs.is_some_and(named)
-        || (matches.is_none() && unmodified_since.is_some_and(|since| modified > *since))
-        || (differs.is_none() && modified_since.is_some_and(|since| modified <= *since));
-    if failed {
-        Err(s3_error!(PreconditionFailed, "the source is not what the request expects"))
-    } else {
-        Ok(())
-    }
 }

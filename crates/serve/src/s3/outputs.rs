@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
+use firstbyte_location::Algorithm;
 use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp};
 
 use crate::etag::Identity;
-use crate::s3::checksum::{Algorithm, Values};
+use crate::s3::checksum::Values;
 
 /// A strong tag.
 pub(crate) fn tag(text: impl Into<String>) -> ETag {
@@ -53,11 +54,11 @@ macro_rules! with_checksums {
         let mut output = $output;
         let values = $values;
         output.checksum_crc64nvme =
-            $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc64Nvme);
-        output.checksum_crc32c = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32c);
-        output.checksum_crc32 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Crc32);
-        output.checksum_sha256 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Sha256);
-        output.checksum_sha1 = $crate::s3::outputs::value(&values, $crate::s3::checksum::Algorithm::Sha1);
+            $crate::s3::outputs::value(&values, firstbyte_location::Algorithm::Crc64Nvme);
+        output.checksum_crc32c = $crate::s3::outputs::value(&values, firstbyte_location::Algorithm::Crc32c);
+        output.checksum_crc32 = $crate::s3::outputs::value(&values, firstbyte_location::Algorithm::Crc32);
+        output.checksum_sha256 = $crate::s3::outputs::value(&values, firstbyte_location::Algorithm::Sha256);
+        output.checksum_sha1 = $crate::s3::outputs::value(&values, firstbyte_location::Algorithm::Sha1);
         output
     }};
 }

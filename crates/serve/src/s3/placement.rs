@@ -14,6 +14,16 @@ pub(crate) enum Place {
     Apart,
 }
 
+impl Place {
+    /// Where in its file the part begins.
+    pub(crate) fn offset(self) -> u64 {
+        match self {
+            Self::At(offset) => offset,
+            Self::Apart => 0,
+        }
+    }
+}
+
 /// What is known of the parts' common length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {

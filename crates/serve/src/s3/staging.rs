@@ -11,13 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{Algorithm, ByteRange};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::etag::Identity;
 use crate::root::{EntryPath, RESERVED, Root};
-use crate::s3::checksum::{Algorithm, Values};
+use crate::s3::checksum::Values;
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::copy_range;
 use crate::s3::placement::{Place, Placement};
@@ -124,11 +124,13 @@ impl Upload {
         }
     }
 
-    pub(crate) fn record(&self, root: &Root, number: i32, part: PartRecord) -> io::Result<()> {
+    /// Keeps a complete part; gives its tag. Blocking.
+    pub(crate) fn record(&self, root: &Root, number: i32, part: PartRecord) -> io::Result<String> {
         let parent = root.open_directory(&self.directory)?;
         write_json(&parent, &format!("{number}.json"), &part)?;
+        let etag = part.etag();
         lock(&self.parts).insert(number, part);
-        Ok(())
+        Ok(etag)
     }
 
     /// Brings the listed parts together in `data`; gives the whole's length and checksums. Blocking.

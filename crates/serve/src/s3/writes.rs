@@ -7,20 +7,9 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::Rights;
 use crate::s3::api::{Api, Target};
-use crate::s3::chunked::Trailers;
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, blocking};
 use crate::s3::outputs::{modified, tag, with_checksums};
-
-/// The trailers behind a request's body, from s3s or from our own decoder.
-pub(crate) fn trailers<T>(request: &S3Request<T>) -> impl Fn() -> HeaderMap + use<T> {
-    let (verified, unread) =
-        (request.trailing_headers.clone(), request.extensions.get::<Trailers>().cloned());
-    move || {
-        let verified = verified.as_ref().and_then(|trailers| trailers.read(HeaderMap::clone));
-        verified.or_else(|| unread.as_ref().map(Trailers::get)).unwrap_or_default()
-    }
-}
 
 /// What is kept of an object, as the headers of its request tell it.
 pub(crate) fn described(headers: &HeaderMap) -> ObjectMetadata {
@@ -45,10 +34,9 @@ pub(crate) async fn put(
     api: &Api,
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    api.check_writing()?;
-    let target = api.target(&request.input.bucket, &request.input.key).await?;
+    let target = api.writable(&request.input.bucket, &request.input.key).await?;
     let replace = objects::check_write(&api.root, &target.path, &request.headers).await?;
-    let (body, trailers) = (request.input.body.take(), trailers(&request));
+    let body = request.input.body.take();
     if request.input.key.ends_with('/') {
         if request.input.content_length.is_some_and(|length| length > 0) {
             return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
@@ -60,9 +48,7 @@ pub(crate) async fn put(
         }));
     }
     let temporary = objects::create(&api.root, &target.path).await?;
-    let received = objects::receive(temporary.file().clone(), 0, body, &request.headers, trailers).await;
-    let (_, mut checksums) = received?;
-    checksums.remove(&crate::s3::checksum::Algorithm::Md5);
+    let (_, checksums) = objects::receive(&request, body, temporary.file().clone(), 0).await?;
     if replace == crate::upload::Replace::Any {
         // It may have changed while the body came.
         objects::check_write(&api.root, &target.path, &request.headers).await?;
@@ -82,17 +68,9 @@ pub(crate) async fn copy(
     api: &Api,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    api.check_writing()?;
     let input = &request.input;
-    let target = api.target(&input.bucket, &input.key).await?;
+    let target = api.writable(&input.bucket, &input.key).await?;
     let source = api.source(&request, &input.copy_source).await?;
-    objects::check_source(
-        &source.identity,
-        input.copy_source_if_match.as_ref(),
-        input.copy_source_if_none_match.as_ref(),
-        input.copy_source_if_unmodified_since.as_ref(),
-        input.copy_source_if_modified_since.as_ref(),
-    )?;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
     let mut kept = if replaced { described(&request.headers) } else { source.metadata.clone() };
     kept.checksums.clone_from(&source.metadata.checksums);
@@ -113,8 +91,7 @@ pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    api.check_writing()?;
-    let Target { bucket, path } = api.target(&request.input.bucket, &request.input.key).await?;
+    let Target { bucket, path } = api.writable(&request.input.bucket, &request.input.key).await?;
     objects::delete(&api.root, path, &request.input.key, bucket).await?;
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
 }

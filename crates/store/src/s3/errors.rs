@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
 use crate::{Error, Result};
 
@@ -46,13 +47,7 @@ impl Refusal {
     /// The region the bucket lives in, where the refusal is that this is not it.
     pub(super) fn region(&self) -> Option<&str> {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
-            || matches!(
-                self.code.as_str(),
-                "AuthorizationHeaderMalformed"
-                    | "PermanentRedirect"
-                    | "TemporaryRedirect"
-                    | "IllegalLocationConstraintException"
-            )
+            || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
         named.filter(|region| elsewhere && !region.is_empty())

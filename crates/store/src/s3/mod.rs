@@ -154,6 +154,8 @@ impl S3 {
         if let Some(credentials) = self.identity.credentials(place, options)? {
             sign::sign_request(&mut request, &credentials, region, SystemTime::now())?;
         }
+        let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
+        tracing::debug!(method = call.method.as_str(), place, query = ?call.query, range, region, "request");
         self.client.send(&request)
     }
 

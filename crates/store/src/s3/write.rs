@@ -59,7 +59,9 @@ impl S3 {
     ) -> Result<Written> {
         let mut call = Call::new(Method::Put, object, &options.cancel);
         copy_from(&mut call, source, version);
-        if options.metadata != Metadata::default() {
+        if options.metadata == Metadata::default() {
+            self.keep(&mut call);
+        } else {
             call.header("x-amz-metadata-directive", "REPLACE");
             self.describe(&mut call, &options.metadata);
         }
@@ -100,6 +102,14 @@ impl S3 {
         }
         if let Some(modified) = metadata.modified {
             call.header(&format!("{}{}", answer::USER_PREFIX, answer::MTIME), answer::format_unix(modified));
+        }
+        self.keep(call);
+    }
+
+    /// How an object is kept.
+    fn keep(&self, call: &mut Call<'_>) {
+        if let Some(class) = &self.client.options.storage_class {
+            call.header("x-amz-storage-class", class);
         }
         match &self.client.options.encryption {
             Some(ServerSideEncryption::S3) => call.header("x-amz-server-side-encryption", "AES256"),

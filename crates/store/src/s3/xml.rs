@@ -161,19 +161,8 @@ pub(super) fn key(text: &str, encoding_type: Option<&str>) -> String {
 
 /// Text for an element or attribute.
 pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Line ends would be normalised on the other side (XML 1.0, 2.11).
-            '\r' | '\n' | '\t' => out.push_str(&format!("&#{};", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out
+    // Line ends and tabs would be normalised on the other side (XML 1.0, 2.11 and 3.3.3).
+    quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 #[cfg(test)]

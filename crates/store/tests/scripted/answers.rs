@@ -223,6 +223,18 @@ fn directory_pages_of_other_servers_are_read_by_their_links() {
 }
 
 #[test]
+fn a_directory_asked_for_without_its_slash_is_a_directory_all_the_same() {
+    let server = Server::start(vec![
+        Step::Keep(refusal("301 Moved Permanently", "Location: /dir/\r\n", "")),
+        Step::Close(whole("Content-Type: text/html\r\n", "")),
+        Step::Close(whole("Content-Type: text/html\r\n", "")),
+    ]);
+    assert_eq!(server.store().stat(&server.url("/dir")).unwrap().kind, Kind::Directory);
+    // A page that nothing was redirected for is a file.
+    assert_eq!(server.store().stat(&server.url("/page")).unwrap().kind, Kind::File);
+}
+
+#[test]
 fn directory_lines_of_our_own_server_carry_sizes_and_times() {
     let lines = concat!(
         r#"{"name":"f","kind":"file","size":3,"modified":"2026-01-02T03:04:05Z"}"#,

@@ -142,8 +142,8 @@
     }
 
     async run() {
-      const { name, size, lastModified } = this.file;
-      const begun = await this.persist(() => ask('POST', this.url(), { name, size, mtime: lastModified }));
+      const { name, size, lastModified, type } = this.file;
+      const begun = await this.persist(() => ask('POST', this.url(), { name, size, mtime: lastModified, type }));
       this.id = begun.id;
       let existing = 'refuse';
       if (begun.existing) {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{Error, Result};
+use crate::s3::metadata::ObjectMetadata;
 
 /// Smallest part. Large enough that a request per part costs nothing, small enough that a cut costs little.
 const SMALLEST_PART: u64 = 8 << 20;
@@ -33,7 +34,7 @@ static BOOT: LazyLock<String> = LazyLock::new(|| {
         .map_or_else(|_| String::new(), |id| id.trim().into())
 });
 
-/// What the browser says of the file it uploads. The same three values after a reload find the upload again.
+/// What the browser says of the file it uploads. The same name, size and time after a reload find the upload again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     /// File name, one path component.
@@ -42,6 +43,9 @@ pub(crate) struct Source {
     pub(crate) size: u64,
     /// Last modification, milliseconds since 1970, as `File.lastModified` gives it.
     pub(crate) mtime: i64,
+    /// Content type, as `File.type` gives it; empty where the browser has no idea.
+    #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
+    pub(crate) content_type: String,
 }
 
 impl Source {
@@ -65,6 +69,14 @@ impl Source {
     pub(super) fn part(&self, number: usize) -> (u64, u64) {
         let offset = number as u64 * self.part_size();
         (offset, self.part_size().min(self.size.saturating_sub(offset)))
+    }
+
+    /// What is kept with the file, as S3 clients and plain answers see it.
+    pub(super) fn metadata(&self) -> ObjectMetadata {
+        let content_type = Some(self.content_type.clone()).filter(|text| !text.is_empty());
+        let mtime = u64::try_from(self.mtime).ok();
+        let mtime = mtime.map(|ms| ("mtime".to_owned(), format!("{}.{:03}", ms / 1000, ms % 1000)));
+        ObjectMetadata { content_type, user: mtime.into_iter().collect(), ..ObjectMetadata::default() }
     }
 
     /// When the file was last modified, as a time.

@@ -217,8 +217,9 @@ impl Upload {
         }
         let data = &self.journal.data;
         let times = FileTimes::new().set_modified(self.source.modified());
-        // A file system that cannot keep the time keeps the bytes all the same.
+        // A file system that cannot keep the time, or what is said of the file, keeps the bytes all the same.
         let _ = data.set_times(times);
+        let _ = self.source.metadata().write(data);
         // People who upload expect the file to be there after a power cut; it costs them one flush a file.
         data.sync_data().map_err(|e| Error::io(&self.source.name, e))?;
         let from = journal::data_name(&self.id);

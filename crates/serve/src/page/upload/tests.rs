@@ -16,7 +16,12 @@ fn content(size: usize) -> Vec<u8> {
 }
 
 fn source(size: usize) -> Source {
-    Source { name: "data.bin".into(), size: size as u64, mtime: 1_700_000_000_123 }
+    Source {
+        name: "data.bin".into(),
+        size: size as u64,
+        mtime: 1_700_000_000_123,
+        content_type: String::new(),
+    }
 }
 
 fn send(uploads: &Uploads, directory: &Path, id: &str, whole: &[u8], number: usize) {

@@ -11,10 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
 
-use crate::{Error, Result};
-
-/// A checksum algorithm the stores and the command line know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A checksum algorithm that stores, servers and the command line know, the preferred first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// CRC-64/NVME, S3's default: combinable out of order.
     Crc64Nvme,
@@ -102,6 +101,31 @@ impl fmt::Display for Algorithm {
     }
 }
 
+/// Why a text is no checksum, or content not what its checksum says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChecksumError {
+    /// Not `ALGORITHM:VALUE` of a known algorithm.
+    #[error("checksum {text}: {why}")]
+    Malformed {
+        /// The text as given.
+        text: String,
+        /// What is wrong with it and what to write instead.
+        why: String,
+    },
+    /// Content that does not have the checksum it should have.
+    #[error("{location}: {algorithm} mismatch: expected {expected}, got {found}")]
+    Mismatch {
+        /// The object.
+        location: String,
+        /// How both were computed.
+        algorithm: Algorithm,
+        /// The checksum promised, hex.
+        expected: String,
+        /// The checksum computed, hex.
+        found: String,
+    },
+}
+
 /// A full-object checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
@@ -115,9 +139,9 @@ impl Checksum {
     /// Parses `ALGORITHM:VALUE`, the value in hex or base64. Which of the two it is follows from its length.
     ///
     /// # Errors
-    /// [`Error::Options`]: an unknown algorithm, or a value that is not of its length.
-    pub fn parse(text: &str) -> Result<Self> {
-        let fail = |why: String| Error::Options { what: format!("checksum {text}"), why };
+    /// [`ChecksumError::Malformed`]: an unknown algorithm, or a value that is not of its length.
+    pub fn parse(text: &str) -> Result<Self, ChecksumError> {
+        let fail = |why: String| ChecksumError::Malformed { text: text.to_owned(), why };
         let (name, value) = text
             .split_once(':')
             .ok_or_else(|| fail("write ALGORITHM:VALUE, such as sha256:9f86d081…".into()))?;
@@ -169,14 +193,14 @@ impl Checksum {
     /// Checks content that has the checksum `found` against this one.
     ///
     /// # Errors
-    /// [`Error::Checksum`], naming `location`.
-    pub fn verify(&self, found: &Self, location: &dyn fmt::Display) -> Result<()> {
+    /// [`ChecksumError::Mismatch`], naming `location`.
+    pub fn verify(&self, found: &Self, location: &dyn fmt::Display) -> Result<(), ChecksumError> {
         if self == found {
             return Ok(());
         }
-        Err(Error::Checksum {
+        Err(ChecksumError::Mismatch {
             location: location.to_string(),
-            algorithm: self.algorithm.name(),
+            algorithm: self.algorithm,
             expected: self.to_hex(),
             found: found.to_hex(),
         })

@@ -1,0 +1,47 @@
+//! `serve` and `cp` together, in arrangements people set up.
+
+mod support;
+
+use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, bytes};
+use support::World;
+use support::servers::S3;
+
+/// Our own server with keys, below a base path, as behind a reverse proxy.
+fn below_a_base_path(world: &World) -> S3 {
+    let keys = world.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} write\n").as_bytes());
+    S3::ours_with(&["--write", "--base-path", "/some/files", "--auth", keys.to_str().unwrap()])
+}
+
+#[test]
+fn signed_copies_go_both_ways_below_a_base_path() {
+    let keys = World::new();
+    let s3 = below_a_base_path(&keys);
+    let world = World::with_s3(&s3);
+    // One request, and several parts.
+    for (name, length) in [("small ü+", 1_000), ("large", 40 << 20)] {
+        let content = bytes(1, length);
+        world.write("source", &content);
+        let there = format!("s3://bucket/dir/{name}");
+        let receipt = world.run(&["--json", "cp", "source", &there]).ok().receipt();
+        assert_eq!(receipt["verified"], "full", "{receipt}");
+        assert!(std::fs::read(s3.root.join("bucket/dir").join(name)).unwrap() == content);
+        world.run(&["cp", &there, "back"]).ok();
+        assert!(world.read("back") == content);
+        world.run(&["cp", &there, "s3://bucket/copied"]).ok();
+        assert!(std::fs::read(s3.root.join("bucket/copied")).unwrap() == content);
+    }
+    world.run(&["cp", "-r", "s3://bucket/dir/", "listed"]).ok();
+    assert_eq!(world.names(), ["back", "listed/large", "listed/small ü+", "source"]);
+}
+
+#[test]
+fn below_a_base_path_a_wrong_secret_and_a_missing_right_are_refused() {
+    let keys = World::new();
+    let s3 = below_a_base_path(&keys);
+    let mut world = World::with_s3(&s3);
+    world.write("source", b"content");
+    world.set("AWS_SECRET_ACCESS_KEY", "wrong");
+    world.run(&["cp", "source", "s3://bucket/x"]).fails(1, &["s3://bucket/x", "denied"]);
+    world.run(&["--no-sign-request", "cp", "source", "s3://bucket/x"]).fails(1, &["s3://bucket/x", "denied"]);
+    assert!(!s3.root.join("bucket/x").exists());
+}
