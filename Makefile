@@ -26,22 +26,23 @@ check: ## the inner loop: format, lints, house rules, unit tests
 	@scripts/need.sh build
 	@python3 scripts/check.py fast
 
-test: ## everything: check, conformance on real servers, client compatibility, docs, audit
-	@scripts/need.sh build servers clients
+test: ## everything: check, conformance on real servers, client compatibility, the Python package, docs, audit
+	@scripts/need.sh build servers clients python
 	@python3 scripts/check.py full
 
 bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
+	@scripts/module.sh --release
 	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
 
 soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients
 	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
 
-dist: ## static binaries for x86-64 and aarch64 in dist/
+dist: ## static binaries and Python wheels for x86-64 and aarch64 in dist/
 	@scripts/need.sh build dist
 	@scripts/dist.sh
 
 clean: ## what the other targets made
 	cargo clean
-	rm -rf .venv dist report.html
+	rm -rf .venv dist report.html python/firstbyte.data python/firstbyte/*.so

@@ -27,7 +27,10 @@ FULL = STATIC + [
     ("dependency audit", ["python3", "scripts/audit.py"], {}),
     ("tests", ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"], {}),
     ("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], DOC_ENV),
-    ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests"], {}),
+    ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
+    ("python module", ["scripts/module.sh"], {}),
+    ("python types", [".venv/bin/mypy"], {}),
+    ("python tests", [".venv/bin/python", "-m", "pytest", "-q", "tests/python"], {}),
 ]
 
 # `test result: ok. 12 passed; 0 failed; ...` (cargo) and `3 failed, 40 passed in 12.3s` (pytest).

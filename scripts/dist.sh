@@ -1,10 +1,25 @@
 #!/usr/bin/env bash
-# Builds the static binaries into dist/, each with its SHA-256, and runs those that this machine can run.
+# Builds the static binaries and the Python wheels into dist/, each binary with its SHA-256, and runs what this machine
+# can run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-mkdir -p dist
+# What maturin packs as the wheel's scripts.
+scripts=python/firstbyte.data/scripts
+mkdir -p dist "$scripts"
+trap 'rm -rf python/firstbyte.data' EXIT
+
+# try_wheel WHEEL: installs it where nothing else is, and uses both halves.
+try_wheel() {
+    local venv
+    venv=$(mktemp -d)
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$1"
+    "$venv/bin/firstbyte" --version
+    (cd / && "$venv/bin/python" -c 'import firstbyte; print(len(firstbyte.listdir("/")), "names in / by", firstbyte.__file__)')
+    rm -rf "$venv"
+}
 
 for arch in x86_64 aarch64; do
     target=$arch-unknown-linux-musl
@@ -12,10 +27,17 @@ for arch in x86_64 aarch64; do
     name=firstbyte-$version-linux-$arch
     cp "$CARGO_TARGET_DIR/$target/dist/firstbyte" "dist/$name"
     (cd dist && sha256sum "$name" >"$name.sha256")
+
+    # The module is no program: a panic in it must become an exception, so not the profile `dist`, which aborts.
+    install -m 755 "dist/$name" "$scripts/firstbyte"
+    maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
+    wheel=$(ls dist/firstbyte-"$version"-cp310-abi3-*_"$arch".whl)
+
     if [ "$arch" = "$(uname -m)" ]; then
         "dist/$name" --version
+        try_wheel "$wheel"
     else
-        echo "$name: built, not run here (this machine is $(uname -m))"
+        echo "$name, $wheel: built, not run here (this machine is $(uname -m))"
     fi
 done
 ls -l dist

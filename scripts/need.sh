@@ -2,7 +2,7 @@
 # Installs what a step needs, and only what is missing, so that every make target works on a fresh machine and costs
 # nothing on a prepared one.
 #
-#   need.sh build|servers|clients|peers|dist ...
+#   need.sh build|servers|clients|python|peers|dist ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -83,14 +83,22 @@ clients() {
     venv tests/clients/requirements.txt
 }
 
+# What builds the Python module, tests it and reads its columns.
+python() {
+    venv tests/python/requirements.txt
+    # CPython's own tests; Debian has them in a package of their own.
+    .venv/bin/python -c 'import test.test_os' 2>/dev/null || apt_install libpython3-testsuite
+}
+
 peers() {
     apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time
+    venv tests/python/requirements.txt
     venv peers/requirements.txt
 }
 
 dist() {
     venv scripts/dist-requirements.txt
-    rustup target add x86_64-unknown-linux-musl aarch64-unknown-linux-musl >&2
+    rustup target add {x86_64,aarch64}-unknown-linux-{musl,gnu} >&2
 }
 
 for what in "$@"; do "$what"; done

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "serve": {"location", "store", "listing"},
     "link": set(),
     "testkit": {"location", "store", "serve", "link"},
+    "python": {"location", "listing"},
     "cli": {"location", "listing", "store", "transfer", "serve", "link"},
 }
 

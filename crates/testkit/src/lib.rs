@@ -12,6 +12,7 @@ mod process;
 mod scratch;
 mod scripted;
 mod servers;
+mod slow_fs;
 mod subject;
 
 pub use data::{bytes, bytes_at, write_file};
@@ -19,4 +20,5 @@ pub use process::{Process, free_port};
 pub use scratch::scratch;
 pub use scripted::{Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
+pub use slow_fs::SlowFs;
 pub use subject::{Capabilities, Place, Subject, Support};

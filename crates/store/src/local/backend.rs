@@ -88,16 +88,13 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
 /// Lists what is below the directory `path`. Links are followed; unfinished copies are not shown.
 pub(crate) fn list(path: &Path, options: &ListOptions) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
-    let walk = listing::walk(
-        path,
-        listing::Options {
-            depth,
-            order: options.order,
-            symlinks: listing::Symlinks::Follow,
-            detail: listing::Detail::Stat,
-        },
-    );
-    let walk = walk.map_err(from_listing)?;
+    let asked = listing::Options {
+        depth,
+        symlinks: listing::Symlinks::Follow,
+        detail: listing::Detail::Size,
+        ..listing::Options::default()
+    };
+    let walk = listing::walk(path, options.order, &asked).map_err(from_listing)?;
     Ok(LocalListing { walk, options: options.clone() })
 }
 
@@ -225,5 +222,6 @@ fn from_listing(error: listing::Error) -> Error {
         listing::Error::Loop { ref path } => {
             io_error(path, io::Error::other("a link back to a directory it lies in"))
         }
+        listing::Error::Disordered { ref path } => io_error(path, io::Error::other(error.to_string())),
     }
 }

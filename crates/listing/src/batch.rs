@@ -1,0 +1,345 @@
+//! Entries as they come from the kernel: one buffer of names, and small records that point into it.
+//!
+//! The buffer is the very memory getdents64 wrote, so a name is copied once, by the kernel, and nothing is allocated
+//! for an entry. A batch holds entries of one or several directories, each with its path once. Batches are used again:
+//! a listing of any length needs as many as it has threads, and those that wait for their reader.
+
+use std::ffi::CStr;
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use firstbyte_location::Kind;
+use rustix::fs::FileType;
+
+use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
+use crate::stat::kind_of;
+use crate::{Error, Stat};
+
+/// Entries of one or several directories.
+#[derive(Debug)]
+pub struct Batch {
+    /// Records as the kernel wrote them, `used` bytes of them.
+    buffer: Box<[u8]>,
+    used: usize,
+    records: Vec<Record>,
+    /// As many as records where details were asked for, else none.
+    stats: Vec<Option<Stat>>,
+    /// The directories' paths, end to end.
+    paths: Vec<u8>,
+    groups: Vec<Group>,
+    pub(crate) errors: Vec<Error>,
+}
+
+/// An entry's fixed part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    inode: u64,
+    /// Where its name starts in the buffer.
+    name: u32,
+    len: u16,
+    kind: u8,
+}
+
+/// The entries of one directory in a batch.
+#[derive(Clone, Debug)]
+struct Group {
+    path: Range<u32>,
+    records: Range<u32>,
+    depth: u32,
+    so_far: u64,
+}
+
+impl Batch {
+    /// An empty batch for about `buffer` bytes of the kernel's records: 24 bytes an entry and its name, rounded up.
+    #[must_use]
+    pub fn new(buffer: usize) -> Self {
+        let buffer = buffer.clamp(LEAST_ROOM, LARGEST);
+        Self {
+            buffer: vec![0; buffer].into_boxed_slice(),
+            used: 0,
+            records: Vec::new(),
+            stats: Vec::new(),
+            paths: Vec::new(),
+            groups: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are neither entries nor errors.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.errors.is_empty()
+    }
+
+    /// The directories that have entries here. One that is large, or read by several threads, comes in many batches.
+    pub fn directories(&self) -> impl DoubleEndedIterator<Item = Directory<'_>> {
+        self.groups.iter().map(move |group| Directory { batch: self, group })
+    }
+
+    /// All entries, whatever directory they are in.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        (0..self.records.len()).map(move |index| self.entry(index))
+    }
+
+    /// The entry at `index`, below [`len`](Self::len).
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, index: usize) -> Entry<'_> {
+        let stat = self.stats.get(index).and_then(Option::as_ref);
+        Entry { buffer: &self.buffer, record: &self.records[index], stat }
+    }
+
+    /// What went wrong since the last batch, in these directories or others.
+    #[must_use]
+    pub fn errors(&self) -> &[Error] {
+        &self.errors
+    }
+
+    /// Takes the errors out.
+    pub fn take_errors(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.errors)
+    }
+
+    /// Forgets what is in it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.records.clear();
+        self.stats.clear();
+        self.paths.clear();
+        self.groups.clear();
+        self.errors.clear();
+    }
+}
+
+/// What a directory is read into: the inner side of a batch.
+impl Batch {
+    /// Bytes left for the kernel to fill.
+    pub(crate) fn room(&self) -> usize {
+        self.buffer.len() - self.used
+    }
+
+    /// Bytes in all, used or not.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Begins with the entries of one more directory.
+    pub(crate) fn begin(&mut self, path: &[u8], depth: u32) {
+        let start = narrow(self.paths.len());
+        self.paths.extend_from_slice(path);
+        let records = narrow(self.records.len());
+        self.groups.push(Group {
+            path: start..narrow(self.paths.len()),
+            records: records..records,
+            depth,
+            so_far: 0,
+        });
+    }
+
+    /// Reads the directory's next records behind what is here, and hands each to `take`, which says what becomes of it.
+    /// Returns how many bytes came; 0 at the directory's end.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        directory: impl AsFd,
+        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
+    ) -> rustix::io::Result<usize> {
+        let from = self.used;
+        let read = getdents(directory, &mut self.buffer[from..])?;
+        let filled = from + read;
+        self.used = filled;
+        for raw in records(&self.buffer[..filled], from) {
+            let raw = raw?;
+            let name = &self.buffer[raw.name..raw.name + raw.len];
+            match take(&raw, name)? {
+                Take::Entry if is_entry(name) => {
+                    self.records.push(Record {
+                        inode: raw.inode,
+                        name: narrow(raw.name),
+                        len: raw.len as u16,
+                        kind: raw.kind,
+                    });
+                }
+                Take::Entry => {}
+                Take::Stop => break,
+            }
+        }
+        Ok(read)
+    }
+
+    /// Ends the directory begun last with the entries read since, `before` of it having been read earlier; how many
+    /// have been by now. A directory without entries here leaves no trace.
+    pub(crate) fn end(&mut self, before: u64) -> u64 {
+        let count = narrow(self.records.len());
+        let Some(group) = self.groups.last_mut() else { return before };
+        group.records.end = count;
+        group.so_far = before + u64::from(count - group.records.start);
+        let so_far = group.so_far;
+        if group.records.is_empty() {
+            self.paths.truncate(group.path.start as usize);
+            self.groups.pop();
+        }
+        so_far
+    }
+}
+
+/// What is found out of entries after they were read.
+impl Batch {
+    /// Calls `look` for the entries from `first` on of whose type `needed` says so, all of the directory begun last,
+    /// with that directory's path, the name and the type. Keeps what it answers, the details if `keep` says so, and
+    /// drops those it has no answer for.
+    pub(crate) fn settle(
+        &mut self,
+        first: usize,
+        keep: bool,
+        needed: impl Fn(FileType) -> bool,
+        mut look: impl FnMut(&[u8], &CStr, FileType) -> Option<(FileType, Option<Stat>)>,
+    ) {
+        let Some(path) = self.groups.last().map(|group| span(&group.path)) else { return };
+        let mut kept = first;
+        for index in first..self.records.len() {
+            let mut record = self.records[index];
+            if needed(type_of(record.kind)) {
+                let name = c_name(&self.buffer, &record);
+                let Some((kind, stat)) = look(&self.paths[path.clone()], name, type_of(record.kind)) else {
+                    continue;
+                };
+                record.kind = (kind.as_raw_mode() >> 12) as u8;
+                if keep {
+                    self.stats.push(stat);
+                }
+            }
+            self.records[kept] = record;
+            kept += 1;
+        }
+        self.records.truncate(kept);
+        if let Some(group) = self.groups.last_mut() {
+            group.records.end = narrow(kept);
+        }
+    }
+}
+
+/// What becomes of a record that was read.
+pub(crate) enum Take {
+    /// It is an entry of the directory.
+    Entry,
+    /// It and those after it belong to somebody else.
+    Stop,
+}
+
+fn is_entry(name: &[u8]) -> bool {
+    name != b"." && name != b".."
+}
+
+/// A batch's offsets have 32 bits.
+const LARGEST: usize = 1 << 30;
+
+/// The entries of one directory in a [`Batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Directory<'a> {
+    batch: &'a Batch,
+    group: &'a Group,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory's path from the listing's root with a `/` at its end; empty for the root itself. Written before
+    /// an entry's name it makes that entry's path.
+    #[must_use]
+    pub fn path(&self) -> &'a [u8] {
+        &self.batch.paths[span(&self.group.path)]
+    }
+
+    /// Levels below the root; 0 for the root itself.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.group.depth
+    }
+
+    /// Entries seen of this directory with these; of a directory read by several threads, those of this thread's part.
+    #[must_use]
+    pub fn so_far(&self) -> u64 {
+        self.group.so_far
+    }
+
+    /// Its entries in this batch.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'a>> + use<'a> {
+        let batch = self.batch;
+        span(&self.group.records).map(move |index| batch.entry(index))
+    }
+}
+
+/// One entry of a [`Batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    buffer: &'a [u8],
+    record: &'a Record,
+    stat: Option<&'a Stat>,
+}
+
+impl<'a> Entry<'a> {
+    /// Its name in its directory: any bytes but `/` and zero.
+    #[must_use]
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        let start = self.record.name as usize;
+        &self.buffer[start..start + usize::from(self.record.len)]
+    }
+
+    /// The same with its zero byte, for a system call.
+    #[must_use]
+    pub fn c_name(&self) -> &'a CStr {
+        c_name(self.buffer, self.record)
+    }
+
+    /// Its inode's number as the directory has it. At a mount point this is the covered inode, and that of
+    /// [`stat`](Self::stat) the mounted one.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.record.inode
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        kind_of(self.file_type())
+    }
+
+    /// What it is, down to the kinds of devices; `Unknown` only where finding out failed, which is an error beside.
+    #[must_use]
+    pub fn file_type(&self) -> FileType {
+        type_of(self.record.kind)
+    }
+
+    /// What was asked for ([`Detail`](crate::Detail)); nothing where it was not, or failed, which is an error beside.
+    #[must_use]
+    pub fn stat(&self) -> Option<&'a Stat> {
+        self.stat
+    }
+}
+
+fn c_name<'a>(buffer: &'a [u8], record: &Record) -> &'a CStr {
+    let start = record.name as usize;
+    // Records whose name does not end in the only zero byte are not let in.
+    CStr::from_bytes_with_nul(&buffer[start..=start + usize::from(record.len)]).unwrap_or_default()
+}
+
+/// The kernel's `DT_` numbers are the type bits of a mode, shifted.
+fn type_of(kind: u8) -> FileType {
+    FileType::from_raw_mode(u32::from(kind) << 12)
+}
+
+/// An offset in a batch: below [`LARGEST`].
+#[inline]
+fn narrow(offset: usize) -> u32 {
+    offset as u32
+}
+
+fn span(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}

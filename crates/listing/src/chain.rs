@@ -1,0 +1,48 @@
+//! Which directories one lies in, to tell when a symbolic link leads back to one of them.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// What identifies a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(directory)?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
+}
+
+/// A directory and those above it, to tell when a link leads back to one of them.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) identity: Identity,
+    pub(crate) above: Option<Arc<Chain>>,
+}
+
+impl Chain {
+    pub(crate) fn contains(&self, identity: Identity) -> bool {
+        let mut chain = Some(self);
+        while let Some(link) = chain {
+            if link.identity == identity {
+                return true;
+            }
+            chain = link.above.as_deref();
+        }
+        false
+    }
+}
+
+impl Drop for Chain {
+    /// One by one: a chain as deep as a tree can be would overflow the stack.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(link) = above {
+            above = Arc::into_inner(link).and_then(|mut link| link.above.take());
+        }
+    }
+}

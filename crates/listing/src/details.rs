@@ -1,0 +1,67 @@
+//! Finds out of entries what their directory does not tell: by one statx each, and only where it is needed.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::error::below;
+use crate::{Batch, Detail, Error, Stat, Symlinks};
+
+/// What is to be found out, and where.
+pub(crate) struct Details<'a, D> {
+    pub(crate) directory: &'a D,
+    /// What errors' paths start with.
+    pub(crate) root: &'a Path,
+    pub(crate) symlinks: Symlinks,
+    pub(crate) detail: Detail,
+}
+
+impl<D: AsFd> Details<'_, D> {
+    /// Adds to the entries from `first` on, all of one directory. Those that vanished meanwhile are taken out.
+    pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
+        let mut errors = Vec::new();
+        batch.settle(
+            first,
+            self.detail != Detail::Names,
+            |kind| self.is_needed(kind),
+            |path, name, kind| {
+                match self.look(name, kind) {
+                    Ok(stat) => Some((FileType::from_raw_mode(stat.mode.into()), Some(stat))),
+                    Err(Errno::NOENT) => None,
+                    Err(error) => {
+                        errors.push(self.error(path, name, error));
+                        // The name is there; of a link at least that is known.
+                        Some((kind, None))
+                    }
+                }
+            },
+        );
+        batch.errors.append(&mut errors);
+    }
+
+    fn is_needed(&self, kind: FileType) -> bool {
+        self.detail != Detail::Names
+            || kind == FileType::Unknown
+            || (kind == FileType::Symlink && self.symlinks == Symlinks::Follow)
+    }
+
+    fn look(&self, name: &CStr, kind: FileType) -> rustix::io::Result<Stat> {
+        let itself = |detail| Stat::read(self.directory, name, AtFlags::SYMLINK_NOFOLLOW, detail);
+        if self.symlinks == Symlinks::Report || !matches!(kind, FileType::Unknown | FileType::Symlink) {
+            return itself(self.detail);
+        }
+        match Stat::read(self.directory, name, AtFlags::empty(), self.detail) {
+            // Gone, or a link that leads nowhere.
+            Err(Errno::NOENT) => itself(self.detail),
+            found => found,
+        }
+    }
+
+    fn error(&self, path: &[u8], name: &CStr, error: Errno) -> Error {
+        let path = below(self.root, &[path, name.to_bytes()].concat());
+        Error::Io { path, source: error.into() }
+    }
+}

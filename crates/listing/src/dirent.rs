@@ -1,0 +1,89 @@
+//! Directory records as the kernel writes them, and the one system call that makes it write them.
+//!
+//! `struct linux_dirent64` is: inode (8 bytes), the position after this record (8), the record's length (2), the type
+//! (1), the name with its zero byte, and padding to 8 bytes. The padding is not cleared, so a name ends at the first
+//! zero byte of its record's last eight, not at the first byte of its padding.
+//!
+//! [`rustix::fs::RawDir`] reads the same records but keeps its buffer to itself, so every name would be copied once
+//! more before it could outlive the next call.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+/// Bytes before the name.
+const HEAD: usize = 19;
+
+/// The least room for a call: a record with the longest name Linux itself allows (255 bytes) and more to spare.
+/// Some file systems have longer names and then answer `EINVAL`, which tells to try again with more room.
+pub(crate) const LEAST_ROOM: usize = 1024;
+
+/// One record: its numbers, and where its name lies in the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raw {
+    pub(crate) inode: u64,
+    /// Where the record after this one lies in the directory.
+    pub(crate) next: i64,
+    /// One of the kernel's `DT_` numbers.
+    pub(crate) kind: u8,
+    pub(crate) name: usize,
+    pub(crate) len: usize,
+}
+
+/// Fills `buffer` from its start with the directory's next records; how many bytes they take, 0 at the end.
+pub(crate) fn getdents(directory: impl AsFd, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    let fd = directory.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `len` bytes from the start of a buffer that is ours alone and as long.
+    let read = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) };
+    usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+/// The records in a filled part of a buffer.
+pub(crate) struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The records in `bytes[at..]`.
+pub(crate) fn records(bytes: &[u8], at: usize) -> Records<'_> {
+    Records { bytes, at }
+}
+
+impl Iterator for Records<'_> {
+    /// A record that cannot be one ends the buffer with `EIO`: only a broken file system writes it.
+    type Item = rustix::io::Result<Raw>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        let Some(raw) = parse(rest) else {
+            self.at = self.bytes.len();
+            return Some(Err(Errno::IO));
+        };
+        let (mut raw, length) = raw;
+        raw.name = self.at + HEAD;
+        self.at += length;
+        Some(Ok(raw))
+    }
+}
+
+/// The first record of `bytes`, and its length.
+#[inline]
+fn parse(bytes: &[u8]) -> Option<(Raw, usize)> {
+    let head = bytes.first_chunk::<HEAD>()?;
+    let inode = u64::from_ne_bytes(*head.first_chunk()?);
+    let next = i64::from_ne_bytes(*head[8..].first_chunk()?);
+    let length = usize::from(u16::from_ne_bytes([head[16], head[17]]));
+    let record = bytes.get(..length)?;
+    let from = HEAD.max(length.checked_sub(8)?);
+    let zero = record.get(from..)?.iter().position(|byte| *byte == 0)?;
+    let len = from + zero - HEAD;
+    Some((Raw { inode, next, kind: head[18], name: HEAD, len }, length))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! What goes wrong in a listing. In the midst of one it is a value beside the entries, and the rest goes on.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What went wrong, where.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A directory or an entry could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The directory or the entry.
+        path: PathBuf,
+        /// The operating system's error; its code is in `raw_os_error`.
+        source: io::Error,
+    },
+    /// A symbolic link leads back to a directory it lies in.
+    #[error("{}: a symbolic link back to a directory it lies in; not followed", path.display())]
+    Loop {
+        /// The link.
+        path: PathBuf,
+    },
+    /// The file system gave its positions out of order while several of them were read at once.
+    #[error(
+        "{}: the file system gave positions out of order; names may be missing or doubled; list it with one thread",
+        path.display()
+    )]
+    Disordered {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error at `name` below `root`.
+    pub(crate) fn at(root: &Path, name: &[u8], source: impl Into<io::Error>) -> Self {
+        Self::Io { path: below(root, name), source: source.into() }
+    }
+}
+
+/// The path of `name` below `root`; a directory's name may end in `/`.
+pub(crate) fn below(root: &Path, name: &[u8]) -> PathBuf {
+    match name.strip_suffix(b"/").unwrap_or(name) {
+        b"" => root.to_owned(),
+        name => root.join(OsStr::from_bytes(name)),
+    }
+}

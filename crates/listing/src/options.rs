@@ -1,0 +1,67 @@
+//! What to list, and how.
+
+use std::num::NonZeroUsize;
+
+use crate::Detail;
+
+/// How deep a listing goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// The entries of the root alone.
+    #[default]
+    OneLevel,
+    /// Those of directories up to so many levels below the root too; 0 is the root alone.
+    Levels(u32),
+    /// Everything below the root.
+    Recursive,
+}
+
+impl Depth {
+    /// Whether directories found in one that lies `depth` levels below the root are entered.
+    pub(crate) fn enters(self, depth: u32) -> bool {
+        match self {
+            Self::OneLevel => false,
+            Self::Levels(levels) => depth < levels,
+            Self::Recursive => true,
+        }
+    }
+}
+
+/// What a symbolic link is listed as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// A link, not followed.
+    #[default]
+    Report,
+    /// What it points to; a dangling link as a link. One to a directory it lies in is listed, not entered, and is an
+    /// [`Error::Loop`](crate::Error::Loop) beside the entries.
+    Follow,
+}
+
+/// Whether a listing leaves the root's file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Boundary {
+    /// What is mounted below is listed like the rest.
+    #[default]
+    Cross,
+    /// A directory on another device is listed and not entered.
+    Stay,
+}
+
+/// What to list, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How deep.
+    pub depth: Depth,
+    /// What becomes of symbolic links below the root. The root itself may be one.
+    pub symlinks: Symlinks,
+    /// How much to find out of each entry.
+    pub detail: Detail,
+    /// Whether to enter other file systems.
+    pub boundary: Boundary,
+    /// Bytes a directory is read by at once, also those of a [`Batch`](crate::Batch); else by file system
+    /// ([`Tuning`](crate::Tuning)).
+    pub buffer: Option<NonZeroUsize>,
+    /// Threads at most; else by file system.
+    pub threads: Option<NonZeroUsize>,
+}

@@ -1,0 +1,134 @@
+//! Lists a tree with several threads: each reads directories into its own batch and shows it to its own visitor.
+//!
+//! What a worker reads it also renders or sums up, on its own processor and from its own cache; nothing passes through
+//! a queue. A large directory is handed on between reads: while one worker deals with what it read, another may read
+//! on. That, and that a worker takes the directories it found before it reads on in theirs, also bounds what waits:
+//! some buffers' worth of names a level, however wide the tree.
+
+mod cursor;
+mod pool;
+mod split;
+mod worker;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, Scope};
+
+use crate::chain::{Chain, Identity};
+use crate::open::Open;
+use crate::{Batch, Error, Options, Result, Tuning};
+use cursor::{Cursor, Job};
+use pool::Pool;
+use worker::Worker;
+
+/// Whoever is shown what a listing finds; one a thread.
+pub trait Visitor {
+    /// Deals with a batch, which is cleared and filled again afterwards; one may also be swapped in for it. Breaking
+    /// off stops all threads soon, each after at most one more batch.
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        self(batch)
+    }
+}
+
+/// Lists what is below the directory `root`, in no order, and returns once all of it has been visited. `visitor` makes
+/// one for each thread that turns out to be of use, on that thread; they come back for their sums to be added up. The
+/// first batch comes as soon as there is anything, later ones when they are full or a millisecond old.
+///
+/// # Errors
+/// [`Error::Io`] if `root` cannot be opened as a directory. All else that goes wrong is in the batches.
+pub fn scan<V: Visitor + Send>(
+    root: &Path,
+    options: &Options,
+    visitor: impl Fn() -> V + Sync,
+) -> Result<Vec<V>> {
+    Ok(Scan::open(root, options)?.run(visitor))
+}
+
+/// A listing that has its root open.
+pub(crate) struct Scan {
+    path: PathBuf,
+    options: Options,
+    tuning: Tuning,
+    root: Arc<Open>,
+    identity: Identity,
+    pool: Pool<Job>,
+}
+
+impl Scan {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        let fail = |error| Error::at(path, b"", error);
+        let root = Open::root(path, &Arc::new(AtomicUsize::new(0))).map_err(fail)?;
+        let tuning = Tuning::of_open(&root, options).map_err(fail)?;
+        let identity = Identity::of(&root).map_err(fail)?;
+        let pool = Pool::new(tuning.threads);
+        Ok(Self { path: path.to_owned(), options: *options, tuning, root: Arc::new(root), identity, pool })
+    }
+
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// Does it all; the calling thread is the first worker.
+    pub(crate) fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
+        let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
+        self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, above)));
+        let crew = Crew { scan: &self, visitor, done: Mutex::default() };
+        std::thread::scope(|scope| crew.work(scope, 0));
+        crew.done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The threads of one listing.
+struct Crew<'env, V, F> {
+    scan: &'env Scan,
+    visitor: F,
+    done: Mutex<Vec<V>>,
+}
+
+impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
+    /// Works as worker `index` until nothing is left.
+    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) {
+        let pool = &self.scan.pool;
+        let _guard = StopOnPanic(pool);
+        let mut worker = Worker::new(self.scan, index, (self.visitor)());
+        loop {
+            let job = pool.take(index).or_else(|| {
+                worker.flush();
+                pool.wait(index)
+            });
+            let Some(job) = job else { break };
+            worker.run(job, &|| self.enlist(scope));
+            pool.finish();
+        }
+        worker.flush();
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(worker.into_visitor());
+    }
+
+    /// Starts one more thread if it would find work. Without one the listing is slower and as complete.
+    fn enlist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        if let Some(index) = self.scan.pool.enlist() {
+            let begin = move || self.work(scope, index);
+            let _ = Builder::new().name("listing".into()).spawn_scoped(scope, begin);
+        }
+    }
+}
+
+/// Ends the others when a visitor panics: they would wait for its job for ever.
+struct StopOnPanic<'a>(&'a Pool<Job>);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

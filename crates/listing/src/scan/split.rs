@@ -1,0 +1,216 @@
+//! One large ext4 directory, read from several positions at once.
+//!
+//! With its index on, ext4 gives entries in the order of their names' hashes, and an entry's position *is* that hash,
+//! whatever is added or removed around it. So [`lseek`](rustix::fs::seek) to any number leads to the first entry whose
+//! hash is not smaller, and the entries from one number to another are the same set whoever reads them. Each part
+//! starts at a number and stops at the next part's start; which side an entry is on follows from its own position
+//! alone, so parts neither overlap nor leave a gap, also while names come and go. Two threads halve the time.
+//!
+//! None of this is promised by POSIX, so it is checked on the way. Before: only on a file system known to do this, the
+//! middle of the directory must answer a seek with positions beyond it (an ext4 directory without index does not). In
+//! each part: positions never decrease. Where two parts meet: the entry at which one stops must be the one at which the
+//! other began, unless the directory was changed meanwhile. What fails before falls back to one thread; what fails on
+//! the way is an [`Error::Disordered`](crate::Error::Disordered), because entries are out by then.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::cursor::Cursor;
+use crate::Time;
+use crate::batch::Take;
+use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
+use crate::open::Open;
+
+/// Entries in a part, about. Opening and seeking costs some 30 us, reading so many 3 ms.
+const PART: u64 = 16 << 10;
+/// Parts at most: enough for threads to end together, few enough to plan at once.
+const MOST_PARTS: u64 = 64;
+
+/// A directory that is read in parts.
+#[derive(Debug)]
+struct Split {
+    /// What each side saw at a boundary: the entry that is the first behind it, if any.
+    joins: Mutex<HashMap<i64, Option<Vec<u8>>>>,
+    /// The directory's last change when it was split.
+    stamp: Stamp,
+}
+
+/// A part of a directory: the entries with positions from `start` to before `stop`.
+#[derive(Debug)]
+pub(super) struct Part {
+    split: Arc<Split>,
+    start: i64,
+    stop: Option<i64>,
+    /// Whether it goes on from what was read before the directory was split, so that nothing joins its start.
+    is_first: bool,
+    /// The position of the record that comes next, once that is known.
+    position: Option<i64>,
+    over: bool,
+    ordered: bool,
+    /// The first entry from `start` on; nothing before it was read.
+    first: Option<Vec<u8>>,
+    /// The first entry from `stop` on.
+    after: Option<Vec<u8>>,
+}
+
+/// Plans the parts of what is left of a directory behind `cursor`, which becomes the first of them; the others are
+/// returned. None if it is not worth it or not possible.
+pub(super) fn plan(cursor: &mut Cursor) -> Vec<(Part, Cursor)> {
+    let boundaries = boundaries(cursor.so_far, cursor.next);
+    let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
+    let Ok(true) = seeks(&cursor.open, *middle) else { return Vec::new() };
+    let Ok(stamp) = Stamp::of(&cursor.open) else { return Vec::new() };
+    let split = Arc::new(Split { joins: Mutex::default(), stamp });
+    let part = |start, stop, position: Option<i64>| Part {
+        split: Arc::clone(&split),
+        start,
+        stop,
+        is_first: position.is_some(),
+        position,
+        over: false,
+        ordered: true,
+        first: None,
+        after: None,
+    };
+    cursor.part = Some(part(cursor.next, boundaries.first().copied(), Some(cursor.next)));
+    let stops = boundaries.iter().skip(1).copied().map(Some).chain([None]);
+    let of = |cursor: &Cursor| {
+        let (open, path, chain) = (Arc::clone(&cursor.open), cursor.path.clone(), cursor.chain.clone());
+        Cursor::new(open, path, cursor.depth, chain)
+    };
+    boundaries.iter().zip(stops).map(|(start, stop)| (part(*start, stop, None), of(cursor))).collect()
+}
+
+/// Where parts of a directory start of which `read` entries lie before `position`: evenly, as hashes are spread.
+fn boundaries(read: u64, position: i64) -> Vec<i64> {
+    let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
+    let left = i64::MAX as u64 - before;
+    let entries = u128::from(read) * u128::from(left) / u128::from(before);
+    let parts = u64::try_from(entries / u128::from(PART)).unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    (1..parts).map(|index| position + (left / parts * index) as i64).collect()
+}
+
+/// Whether a seek to `position` leads to an entry behind it.
+fn seeks(directory: &Open, position: i64) -> rustix::io::Result<bool> {
+    let probe = directory.again()?;
+    let mut buffer = [0; LEAST_ROOM];
+    let filled = seek_and_read(&probe, position, &mut buffer)?;
+    let mut last = position;
+    let mut ordered = filled > 0;
+    for raw in records(&buffer[..filled], 0) {
+        let next = raw?.next;
+        ordered &= next >= last;
+        last = next;
+    }
+    Ok(ordered)
+}
+
+/// The name of the first entry from `position` on.
+fn first_from(directory: &Open, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
+    let mut buffer = [0; LEAST_ROOM];
+    let filled = seek_and_read(&directory.again()?, position, &mut buffer)?;
+    let Some(raw) = records(&buffer[..filled], 0).next().transpose()? else { return Ok(None) };
+    Ok(Some(buffer[raw.name..raw.name + raw.len].to_vec()))
+}
+
+fn seek_and_read(directory: &Open, position: i64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    seek(directory, position)?;
+    getdents(directory, buffer)
+}
+
+fn seek(directory: &Open, position: i64) -> rustix::io::Result<()> {
+    let offset = u64::try_from(position).map_err(|_| Errno::INVAL)?;
+    if rustix::fs::seek(directory, SeekFrom::Start(offset))? == offset { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+impl Part {
+    /// Opens the directory once more, at this part's start.
+    pub(super) fn begin(&self, directory: &Open) -> rustix::io::Result<Open> {
+        let own = directory.again()?;
+        seek(&own, self.start)?;
+        Ok(own)
+    }
+
+    /// Says whether a record belongs to this part.
+    pub(super) fn take(&mut self, raw: &Raw, name: &[u8], directory: &Open) -> rustix::io::Result<Take> {
+        if raw.next < self.position.unwrap_or(self.start) {
+            (self.over, self.ordered) = (true, false);
+            return Ok(Take::Stop);
+        }
+        let beyond = match (self.stop, self.position) {
+            (None, _) => false,
+            (Some(stop), Some(position)) => position >= stop,
+            // The first record's own position is not told. If the next one is beyond the stop, it may be too.
+            (Some(stop), None) => {
+                raw.next >= stop && first_from(directory, stop)?.is_some_and(|first| first == name)
+            }
+        };
+        if self.position.is_none() {
+            self.first = Some(name.to_vec());
+        }
+        if beyond {
+            self.after = Some(name.to_vec());
+            self.over = true;
+            return Ok(Take::Stop);
+        }
+        self.position = Some(raw.next);
+        Ok(Take::Entry)
+    }
+
+    /// Whether what follows belongs to the next part.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether, as far as its neighbours are done too, this part joins them without gap or overlap.
+    pub(super) fn joins(&self, directory: &Open) -> bool {
+        let starts = self.is_first || self.split.meets(self.start, self.first.as_ref());
+        let stops = self.stop.is_none_or(|stop| self.split.meets(stop, self.after.as_ref()));
+        self.ordered && ((starts && stops) || !self.split.stamp.is_current(directory))
+    }
+}
+
+impl Split {
+    /// Notes what one side of a boundary saw there; false if the other saw something else.
+    fn meets(&self, boundary: i64, seen: Option<&Vec<u8>>) -> bool {
+        let mut joins = self.joins.lock().unwrap_or_else(PoisonError::into_inner);
+        match joins.remove(&boundary) {
+            Some(other) => other.as_ref() == seen,
+            None => joins.insert(boundary, seen.cloned()).is_none(),
+        }
+    }
+}
+
+/// When a directory last changed, as far as that can be told apart from a change after it.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    seconds: i64,
+    nanoseconds: u64,
+    /// When this was found out.
+    seen: SystemTime,
+}
+
+/// Times of files go by the kernel's tick, 10 ms at most: a change within it may leave no trace.
+const TICK: Duration = Duration::from_millis(20);
+
+impl Stamp {
+    fn of(directory: impl AsFd) -> rustix::io::Result<Self> {
+        let stat = rustix::fs::fstat(directory)?;
+        Ok(Self { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec, seen: SystemTime::now() })
+    }
+
+    /// Whether the directory surely has not changed since.
+    fn is_current(&self, directory: impl AsFd) -> bool {
+        let time = Time { seconds: self.seconds, nanoseconds: self.nanoseconds as u32 };
+        let long_ago =
+            time.system().is_some_and(|time| self.seen.duration_since(time).is_ok_and(|age| age > TICK));
+        long_ago
+            && Self::of(directory)
+                .is_ok_and(|now| (now.seconds, now.nanoseconds) == (self.seconds, self.nanoseconds))
+    }
+}

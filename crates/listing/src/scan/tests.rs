@@ -1,0 +1,52 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::*;
+use crate::Depth;
+
+#[test]
+fn every_name_of_a_wide_and_deep_tree_is_shown_once_whatever_the_threads_and_the_buffer() {
+    let root = tempfile::tempdir().unwrap();
+    let mut wanted = BTreeSet::new();
+    for wide in 0..40 {
+        let mut path = format!("d{wide}");
+        for deep in 0..6 {
+            fs::create_dir(root.path().join(&path)).unwrap();
+            wanted.insert(path.clone());
+            for file in 0..30 {
+                let name = format!("{path}/{}{file}", "n".repeat(deep * 20));
+                fs::write(root.path().join(&name), "").unwrap();
+                wanted.insert(name);
+            }
+            path.push_str("/deeper");
+        }
+    }
+    for (threads, buffer) in [(1, 1024), (1, 1 << 20), (2, 4096), (8, 1024), (8, 64 << 10)] {
+        let options = Options {
+            depth: Depth::Recursive,
+            threads: threads.try_into().ok(),
+            buffer: buffer.try_into().ok(),
+            ..Options::default()
+        };
+        let found = scan(root.path(), &options, Names::default).unwrap();
+        let found: Vec<String> = found.into_iter().flat_map(|names| names.0).collect();
+        assert_eq!(found.len(), wanted.len(), "{threads} threads, {buffer} bytes");
+        assert_eq!(BTreeSet::from_iter(found), wanted, "{threads} threads, {buffer} bytes");
+    }
+}
+
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Visitor for Names {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        assert!(batch.errors().is_empty(), "{:?}", batch.errors());
+        for directory in batch.directories() {
+            let path = String::from_utf8(directory.path().to_vec()).unwrap();
+            self.0.extend(
+                directory.entries().map(|entry| path.clone() + std::str::from_utf8(entry.name()).unwrap()),
+            );
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,250 @@
+//! One thread's part of a listing: reads directories into its batch, finds out what is asked for, queues what it found.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::Kind;
+use rustix::io::Errno;
+
+use super::cursor::{Cursor, Found, Job};
+use super::split::{self, Part};
+use super::{Scan, Visitor};
+use crate::batch::Take;
+use crate::chain::{Chain, Identity};
+use crate::details::Details;
+use crate::error::below;
+use crate::open::Open;
+use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks};
+
+/// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand visits a second cost
+/// nothing that can be measured.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+pub(super) struct Worker<'a, V> {
+    scan: &'a Scan,
+    index: usize,
+    batch: Batch,
+    visitor: V,
+    /// When the batch was last shown.
+    shown: Option<Instant>,
+}
+
+/// Whether a directory has more.
+enum Read {
+    More(Cursor),
+    End,
+}
+
+impl<'a, V: Visitor> Worker<'a, V> {
+    pub(super) fn new(scan: &'a Scan, index: usize, visitor: V) -> Self {
+        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, shown: None }
+    }
+
+    pub(super) fn into_visitor(self) -> V {
+        self.visitor
+    }
+
+    /// Does a job. What follows from it is pushed, and `enlist` called then, for other threads to help with.
+    pub(super) fn run(&mut self, job: Job, enlist: &dyn Fn()) {
+        let cursor = match job {
+            Job::Enter(found) => self.enter(found),
+            Job::Read(cursor) => Some(cursor),
+            Job::Part(cursor, part) => self.begin(cursor, part),
+        };
+        let mut next = cursor;
+        while let Some(cursor) = next {
+            next = self.step(cursor, enlist);
+        }
+        if self.shown.is_none_or(|shown| shown.elapsed() >= PATIENCE) {
+            self.flush();
+        }
+    }
+
+    /// Shows the batch to the visitor, if there is anything in it.
+    pub(super) fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            if !self.scan.pool.is_stopped() && self.visitor.visit(&mut self.batch).is_break() {
+                self.scan.pool.stop();
+            }
+            self.shown = Some(Instant::now());
+        }
+        self.batch.clear();
+        if self.batch.capacity() < self.scan.tuning.buffer {
+            // The visitor kept ours and gave a smaller one.
+            self.batch = Batch::new(self.scan.tuning.buffer);
+        }
+    }
+
+    fn fail(&mut self, path: &[u8], error: Errno) {
+        // What vanished while it was listed is left out, as if it had gone a moment earlier.
+        if error != Errno::NOENT {
+            self.batch.errors.push(Error::at(&self.scan.path, path, error));
+        }
+    }
+
+    /// Opens a directory, unless it is not to be entered.
+    fn enter(&mut self, found: Found) -> Option<Cursor> {
+        let symlinks = self.scan.options.symlinks;
+        let opened = match found.at {
+            Some(at) => at.enter(&found.path[found.name..found.path.len() - 1], symlinks),
+            None => self.scan.root.descend(&found.path, symlinks),
+        };
+        let opened = opened.and_then(|open| Ok((self.identify(&open)?, open)));
+        let (identity, open) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.fail(&found.path, error);
+                return None;
+            }
+        };
+        let mut chain = None;
+        if let Some(identity) = identity {
+            if self.scan.options.boundary == Boundary::Stay && identity.device != self.scan.identity.device {
+                return None;
+            }
+            if found.above.as_ref().is_some_and(|above| above.contains(identity)) {
+                self.batch.errors.push(Error::Loop { path: below(&self.scan.path, &found.path) });
+                return None;
+            }
+            chain = Some(Arc::new(Chain { identity, above: found.above }));
+        }
+        Some(Cursor::new(Arc::new(open), found.path, found.depth, chain))
+    }
+
+    /// What tells loops and other file systems, where either matters: it costs a system call a directory.
+    fn identify(&self, open: &Open) -> rustix::io::Result<Option<Identity>> {
+        let options = &self.scan.options;
+        let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
+        matters.then(|| Identity::of(open)).transpose()
+    }
+
+    /// Opens a part of a large directory with a position of its own.
+    fn begin(&mut self, mut cursor: Cursor, part: Part) -> Option<Cursor> {
+        match part.begin(&cursor.open) {
+            Ok(open) => {
+                cursor.open = Arc::new(open);
+                cursor.part = Some(part);
+                Some(cursor)
+            }
+            Err(error) => {
+                self.fail(&cursor.path, error);
+                None
+            }
+        }
+    }
+
+    /// Reads on in a directory and deals with what was read; what is left of it, unless that was handed on.
+    fn step(&mut self, cursor: Cursor, enlist: &dyn Fn()) -> Option<Cursor> {
+        if self.batch.room() < self.batch.capacity() / 4 {
+            self.flush();
+        }
+        if self.scan.pool.is_stopped() {
+            return None;
+        }
+        let (open, chain, depth) = (Arc::clone(&cursor.open), cursor.chain.clone(), cursor.depth);
+        let (first, room) = (self.batch.len(), self.batch.room());
+        let rest = match self.read(cursor, &open) {
+            Read::End => None,
+            // Small directories are read to their end at once, many to a batch.
+            Read::More(cursor) if !self.worth_sharing(room, first) || !open.may_stay() => Some(cursor),
+            Read::More(cursor) => {
+                self.share(cursor);
+                enlist();
+                None
+            }
+        };
+        self.settle(first, &open);
+        if self.scan.options.depth.enters(depth) {
+            self.queue(first, &open, chain.as_ref(), enlist);
+        }
+        rest
+    }
+
+    /// One system call's worth of entries.
+    fn read(&mut self, mut cursor: Cursor, open: &Open) -> Read {
+        self.batch.begin(&cursor.path, cursor.depth);
+        let (part, next) = (&mut cursor.part, &mut cursor.next);
+        let read = self.batch.read(open, |raw, name| {
+            *next = raw.next;
+            match part {
+                None => Ok(Take::Entry),
+                Some(part) => part.take(raw, name, open),
+            }
+        });
+        cursor.so_far = self.batch.end(cursor.so_far);
+        match read {
+            Ok(read) => {
+                let over = read == 0 || cursor.part.as_ref().is_some_and(Part::is_over);
+                if !over {
+                    return Read::More(cursor);
+                }
+                if let Some(part) = &cursor.part
+                    && !part.joins(open)
+                {
+                    self.batch.errors.push(Error::Disordered { path: below(&self.scan.path, &cursor.path) });
+                }
+            }
+            // Less room was left than the next name needs.
+            Err(Errno::INVAL) if self.batch.room() < self.batch.capacity() => {
+                self.flush();
+                return Read::More(cursor);
+            }
+            Err(error) => self.fail(&cursor.path, error),
+        }
+        Read::End
+    }
+
+    /// Whether another thread should read on while this one deals with what it has.
+    fn worth_sharing(&self, room: usize, first: usize) -> bool {
+        let read = room - self.batch.room();
+        let waits = self.scan.tuning.file_system.reach == Reach::Remote
+            && self.scan.options.detail != Detail::Names
+            && self.batch.len() > first;
+        read > room / 2 || waits
+    }
+
+    /// Leaves the rest of a directory to whoever comes first, as several parts where that is possible.
+    fn share(&self, mut cursor: Cursor) {
+        if self.scan.tuning.splits() && cursor.part.is_none() {
+            for (part, of) in split::plan(&mut cursor) {
+                self.scan.pool.push(self.index, Job::Part(of, part));
+            }
+        }
+        self.scan.pool.push(self.index, Job::Read(cursor));
+    }
+
+    /// Finds out what is asked for of the entries from `first` on.
+    fn settle(&mut self, first: usize, open: &Open) {
+        let options = &self.scan.options;
+        let details = Details {
+            directory: open,
+            root: &self.scan.path,
+            symlinks: options.symlinks,
+            detail: options.detail,
+        };
+        details.add(&mut self.batch, first);
+    }
+
+    /// Queues the directories among the entries from `first` on.
+    fn queue(&self, first: usize, open: &Arc<Open>, chain: Option<&Arc<Chain>>, enlist: &dyn Fn()) {
+        let Some(directory) = self.batch.directories().next_back() else { return };
+        let mut queued = false;
+        for entry in (first..self.batch.len()).map(|index| self.batch.entry(index)) {
+            if entry.kind() == Kind::Directory {
+                let path = [directory.path(), entry.name(), b"/"].concat();
+                let found = Found {
+                    at: open.may_stay().then(|| Arc::clone(open)),
+                    path,
+                    name: directory.path().len(),
+                    depth: directory.depth() + 1,
+                    above: chain.cloned(),
+                };
+                self.scan.pool.push(self.index, Job::Enter(found));
+                queued = true;
+            }
+        }
+        if queued {
+            enlist();
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A tree in the byte order of an object store, where `a.txt` comes before what is in `a/`.
+//!
+//! A directory's names are read, sorted and shown one by one; each directory among them is entered at its place. Names
+//! alone are kept, with a `/` behind a directory's, so that they compare as bytes; what else is asked for is found out
+//! when an entry's turn comes. A directory whose names take more than the limit is read several times: each time the
+//! smallest names not shown yet are kept. That costs readings, but neither memory nor a file to spill to that a killed
+//! process would leave behind; and a name that is there all the while is still shown once, since each reading shows
+//! one stretch of the order.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use firstbyte_location::{Entry, Kind};
+use rustix::fs::{AtFlags, SeekFrom};
+use rustix::io::Errno;
+
+use crate::batch::Take;
+use crate::chain::{Chain, Identity};
+use crate::details::Details;
+use crate::error::below;
+use crate::open::Open;
+use crate::walk::describe;
+use crate::{Batch, Boundary, Detail, Error, Options, Result, Stat, Symlinks, Tuning};
+
+/// Bytes all names that wait may take: 10^6 usual ones fit in three readings, and the process in 32 MiB.
+const LIMIT: usize = 12 << 20;
+/// Bytes a level may take at least, however much those above it have.
+const LEAST: usize = 256 << 10;
+/// Levels, from the deepest up, whose directories stay open.
+const OPEN_LEVELS: usize = 32;
+
+/// The entries below a root, in order.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    path: PathBuf,
+    options: Options,
+    device: u64,
+    root: Open,
+    /// From the root to the directory being shown.
+    levels: Vec<Level>,
+    /// The directory shown last, to be entered next.
+    due: Option<Vec<u8>>,
+    /// What went wrong and was not told yet.
+    errors: Vec<Error>,
+    batch: Batch,
+}
+
+/// A directory that is being shown.
+#[derive(Debug)]
+struct Level {
+    /// From the root, with a `/` at its end; empty for the root itself.
+    path: Vec<u8>,
+    /// Unless it was closed to keep few open.
+    open: Option<Open>,
+    chain: Option<Arc<Chain>>,
+    names: Names,
+    /// How many of the names were shown.
+    shown: usize,
+}
+
+/// Names in order, as many as fit.
+#[derive(Debug, Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// Where each name lies; a directory's ends in `/`.
+    index: Vec<Name>,
+    /// Whether there are names behind these.
+    more: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    start: u32,
+    len: u16,
+    kind: Kind,
+}
+
+impl Sorted {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        let fail = |error| Error::at(path, b"", error);
+        let count = Arc::new(AtomicUsize::new(0));
+        let root = Open::root(path, &count).map_err(fail)?;
+        let tuning = Tuning::of_open(&root, options).map_err(fail)?;
+        let identity = Identity::of(&root).map_err(fail)?;
+        let mut sorted = Self {
+            path: path.to_owned(),
+            options: *options,
+            device: identity.device,
+            levels: Vec::new(),
+            due: None,
+            errors: Vec::new(),
+            batch: Batch::new(tuning.buffer),
+            // A descriptor of its own for reading: the root's is kept for opening what lies below.
+            root: root.again().map_err(fail)?,
+        };
+        sorted.begin(root, Vec::new(), Some(Arc::new(Chain { identity, above: None })));
+        Ok(sorted)
+    }
+
+    /// Opens a directory that was shown, unless it is not to be entered, and reads its names.
+    fn enter(&mut self, name: &[u8]) {
+        let Some(level) = self.levels.last() else { return };
+        let path = [&level.path, name].concat();
+        let above = level.chain.clone();
+        if let Err(error) = self.try_enter(&path, name, above)
+            && !matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+        {
+            self.errors.push(error);
+        }
+    }
+
+    fn try_enter(&mut self, path: &[u8], name: &[u8], above: Option<Arc<Chain>>) -> Result<()> {
+        let fail = |error| Error::at(&self.path, path, error);
+        let symlinks = self.options.symlinks;
+        let parent = self.levels.last().and_then(|level| level.open.as_ref());
+        let open = match parent {
+            Some(parent) => parent.enter(name.strip_suffix(b"/").unwrap_or(name), symlinks),
+            None => self.root.descend(path, symlinks),
+        };
+        let open = open.map_err(fail)?;
+        let identity = Identity::of(&open).map_err(fail)?;
+        if self.options.boundary == Boundary::Stay && identity.device != self.device {
+            return Ok(());
+        }
+        if symlinks == Symlinks::Follow && above.as_ref().is_some_and(|above| above.contains(identity)) {
+            return Err(Error::Loop { path: below(&self.path, path) });
+        }
+        let chain = (symlinks == Symlinks::Follow).then(|| Arc::new(Chain { identity, above }));
+        self.begin(open, path.to_vec(), chain);
+        Ok(())
+    }
+
+    fn begin(&mut self, open: Open, path: Vec<u8>, chain: Option<Arc<Chain>>) {
+        if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS) {
+            self.levels[far].open = None;
+        }
+        let names = self.read(&open, &path, b"");
+        self.levels.push(Level { path, open: Some(open), chain, names, shown: 0 });
+    }
+
+    /// Reads the smallest names of a directory behind `after`, as many as fit.
+    fn read(&mut self, open: &Open, path: &[u8], after: &[u8]) -> Names {
+        let taken: usize = self.levels.iter().map(|level| level.names.size()).sum();
+        let mut names = Names::default();
+        let limit = LIMIT.saturating_sub(taken).max(LEAST);
+        loop {
+            self.batch.clear();
+            self.batch.begin(path, 0);
+            let read = self.batch.read(open, |_, _| Ok(Take::Entry));
+            self.batch.end(0);
+            let details = Details {
+                directory: open,
+                root: &self.path,
+                symlinks: self.options.symlinks,
+                detail: Detail::Names,
+            };
+            details.add(&mut self.batch, 0);
+            for entry in self.batch.entries() {
+                names.add(entry.name(), entry.kind(), after, limit);
+            }
+            self.errors.append(&mut self.batch.take_errors());
+            match read {
+                Ok(0) | Err(Errno::NOENT) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    self.errors.push(Error::at(&self.path, path, error));
+                    break;
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
+    /// Reads on where the deepest level's names are shown and there are more, and leaves it where there are none.
+    fn read_on(&mut self) {
+        let Some(mut level) = self.levels.pop() else { return };
+        let after = level.names.last().to_vec();
+        let more = level.names.more;
+        level.names = Names::default();
+        if !more {
+            return;
+        }
+        let open = match level.open.take() {
+            Some(open) => Ok(open),
+            None if level.path.is_empty() => self.root.again(),
+            None => self.root.descend(&level.path, self.options.symlinks),
+        };
+        match open.and_then(|open| rustix::fs::seek(&open, SeekFrom::Start(0)).map(|_| open)) {
+            Ok(open) => {
+                level.names = self.read(&open, &level.path, &after);
+                level.open = Some(open);
+                level.shown = 0;
+                self.levels.push(level);
+            }
+            Err(Errno::NOENT) => {}
+            Err(error) => self.errors.push(Error::at(&self.path, &level.path, error)),
+        }
+    }
+
+    /// Finds out what is asked for of an entry; nothing if it is gone by now, or is something else.
+    fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
+        let bare = name.strip_suffix(b"/").unwrap_or(name);
+        let full = [path, bare].concat();
+        if self.options.detail == Detail::Names {
+            return Some(describe(&self.path, self.options.symlinks, full, kind, None));
+        }
+        let follow = self.options.symlinks == Symlinks::Follow && kind != Kind::Symlink;
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let read = |open: &Open| {
+            Stat::read(open, &CString::new(bare).map_err(|_| Errno::INVAL)?, flags, self.options.detail)
+        };
+        let stat = match open {
+            Some(open) => read(open),
+            None if path.is_empty() => read(&self.root),
+            None => self.root.descend(path, self.options.symlinks).and_then(|open| read(&open)),
+        };
+        match stat {
+            Ok(stat) if stat.kind() != kind => None,
+            Ok(stat) => Some(describe(&self.path, self.options.symlinks, full, kind, Some(&stat))),
+            Err(Errno::NOENT) => None,
+            Err(error) => Some(Err(Error::at(&self.path, &full, error))),
+        }
+    }
+}
+
+impl Iterator for Sorted {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(error) = self.errors.pop() {
+                return Some(Err(error));
+            }
+            if let Some(name) = self.due.take() {
+                self.enter(&name);
+                continue;
+            }
+            let depth = u32::try_from(self.levels.len()).unwrap_or(u32::MAX);
+            let level = self.levels.last_mut()?;
+            let Some((name, kind)) = level.names.get(level.shown) else {
+                self.read_on();
+                continue;
+            };
+            let name = name.to_vec();
+            level.shown += 1;
+            let level = self.levels.last()?;
+            let shown = self.show(&level.path, level.open.as_ref(), &name, kind);
+            if kind == Kind::Directory && self.options.depth.enters(depth - 1) && matches!(shown, Some(Ok(_)))
+            {
+                self.due = Some(name);
+            }
+            if shown.is_some() {
+                return shown;
+            }
+        }
+    }
+}
+
+impl Names {
+    fn size(&self) -> usize {
+        self.bytes.len() + self.index.len() * size_of::<Name>()
+    }
+
+    fn get(&self, index: usize) -> Option<(&[u8], Kind)> {
+        self.index.get(index).map(|name| (bytes_of(&self.bytes, name), name.kind))
+    }
+
+    fn last(&self) -> &[u8] {
+        self.index.last().map_or(b"", |name| bytes_of(&self.bytes, name))
+    }
+
+    /// Adds a name if it is behind `after`; drops the larger half when all take more than `limit` bytes.
+    fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        if kind == Kind::Directory {
+            self.bytes.push(b'/');
+        }
+        if self.bytes[start..] <= *after {
+            self.bytes.truncate(start);
+            return;
+        }
+        self.index.push(Name { start: start as u32, len: (self.bytes.len() - start) as u16, kind });
+        if self.size() > limit && self.index.len() > 1 {
+            self.halve();
+        }
+    }
+
+    fn halve(&mut self) {
+        self.sort();
+        self.index.truncate(self.index.len() / 2);
+        self.more = true;
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for name in &mut self.index {
+            let start = bytes.len() as u32;
+            bytes.extend_from_slice(bytes_of(&self.bytes, name));
+            name.start = start;
+        }
+        self.bytes = bytes;
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.index.sort_unstable_by(|a, b| bytes_of(bytes, a).cmp(bytes_of(bytes, b)));
+    }
+}
+
+fn bytes_of<'a>(bytes: &'a [u8], name: &Name) -> &'a [u8] {
+    let start = name.start as usize;
+    &bytes[start..start + usize::from(name.len)]
+}

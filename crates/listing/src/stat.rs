@@ -1,0 +1,129 @@
+//! What is known of an entry beyond its name, by statx with the cheapest mask that answers.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::Kind;
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Whole seconds since 1970, rounded down.
+    pub seconds: i64,
+    /// Nanoseconds after that, below 10^9.
+    pub nanoseconds: u32,
+}
+
+impl Time {
+    /// The same time as the standard library has it; nothing where it is out of its reach.
+    #[must_use]
+    pub fn system(self) -> Option<SystemTime> {
+        let whole = Duration::from_secs(self.seconds.unsigned_abs());
+        let second =
+            if self.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+        second?.checked_add(Duration::from_nanos(self.nanoseconds.into()))
+    }
+}
+
+/// How much of an entry is found out. More than names costs a system call an entry; on a network file system the
+/// narrower questions may spare it a request to the servers that hold the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Name, inode and type as the directory has them.
+    #[default]
+    Names,
+    /// Size and modification time too.
+    Size,
+    /// Size, blocks, links and inode: what disk usage is summed from.
+    Usage,
+    /// Everything in [`Stat`].
+    Full,
+}
+
+impl Detail {
+    pub(crate) fn mask(self) -> StatxFlags {
+        match self {
+            Self::Names => StatxFlags::TYPE,
+            Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME,
+            Self::Usage => {
+                StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK | StatxFlags::INO
+            }
+            Self::Full => StatxFlags::BASIC_STATS,
+        }
+    }
+}
+
+/// An inode's state. Fields that were not asked for ([`Detail`]) hold what the file system gave along, or 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// The device it lies on, as `st_dev` has it.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Bytes in it.
+    pub size: u64,
+    /// Blocks of 512 bytes it takes.
+    pub blocks: u64,
+    /// Names it has.
+    pub links: u32,
+    /// Type and permissions, as `st_mode` has them.
+    pub mode: u16,
+    /// Number of the user who owns it.
+    pub owner: u32,
+    /// Number of its group.
+    pub group: u32,
+    /// When it was last read, as far as the mount keeps that.
+    pub accessed: Time,
+    /// When its content last changed.
+    pub modified: Time,
+    /// When its content or its inode last changed.
+    pub changed: Time,
+}
+
+impl Stat {
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        kind_of(FileType::from_raw_mode(self.mode.into()))
+    }
+
+    pub(crate) fn read(
+        at: impl AsFd,
+        name: &CStr,
+        flags: AtFlags,
+        detail: Detail,
+    ) -> rustix::io::Result<Self> {
+        rustix::fs::statx(at, name, flags, detail.mask()).map(|stat| Self::from(&stat))
+    }
+}
+
+impl From<&Statx> for Stat {
+    fn from(stat: &Statx) -> Self {
+        let time =
+            |time: &rustix::fs::StatxTimestamp| Time { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
+        Self {
+            device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            links: stat.stx_nlink,
+            mode: stat.stx_mode,
+            owner: stat.stx_uid,
+            group: stat.stx_gid,
+            accessed: time(&stat.stx_atime),
+            modified: time(&stat.stx_mtime),
+            changed: time(&stat.stx_ctime),
+        }
+    }
+}
+
+pub(crate) fn kind_of(kind: FileType) -> Kind {
+    match kind {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        _ => Kind::Other,
+    }
+}

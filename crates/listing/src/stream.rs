@@ -1,0 +1,76 @@
+//! A listing as an iterator: the threads that list fill batches, and whoever iterates takes them out.
+//!
+//! Few batches wait at a time, and those given back are filled again, so a listing of any length takes the same memory
+//! however slowly it is read.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::scan::Scan;
+use crate::{Batch, Options, Result};
+
+/// Batches that wait for whoever iterates: enough that threads need not wait for each other's turn.
+const WAITING: usize = 4;
+
+/// The batches of a listing. Dropping it ends the listing.
+#[derive(Debug)]
+pub struct Stream {
+    batches: Receiver<Batch>,
+    spare: Arc<Spare>,
+}
+
+/// Batches to be filled again.
+#[derive(Debug)]
+struct Spare {
+    buffer: usize,
+    batches: Mutex<Vec<Batch>>,
+}
+
+/// Begins to list what is below the directory `root`, in no order; see [`scan`](crate::scan).
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
+pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
+    let scan = Scan::open(root, options)?;
+    let spare = Arc::new(Spare { buffer: scan.tuning().buffer, batches: Mutex::default() });
+    let (sender, batches) = sync_channel(WAITING);
+    let filler = Arc::clone(&spare);
+    std::thread::spawn(move || scan.run(|| send(sender.clone(), Arc::clone(&filler))));
+    Ok(Stream { batches, spare })
+}
+
+/// A visitor that sends what it is shown, until nobody receives.
+fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {
+    move |batch| match sender.send(std::mem::replace(batch, spare.take())) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}
+
+impl Stream {
+    /// Gives a batch back, for its memory to be used again.
+    pub fn recycle(&self, mut batch: Batch) {
+        batch.clear();
+        let mut batches = self.spare.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        if batches.len() <= WAITING {
+            batches.push(batch);
+        }
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        self.batches.recv().ok()
+    }
+}
+
+impl Spare {
+    fn take(&self) -> Batch {
+        let batch = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        batch.unwrap_or_else(|| Batch::new(self.buffer))
+    }
+}

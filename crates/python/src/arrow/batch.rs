@@ -1,0 +1,139 @@
+//! Columns in memory, laid out as Arrow wants them, so that handing them over costs nothing.
+
+use std::ffi::{CStr, c_void};
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// Text in UTF-8.
+    Utf8,
+    /// Bytes.
+    Binary,
+    /// Unsigned numbers of 64 bits.
+    U64,
+    /// Unsigned numbers of 32 bits.
+    U32,
+    /// Nanoseconds since 1970 in UTC.
+    Time,
+    /// One of a few texts: a number of 8 bits into [`Field::words`].
+    Word,
+}
+
+impl Type {
+    /// The type's name in the C data interface.
+    pub(super) fn format(self) -> &'static CStr {
+        match self {
+            Self::Utf8 => c"u",
+            Self::Binary => c"z",
+            Self::U64 => c"L",
+            Self::U32 => c"I",
+            Self::Time => c"tsn:UTC",
+            Self::Word => c"c",
+        }
+    }
+}
+
+/// A column's name and type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static CStr,
+    pub(crate) kind: Type,
+    /// Whether values may be missing.
+    pub(crate) nullable: bool,
+    /// The texts of a [`Type::Word`]; else empty.
+    pub(crate) words: &'static [&'static str],
+}
+
+/// The values of one column.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Where each value begins in the bytes, and one more where the last ends.
+    Bytes {
+        offsets: Vec<i32>,
+        bytes: Vec<u8>,
+    },
+    U64(Vec<u64>),
+    U32(Vec<u32>),
+    Time(Vec<i64>),
+    Word(Vec<i8>),
+}
+
+impl Values {
+    /// No values of that type yet.
+    pub(crate) fn new(kind: Type) -> Self {
+        match kind {
+            Type::Utf8 | Type::Binary => Self::Bytes { offsets: vec![0], bytes: Vec::new() },
+            Type::U64 => Self::U64(Vec::new()),
+            Type::U32 => Self::U32(Vec::new()),
+            Type::Time => Self::Time(Vec::new()),
+            Type::Word => Self::Word(Vec::new()),
+        }
+    }
+
+    /// Where the data lies: offsets and bytes, or the values alone.
+    fn buffers(&self) -> Vec<*const c_void> {
+        match self {
+            Self::Bytes { offsets, bytes } => vec![offsets.as_ptr().cast(), bytes.as_ptr().cast()],
+            Self::U64(values) => vec![values.as_ptr().cast()],
+            Self::U32(values) => vec![values.as_ptr().cast()],
+            Self::Time(values) => vec![values.as_ptr().cast()],
+            Self::Word(values) => vec![values.as_ptr().cast()],
+        }
+    }
+}
+
+/// Which rows of a column have a value: a bit each, kept only once one is missing.
+#[derive(Debug, Default)]
+pub(crate) struct Validity {
+    bits: Vec<u8>,
+    rows: usize,
+    missing: usize,
+}
+
+impl Validity {
+    /// Notes the next row.
+    pub(crate) fn push(&mut self, present: bool) {
+        if !present && self.missing == 0 {
+            // All before were present.
+            self.bits = vec![0xff; self.rows / 8 + 1];
+            self.bits[self.rows / 8] = (1 << (self.rows % 8)) - 1;
+        } else if self.missing > 0 && self.rows.is_multiple_of(8) {
+            self.bits.push(0);
+        }
+        if present && self.missing > 0 {
+            self.bits[self.rows / 8] |= 1 << (self.rows % 8);
+        }
+        self.missing += usize::from(!present);
+        self.rows += 1;
+    }
+}
+
+/// One column of a batch.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) values: Values,
+    pub(crate) validity: Validity,
+}
+
+impl Column {
+    /// How many values are missing.
+    pub(super) fn missing(&self) -> usize {
+        self.validity.missing
+    }
+
+    /// Where the data lies, the bits of presence first, null when nothing is missing.
+    pub(super) fn buffers(&self) -> Vec<*const c_void> {
+        let bits =
+            if self.validity.missing == 0 { std::ptr::null() } else { self.validity.bits.as_ptr().cast() };
+        let mut buffers = vec![bits];
+        buffers.extend(self.values.buffers());
+        buffers
+    }
+}
+
+/// Rows, column by column.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) rows: usize,
+    pub(crate) columns: Vec<Column>,
+}

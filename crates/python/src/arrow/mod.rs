@@ -1,0 +1,38 @@
+//! Columns for any library that reads Arrow: pyarrow, polars, duckdb and others, none of them needed here.
+
+mod abi;
+mod batch;
+mod export;
+mod stream;
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+pub(crate) use batch::{Batch, Column, Field, Type, Validity, Values};
+pub(crate) use stream::Batches;
+
+/// The type of batches with these columns, as `__arrow_c_schema__` gives it.
+pub(crate) fn schema_capsule<'py>(py: Python<'py>, fields: &[Field]) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, export::schema(fields), c"arrow_schema")
+}
+
+/// One batch, as `__arrow_c_array__` gives it: its type and its data.
+pub(crate) fn array_capsules<'py>(
+    py: Python<'py>,
+    batch: &Arc<Batch>,
+    fields: &[Field],
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let array = PyCapsule::new_with_value(py, export::array(batch, fields), c"arrow_array")?;
+    Ok((schema_capsule(py, fields)?, array))
+}
+
+/// A source of batches, as `__arrow_c_stream__` gives it.
+pub(crate) fn stream_capsule(
+    py: Python<'_>,
+    fields: Arc<[Field]>,
+    batches: Batches,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    PyCapsule::new_with_value(py, stream::stream(fields, batches), c"arrow_array_stream")
+}

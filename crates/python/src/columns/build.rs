@@ -1,0 +1,221 @@
+//! Columns from batches of entries: one pass over the batch a column.
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use firstbyte_listing::{Depth, Detail, Directory, Entry, Error, Stat, Time, Visitor};
+use firstbyte_location::Kind;
+
+use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
+use crate::name::Form;
+
+/// The texts of the column `type`; [`word`] gives their numbers.
+const WORDS: &[&str] = &["file", "directory", "symlink", "other"];
+
+/// Bytes of names after which a batch ends whatever its rows: Arrow's offsets have 31 bits.
+const MOST: usize = 1 << 30;
+
+/// What a column tells of an entry.
+#[derive(Clone, Copy)]
+enum Fact {
+    /// The directory's path and the entry's name.
+    Name,
+    Inode,
+    Kind,
+    Number(fn(&Stat) -> u64),
+    Short(fn(&Stat) -> u32),
+    Time(fn(&Stat) -> Time),
+}
+
+/// The columns of a listing.
+#[derive(Clone)]
+pub(super) struct Shape {
+    pub(super) fields: Arc<[Field]>,
+    facts: Arc<[Fact]>,
+}
+
+impl Shape {
+    pub(super) fn new(form: Form, depth: Depth, detail: Detail) -> Self {
+        let name = if depth == Depth::OneLevel { c"name" } else { c"path" };
+        let mut columns = vec![(name, Fact::Name), (c"inode", Fact::Inode), (c"type", Fact::Kind)];
+        if detail != Detail::Names {
+            columns.push((c"size", Fact::Number(|stat| stat.size)));
+            columns.push((c"mtime", Fact::Time(|stat| stat.modified)));
+        }
+        if detail == Detail::Full {
+            columns.push((c"atime", Fact::Time(|stat| stat.accessed)));
+            columns.push((c"ctime", Fact::Time(|stat| stat.changed)));
+            columns.push((c"mode", Fact::Short(|stat| stat.mode.into())));
+            columns.push((c"nlink", Fact::Short(|stat| stat.links)));
+            columns.push((c"uid", Fact::Short(|stat| stat.owner)));
+            columns.push((c"gid", Fact::Short(|stat| stat.group)));
+            columns.push((c"device", Fact::Number(|stat| stat.device)));
+            columns.push((c"blocks", Fact::Number(|stat| stat.blocks)));
+        }
+        let fields = columns.iter().map(|&(name, fact)| field(name, fact, form)).collect();
+        Self { fields, facts: columns.into_iter().map(|(_, fact)| fact).collect() }
+    }
+
+    fn empty(&self) -> Batch {
+        let column =
+            |field: &Field| Column { values: Values::new(field.kind), validity: Validity::default() };
+        Batch { rows: 0, columns: self.fields.iter().map(column).collect() }
+    }
+}
+
+fn field(name: &'static CStr, fact: Fact, form: Form) -> Field {
+    let kind = match (fact, form) {
+        (Fact::Name, Form::Text) => Type::Utf8,
+        (Fact::Name, Form::Bytes) => Type::Binary,
+        (Fact::Inode | Fact::Number(_), _) => Type::U64,
+        (Fact::Kind, _) => Type::Word,
+        (Fact::Short(_), _) => Type::U32,
+        (Fact::Time(_), _) => Type::Time,
+    };
+    // What has to be asked for may be refused, which is an error beside.
+    let nullable = matches!(fact, Fact::Number(_) | Fact::Short(_) | Fact::Time(_));
+    Field { name, kind, nullable, words: if kind == Type::Word { WORDS } else { &[] } }
+}
+
+/// Batches of columns in the making.
+pub(super) struct Builder {
+    shape: Shape,
+    /// Rows of a full batch.
+    most: usize,
+    current: Batch,
+    full: VecDeque<Batch>,
+    pub(super) errors: Vec<Error>,
+}
+
+impl Builder {
+    pub(super) fn new(shape: Shape, rows: NonZeroUsize) -> Self {
+        let current = shape.empty();
+        Self { shape, most: rows.get(), current, full: VecDeque::new(), errors: Vec::new() }
+    }
+
+    /// Whether a batch is full.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// Ends the batch in the making; one without rows is none.
+    pub(super) fn complete(&mut self) {
+        if self.current.rows > 0 {
+            self.full.push_back(std::mem::replace(&mut self.current, self.shape.empty()));
+        }
+    }
+
+    /// A full batch, or why it cannot be given out.
+    pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
+        self.full.pop_front().map(|batch| check(&self.shape, &batch).map(|()| batch))
+    }
+
+    /// All batches, and what went wrong.
+    pub(super) fn finish(mut self) -> Result<(Vec<Batch>, Vec<Error>), String> {
+        self.complete();
+        let batches = std::iter::from_fn(|| self.take()).collect::<Result<_, _>>()?;
+        Ok((batches, self.errors))
+    }
+
+    /// Adds `rows` entries of a directory from the one at `from`.
+    fn add(&mut self, directory: Directory<'_>, from: usize, rows: usize) {
+        self.current.rows += rows;
+        for (column, fact) in self.current.columns.iter_mut().zip(self.shape.facts.iter()) {
+            fill(column, *fact, directory.path(), directory.entries().skip(from).take(rows));
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
+        self.current.rows >= self.most || bytes.len() >= MOST
+    }
+}
+
+impl Visitor for Builder {
+    fn visit(&mut self, batch: &mut firstbyte_listing::Batch) -> ControlFlow<()> {
+        for directory in batch.directories() {
+            let (mut from, entries) = (0, directory.entries().len());
+            while from < entries {
+                let rows = (self.most - self.current.rows).min(entries - from);
+                self.add(directory, from, rows);
+                from += rows;
+                if self.is_full() {
+                    self.complete();
+                }
+            }
+        }
+        self.errors.append(&mut batch.take_errors());
+        ControlFlow::Continue(())
+    }
+}
+
+/// Adds the entries' values to one column.
+fn fill<'a>(column: &mut Column, fact: Fact, directory: &[u8], entries: impl Iterator<Item = Entry<'a>>) {
+    let validity = &mut column.validity;
+    match (&mut column.values, fact) {
+        (Values::Bytes { offsets, bytes }, Fact::Name) => {
+            for entry in entries {
+                bytes.extend_from_slice(directory);
+                bytes.extend_from_slice(entry.name());
+                offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
+            }
+        }
+        (Values::U64(values), Fact::Inode) => values.extend(entries.map(|entry| entry.inode())),
+        (Values::Word(values), Fact::Kind) => values.extend(entries.map(|entry| word(entry.kind()))),
+        (Values::U64(values), Fact::Number(value)) => stats(values, validity, entries, value),
+        (Values::U32(values), Fact::Short(value)) => stats(values, validity, entries, value),
+        (Values::Time(values), Fact::Time(value)) => {
+            stats(values, validity, entries, |stat| nanoseconds(value(stat)));
+        }
+        (values, _) => unreachable!("a column's type follows from its fact: {values:?}"),
+    }
+}
+
+/// Adds what the entries' states tell, or that there is none.
+fn stats<'a, T: Default>(
+    values: &mut Vec<T>,
+    validity: &mut Validity,
+    entries: impl Iterator<Item = Entry<'a>>,
+    value: impl Fn(&Stat) -> T,
+) {
+    for entry in entries {
+        validity.push(entry.stat().is_some());
+        values.push(entry.stat().map(&value).unwrap_or_default());
+    }
+}
+
+/// A kind's place in [`WORDS`].
+fn word(kind: Kind) -> i8 {
+    match kind {
+        Kind::File => 0,
+        Kind::Directory => 1,
+        Kind::Symlink => 2,
+        Kind::Other => 3,
+    }
+}
+
+/// Arrow's time reaches from 1677 to 2262; what lies beyond becomes its first or last instant.
+fn nanoseconds(time: Time) -> i64 {
+    time.seconds.saturating_mul(1_000_000_000).saturating_add(time.nanoseconds.into())
+}
+
+/// Whether all names are what the column's type promises.
+fn check(shape: &Shape, batch: &Batch) -> Result<(), String> {
+    let Values::Bytes { offsets, bytes } = &batch.columns[0].values else { return Ok(()) };
+    if shape.fields[0].kind == Type::Binary || bytes.is_ascii() {
+        return Ok(());
+    }
+    for ends in offsets.windows(2) {
+        let name = &bytes[ends[0] as usize..ends[1] as usize];
+        if std::str::from_utf8(name).is_err() {
+            let shown = name.escape_ascii();
+            return Err(format!(
+                "{shown}: a name that is not UTF-8: give the path as bytes to get names as bytes"
+            ));
+        }
+    }
+    Ok(())
+}

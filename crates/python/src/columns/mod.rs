@@ -1,0 +1,251 @@
+//! `list_arrow` and `iter_batches`: a listing as columns.
+//!
+//! `list_arrow` builds the columns on the threads that read the directories, and all is there when it returns;
+//! `iter_batches` takes batches from a stream, and holds a few. What goes wrong below the root is kept beside the
+//! columns and the rest goes on.
+
+mod build;
+mod source;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyAny, PyCapsule, PyList};
+
+use crate::arrow::{self, Batch, Field};
+use crate::name::Form;
+use crate::place::Place;
+use build::{Builder, Shape};
+use source::Source;
+
+/// Rows of a batch of `list_arrow`, whose consumer sees all of them at once.
+const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
+
+/// What is listed, from the arguments of both functions.
+struct Request {
+    place: Place,
+    options: Options,
+    shape: Shape,
+}
+
+impl Request {
+    fn new(
+        path: &Bound<'_, PyAny>,
+        verb: &str,
+        recursive: bool,
+        stat: Option<&str>,
+        followlinks: bool,
+    ) -> PyResult<Self> {
+        let place = Place::new(path, verb)?;
+        let detail = match stat {
+            None => Detail::Names,
+            Some("size") => Detail::Size,
+            Some("full") => Detail::Full,
+            Some(other) => {
+                return Err(PyValueError::new_err(format!(
+                    "{verb}: stat should be None, 'size' or 'full', not {other:?}"
+                )));
+            }
+        };
+        let options = Options {
+            depth: if recursive { Depth::Recursive } else { Depth::OneLevel },
+            symlinks: if followlinks { Symlinks::Follow } else { Symlinks::Report },
+            detail,
+            ..Options::default()
+        };
+        let shape = Shape::new(place.form, options.depth, detail);
+        Ok(Self { place, options, shape })
+    }
+
+    fn root(&self) -> &Path {
+        self.place.path().map_or(Path::new("."), |path| path)
+    }
+
+    fn builder(&self, rows: NonZeroUsize) -> Builder {
+        Builder::new(self.shape.clone(), rows)
+    }
+
+    /// The error that kept the root from being listed.
+    fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
+        match error {
+            Error::Io { path, source } if path == self.root() => self.place.fail(py, source),
+            other => crate::error::listing(py, other, self.place.form),
+        }
+    }
+}
+
+/// A whole listing: columns, and what could not be listed.
+#[pyclass(frozen, module = "firstbyte")]
+pub(crate) struct Listing {
+    fields: Arc<[Field]>,
+    batches: Vec<Arc<Batch>>,
+    errors: Vec<Error>,
+    form: Form,
+}
+
+/// Lists `path` at once.
+#[pyfunction]
+pub(crate) fn list_arrow(
+    path: &Bound<'_, PyAny>,
+    recursive: bool,
+    stat: Option<&str>,
+    followlinks: bool,
+) -> PyResult<Listing> {
+    let py = path.py();
+    let request = Request::new(path, "list_arrow", recursive, stat, followlinks)?;
+    let builders =
+        py.detach(|| firstbyte_listing::scan(request.root(), &request.options, || request.builder(ROWS)));
+    let builders = builders.map_err(|error| request.fail(py, &error))?;
+    let (mut batches, mut errors) = (Vec::new(), Vec::new());
+    for builder in builders {
+        let (built, failed) = builder.finish().map_err(PyValueError::new_err)?;
+        batches.extend(built.into_iter().map(Arc::new));
+        errors.extend(failed);
+    }
+    Ok(Listing { fields: request.shape.fields, batches, errors, form: request.place.form })
+}
+
+#[pymethods]
+impl Listing {
+    fn __len__(&self) -> usize {
+        self.batches.iter().map(|batch| batch.rows).sum()
+    }
+
+    /// What could not be listed, each an OSError.
+    #[getter]
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        errors(py, &self.errors, self.form)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::schema_capsule(py, &self.fields)
+    }
+
+    /// The columns, for any consumer and any number of times. A type that was requested is not converted to.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let batches = self.batches.clone().into_iter().map(Ok);
+        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(batches))
+    }
+}
+
+/// A listing in batches, in constant memory.
+#[pyclass(frozen, module = "firstbyte")]
+pub(crate) struct Batches {
+    fields: Arc<[Field]>,
+    /// Nothing once the rest was handed over.
+    source: Mutex<Option<Source>>,
+    errors: Arc<Mutex<Vec<Error>>>,
+    form: Form,
+}
+
+/// Begins to list `path`.
+#[pyfunction]
+pub(crate) fn iter_batches(
+    path: &Bound<'_, PyAny>,
+    recursive: bool,
+    stat: Option<&str>,
+    followlinks: bool,
+    batch_size: usize,
+) -> PyResult<Batches> {
+    let py = path.py();
+    let request = Request::new(path, "iter_batches", recursive, stat, followlinks)?;
+    let rows = NonZeroUsize::new(batch_size)
+        .ok_or_else(|| PyValueError::new_err("iter_batches: batch_size should be at least 1, not 0"))?;
+    let stream = py.detach(|| firstbyte_listing::stream(request.root(), &request.options));
+    let stream = stream.map_err(|error| request.fail(py, &error))?;
+    let errors = Arc::default();
+    let source = Source::new(stream, request.builder(rows), Arc::clone(&errors));
+    Ok(Batches {
+        fields: request.shape.fields,
+        source: Mutex::new(Some(source)),
+        errors,
+        form: request.place.form,
+    })
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let source = source.as_mut().ok_or_else(handed_over)?;
+        let next = py.detach(|| source.next()).transpose().map_err(PyValueError::new_err)?;
+        Ok(next.map(|batch| RecordBatch { fields: Arc::clone(&self.fields), batch }))
+    }
+
+    /// What could not be listed so far, each an OSError.
+    #[getter]
+    fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = self.errors.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        errors(py, &list, self.form)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::schema_capsule(py, &self.fields)
+    }
+
+    /// What is left, for one consumer, which reads it as it needs it.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let source = source.take().ok_or_else(handed_over)?;
+        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(source))
+    }
+}
+
+fn handed_over() -> PyErr {
+    PyRuntimeError::new_err("these batches were handed over to an Arrow consumer: begin another listing")
+}
+
+/// Some rows of a listing.
+#[pyclass(frozen, module = "firstbyte")]
+pub(crate) struct RecordBatch {
+    fields: Arc<[Field]>,
+    batch: Arc<Batch>,
+}
+
+#[pymethods]
+impl RecordBatch {
+    fn __len__(&self) -> usize {
+        self.batch.rows
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::schema_capsule(py, &self.fields)
+    }
+
+    /// The columns, for any consumer and any number of times. A type that was requested is not converted to.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema;
+        arrow::array_capsules(py, &self.batch, &self.fields)
+    }
+}
+
+/// Errors as Python's.
+fn errors<'py>(py: Python<'py>, errors: &[Error], form: Form) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, errors.iter().map(|error| crate::error::listing(py, error, form).into_value(py)))
+}

@@ -1,0 +1,246 @@
+//! `Layout`: hash-prefix directories from Python, on the layouts of the listing crate.
+//!
+//! Names come as `str` or `bytes` and go out in the form the root was given in. Everything but the arguments is done
+//! without the interpreter's lock.
+
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use firstbyte_listing::layout::{self, Durability, Error, Hash, Leaf, Scheme};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::error::os_error;
+use crate::name::{Form, encode};
+use crate::place::Place;
+
+/// Names brought at once from the thread that lists them.
+const CHUNK: usize = 1000;
+/// Such chunks that wait.
+const AHEAD: usize = 2;
+
+/// An open layout.
+#[pyclass(frozen, module = "firstbyte")]
+pub(crate) struct Layout {
+    layout: Arc<layout::Layout>,
+    form: Form,
+}
+
+#[pymethods]
+impl Layout {
+    #[staticmethod]
+    fn open(root: &Bound<'_, PyAny>, durable: bool) -> PyResult<Self> {
+        Self::with(root, durable, layout::Layout::open)
+    }
+
+    #[staticmethod]
+    fn create(
+        root: &Bound<'_, PyAny>,
+        hash: &str,
+        leaf: &str,
+        shape: (Option<u8>, Option<u8>),
+        files: u64,
+        durable: bool,
+    ) -> PyResult<Self> {
+        let hash: Hash = hash.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let leaf: Leaf = leaf.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let (levels, width) = shape;
+        let scheme = Scheme::suggest(hash, files, levels, width, leaf);
+        let scheme = scheme.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Self::with(root, durable, |root| layout::Layout::create(root, scheme))
+    }
+
+    /// Hash, levels, width, leaf.
+    #[getter]
+    fn scheme(&self) -> (String, u8, u8, String) {
+        let scheme = self.layout.scheme();
+        (scheme.hash().to_string(), scheme.levels(), scheme.width(), scheme.leaf().to_string())
+    }
+
+    fn path<'py>(&self, py: Python<'py>, name: Name) -> PyResult<Bound<'py, PyAny>> {
+        let path = self.layout.path(&name.0).map_err(|error| self.fail(py, &error))?;
+        self.form.decode(py, path.as_os_str().as_bytes())
+    }
+
+    fn find<'py>(&self, py: Python<'py>, name: Name) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let path = self.run(py, |layout| layout.find(&name.0))?;
+        path.map(|path| self.form.decode(py, path.as_os_str().as_bytes())).transpose()
+    }
+
+    fn put(&self, py: Python<'_>, name: Name, content: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let content = content.as_bytes();
+        self.run(py, |layout| layout.put(&name.0, content))
+    }
+
+    fn put_file(&self, py: Python<'_>, name: Name, source: Name) -> PyResult<()> {
+        self.run(py, |layout| layout.put_file(&name.0, Path::new(std::ffi::OsStr::from_bytes(&source.0))))
+    }
+
+    fn put_content<'py>(&self, py: Python<'py>, content: &Bound<'_, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
+        let content = content.as_bytes();
+        let name = self.run(py, |layout| layout.put_content(content))?;
+        self.form.decode(py, &name)
+    }
+
+    fn get<'py>(&self, py: Python<'py>, name: Name) -> PyResult<Bound<'py, PyBytes>> {
+        let content = self.run(py, |layout| layout.get(&name.0))?;
+        Ok(PyBytes::new(py, &content))
+    }
+
+    /// A descriptor, which is the caller's to close.
+    fn open_file(&self, py: Python<'_>, name: Name) -> PyResult<i32> {
+        self.run(py, |layout| layout.open_file(&name.0)).map(IntoRawFd::into_raw_fd)
+    }
+
+    fn delete(&self, py: Python<'_>, name: Name) -> PyResult<bool> {
+        self.run(py, |layout| layout.delete(&name.0))
+    }
+
+    fn exists(&self, py: Python<'_>, name: Name) -> PyResult<bool> {
+        self.run(py, |layout| layout.exists(&name.0))
+    }
+
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, layout::Layout::count)
+    }
+
+    fn names(&self) -> PyResult<Names> {
+        Names::of(Arc::clone(&self.layout), self.form)
+    }
+}
+
+impl Layout {
+    fn with(
+        root: &Bound<'_, PyAny>,
+        durable: bool,
+        make: impl Send + FnOnce(&Path) -> layout::Result<layout::Layout>,
+    ) -> PyResult<Self> {
+        let py = root.py();
+        let place = Place::new(root, "Layout")?;
+        let path =
+            place.path().ok_or_else(|| PyTypeError::new_err("Layout: a root is a path, not a descriptor"))?;
+        let layout = py.detach(|| make(path)).map_err(|error| fail(py, &error, place.form))?;
+        let durability = if durable { Durability::Full } else { Durability::None };
+        Ok(Self { layout: Arc::new(layout.with_durability(durability)), form: place.form })
+    }
+
+    /// Does something without the interpreter's lock.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl Send + FnOnce(&layout::Layout) -> layout::Result<T>,
+    ) -> PyResult<T> {
+        py.detach(|| work(&self.layout)).map_err(|error| self.fail(py, &error))
+    }
+
+    fn fail(&self, py: Python<'_>, error: &Error) -> PyErr {
+        fail(py, error, self.form)
+    }
+}
+
+/// A name, or a path: `str` or `bytes`.
+struct Name(Vec<u8>);
+
+impl<'py> FromPyObject<'_, 'py> for Name {
+    type Error = PyErr;
+
+    fn extract(given: pyo3::Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = given.cast::<PyString>() {
+            return encode(&text).map(Self);
+        }
+        let bytes = given.cast::<PyBytes>().map_err(|_| {
+            let kind = given.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+            PyTypeError::new_err(format!("a name should be str or bytes, not {kind}"))
+        })?;
+        Ok(Self(bytes.as_bytes().to_vec()))
+    }
+}
+
+/// What went wrong, as the nearest exception Python has.
+fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
+    let named = |path: &Path, code: i32| match form.decode(py, path.as_os_str().as_bytes()) {
+        Ok(path) => os_error(&std::io::Error::from_raw_os_error(code), path),
+        Err(error) => error,
+    };
+    match error {
+        Error::Io { path, source } => match source.raw_os_error() {
+            Some(code) => named(path, code),
+            None => PyOSError::new_err(error.to_string()),
+        },
+        Error::NotFound { path } => named(path, rustix::io::Errno::NOENT.raw_os_error()),
+        Error::NotEmpty { root } => named(root, rustix::io::Errno::NOTEMPTY.raw_os_error()),
+        Error::Name { .. } | Error::Scheme { .. } | Error::Content { .. } => {
+            PyValueError::new_err(error.to_string())
+        }
+        other => {
+            let advice = other.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+            PyOSError::new_err(format!("{other}{advice}"))
+        }
+    }
+}
+
+/// The names in a layout, listed by a thread while Python works.
+#[pyclass(frozen, module = "firstbyte")]
+pub(crate) struct Names {
+    state: Mutex<Listed>,
+    form: Form,
+    /// A child of this process inherits all of this but the thread.
+    process: u32,
+}
+
+struct Listed {
+    chunks: Receiver<Vec<layout::Result<Vec<u8>>>>,
+    chunk: std::vec::IntoIter<layout::Result<Vec<u8>>>,
+}
+
+impl Names {
+    fn of(layout: Arc<layout::Layout>, form: Form) -> PyResult<Self> {
+        let (give, chunks) = sync_channel(AHEAD);
+        std::thread::Builder::new().name("firstbyte-names".into()).spawn(move || list(&layout, &give))?;
+        let state = Mutex::new(Listed { chunks, chunk: Vec::new().into_iter() });
+        Ok(Self { state, form, process: std::process::id() })
+    }
+}
+
+/// The thread: ends with the layout, or when nobody takes its names any more.
+fn list(layout: &layout::Layout, chunks: &SyncSender<Vec<layout::Result<Vec<u8>>>>) {
+    let mut names = layout.iter();
+    loop {
+        let chunk: Vec<_> = names.by_ref().take(CHUNK).collect();
+        if chunk.is_empty() || chunks.send(chunk).is_err() {
+            return;
+        }
+    }
+}
+
+#[pymethods]
+impl Names {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.process != std::process::id() {
+            return Err(PyRuntimeError::new_err(
+                "these names were begun to be listed before a fork: iterate anew",
+            ));
+        }
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Listed { chunks, chunk } = &mut *state;
+        if chunk.as_slice().is_empty()
+            && let Some(next) = py.detach(move || chunks.recv().ok())
+        {
+            *chunk = next.into_iter();
+        }
+        match chunk.next() {
+            Some(Ok(name)) => self.form.decode(py, &name).map(Some),
+            Some(Err(error)) => Err(fail(py, &error, self.form)),
+            None => Ok(None),
+        }
+    }
+}

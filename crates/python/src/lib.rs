@@ -1,0 +1,51 @@
+//! The native half of the Python package: `firstbyte._native`.
+//!
+//! Each verb is a file here and one of the same name in `python/firstbyte`, which has its types and its text; what is
+//! common to all is how a path comes in ([`place`]), how a name goes out ([`name`]) and how an error looks ([`error`]).
+//! Directories are read without the interpreter's lock, a batch at a time; no thread of ours ever touches Python.
+//! Built against the stable ABI of Python 3.10, so one wheel serves all later versions.
+
+mod arrow;
+mod columns;
+mod entry;
+mod error;
+mod layout;
+mod listdir;
+mod name;
+mod place;
+mod reading;
+mod scandir;
+mod walk;
+
+use pyo3::prelude::*;
+
+/// The module as Python imports it.
+#[pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    use crate::entry::DirEntry as Entry;
+
+    /// `os.DirEntry` has junctions from Python 3.12 on, and so has ours.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        if py.version_info() < (3, 12) {
+            py.get_type::<Entry>().delattr("is_junction")?;
+        }
+        Ok(())
+    }
+
+    #[pymodule_export]
+    use crate::columns::{Batches, Listing, RecordBatch, iter_batches, list_arrow};
+    #[pymodule_export]
+    use crate::entry::DirEntry;
+    #[pymodule_export]
+    use crate::layout::{Layout, Names};
+    #[pymodule_export]
+    use crate::listdir::listdir;
+    #[pymodule_export]
+    use crate::scandir::Scandir;
+    #[pymodule_export]
+    use crate::walk::Ahead;
+}

@@ -1,0 +1,46 @@
+//! File names in Python: `str` where a path came as `str`, `bytes` where it came as `bytes`.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+/// What names are given out as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `str`; bytes that are not text in the file system's encoding become surrogates (PEP 383).
+    Text,
+    /// `bytes`.
+    Bytes,
+}
+
+impl Form {
+    /// A name, or a path, for Python.
+    #[inline]
+    pub(crate) fn decode<'py>(self, py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Bytes => Ok(PyBytes::new(py, name).into_any()),
+            // All of Linux's encodings hold ASCII as it is, and making such a string needs no codec looked up.
+            Self::Text => match std::str::from_utf8(name) {
+                Ok(text) if text.is_ascii() => Ok(PyString::new(py, text).into_any()),
+                _ => decode_text(py, name),
+            },
+        }
+    }
+}
+
+#[cold]
+fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: pointer and length are of one slice; the result is a new reference, or null with an exception set.
+    unsafe {
+        let text = ffi::PyUnicode_DecodeFSDefaultAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t);
+        Bound::from_owned_ptr_or_err(py, text)
+    }
+}
+
+/// The bytes of a `str` as the file system has them.
+pub(crate) fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
+    // SAFETY: the argument is a string; the result is a new `bytes`, or null with an exception set.
+    let bytes =
+        unsafe { Bound::from_owned_ptr_or_err(text.py(), ffi::PyUnicode_EncodeFSDefault(text.as_ptr()))? };
+    Ok(bytes.cast::<PyBytes>()?.as_bytes().to_vec())
+}

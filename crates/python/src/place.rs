@@ -1,0 +1,129 @@
+//! The argument that says which directory: a path as `str` or `bytes`, an open descriptor, or nothing for here.
+//!
+//! The Python half has resolved `os.PathLike` and handed to `os` itself whatever is none of these.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use firstbyte_listing::Reader;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString};
+use rustix::io::Errno;
+
+use crate::error::os_error;
+use crate::name::{Form, encode};
+
+/// Which directory, and how its entries are named.
+pub(crate) struct Place {
+    at: At,
+    pub(crate) form: Form,
+    /// What was given, for errors.
+    given: Py<PyAny>,
+}
+
+enum At {
+    Path(PathBuf),
+    Descriptor(i32),
+}
+
+impl Place {
+    /// What `given`, the argument of the function `verb`, stands for.
+    ///
+    /// # Errors
+    /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for text that cannot be a name.
+    pub(crate) fn new(given: &Bound<'_, PyAny>, verb: &str) -> PyResult<Self> {
+        let (at, form) = if let Ok(text) = given.cast::<PyString>() {
+            (At::Path(path(encode(text)?, verb)?), Form::Text)
+        } else if let Ok(bytes) = given.cast::<PyBytes>() {
+            (At::Path(path(bytes.as_bytes().to_vec(), verb)?), Form::Bytes)
+        } else if given.is_none() {
+            (At::Path(PathBuf::from(".")), Form::Text)
+        } else if let Ok(descriptor) = given.cast::<PyInt>() {
+            (At::Descriptor(descriptor.extract()?), Form::Text)
+        } else {
+            let kind = given.get_type().name()?.to_string();
+            let line =
+                format!("{verb}: path should be string, bytes, os.PathLike, integer or None, not {kind}");
+            return Err(PyTypeError::new_err(line));
+        };
+        Ok(Self { at, form, given: given.clone().unbind() })
+    }
+
+    /// Opens the directory, without the interpreter's lock. A descriptor is duplicated; both share one position.
+    ///
+    /// # Errors
+    /// `OSError` with what was given as its file name.
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Reader> {
+        let opened = py.detach(|| match &self.at {
+            At::Path(path) => open(path),
+            At::Descriptor(number) => duplicate(*number),
+        });
+        opened.map_err(|error| match error.raw_os_error() {
+            // `os` names no file for a number that is no open descriptor.
+            Some(code) if code == Errno::BADF.raw_os_error() => os_error(&error, py.None().into_bound(py)),
+            _ => self.fail(py, &error),
+        })
+    }
+
+    /// An error at this place.
+    pub(crate) fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
+        os_error(error, self.given.bind(py).clone())
+    }
+
+    /// The path, if it is one.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        match &self.at {
+            At::Path(path) => Some(path),
+            At::Descriptor(_) => None,
+        }
+    }
+
+    /// The number of the caller's descriptor, if it is one.
+    pub(crate) fn descriptor(&self) -> Option<i32> {
+        match self.at {
+            At::Path(_) => None,
+            At::Descriptor(number) => Some(number),
+        }
+    }
+
+    /// What stands before an entry's name in its path: the path with a `/`, or nothing for a descriptor.
+    pub(crate) fn prefix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = self.path().map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        let slash: &[u8] = if bytes.is_empty() || bytes.ends_with(b"/") { b"" } else { b"/" };
+        self.form.decode(py, &[bytes, slash].concat())
+    }
+}
+
+/// A path from its bytes; none of them may be zero.
+fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
+    if bytes.contains(&0) {
+        return Err(PyValueError::new_err(format!("{verb}: embedded null character in path")));
+    }
+    Ok(PathBuf::from(OsStr::from_bytes(&bytes)))
+}
+
+/// Opens the directory at `path`; the error is the system's own.
+pub(crate) fn open(path: &std::path::Path) -> std::io::Result<Reader> {
+    Reader::open(path).map_err(|error| match error {
+        firstbyte_listing::Error::Io { source, .. } => source,
+        other => std::io::Error::other(other),
+    })
+}
+
+fn duplicate(number: i32) -> std::io::Result<Reader> {
+    // Borrowing -1 would be undefined; the kernel gives out no negative numbers.
+    if number < 0 {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: the descriptor is the caller's, who said so by giving its number; should it not be open, the duplication
+    // fails and nothing else is done with it.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
+    if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(own.as_fd())?.st_mode).is_dir() {
+        return Err(Errno::NOTDIR.into());
+    }
+    Ok(Reader::from(own))
+}

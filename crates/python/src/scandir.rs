@@ -1,0 +1,101 @@
+//! `scandir`: the entries of a directory one by one.
+//!
+//! The Python half adds what only Python can say: the audit event, and the warning of an iterator that was dropped
+//! while its directory was open.
+
+use std::sync::{Arc, Mutex};
+
+use firstbyte_listing::Batch;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyTuple, PyType};
+
+use crate::entry::{DirEntry, Parent, generic_alias};
+use crate::place::Place;
+use crate::reading::Reading;
+
+/// An iterator over a directory's entries, to be used from any thread.
+#[pyclass(frozen, subclass, module = "firstbyte")]
+pub(crate) struct Scandir {
+    place: Place,
+    parent: Arc<Parent>,
+    state: Mutex<State>,
+}
+
+struct State {
+    reading: Reading,
+    batch: Option<Batch>,
+    /// The next entry of the batch.
+    next: usize,
+}
+
+#[pymethods]
+impl Scandir {
+    #[new]
+    fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let place = Place::new(path, "scandir")?;
+        let parent = Arc::new(Parent::new(py, &place)?);
+        let state = State { reading: Reading::open(py, &place)?, batch: None, next: 0 };
+        Ok(Self { place, parent, state: Mutex::new(state) })
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<DirEntry>> {
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = &mut *state;
+        loop {
+            if let Some(batch) = &state.batch
+                && state.next < batch.len()
+            {
+                let entry = batch.entry(state.next);
+                state.next += 1;
+                return DirEntry::new(py, &self.parent, &entry).map(Some);
+            }
+            state.next = 0;
+            state.batch = state.reading.next(py, &self.place, state.batch.take())?;
+            if state.batch.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    /// Ends the iteration and closes the directory. May be called any number of times.
+    fn close(&self, py: Python<'_>) {
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.reading.close(py);
+        state.batch = None;
+    }
+
+    /// Whether the directory is still open: neither read to its end nor closed.
+    #[getter]
+    fn is_open(&self, py: Python<'_>) -> bool {
+        let state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.reading.is_open() || state.batch.as_ref().is_some_and(|batch| state.next < batch.len())
+    }
+
+    /// See PEP 585.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        cls: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        generic_alias(cls, item)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("cannot pickle 'ScandirIterator' object"))
+    }
+}

@@ -1,0 +1,26 @@
+//! Mounts a slow file system by hand: `slow_fs SOURCE MOUNTPOINT MILLISECONDS`. Prints `ready`, and for each line it
+//! reads how many requests it has answered so far; unmounts when there are no more lines.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use firstbyte_testkit::SlowFs;
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [source, at, milliseconds] = arguments.as_slice() else {
+        return Err(io::Error::other("usage: slow_fs SOURCE MOUNTPOINT MILLISECONDS"));
+    };
+    let delay = Duration::from_secs_f64(milliseconds.parse::<f64>().map_err(io::Error::other)? / 1000.0);
+    let mounted = SlowFs::mount(Path::new(source), Path::new(at), delay)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "ready")?;
+    out.flush()?;
+    for line in io::stdin().lock().lines() {
+        line?;
+        writeln!(out, "{}", mounted.requests())?;
+        out.flush()?;
+    }
+    Ok(())
+}

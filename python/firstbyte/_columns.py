@@ -1,0 +1,74 @@
+"""`list_arrow` and `iter_batches`: a listing as Arrow columns."""
+
+import os
+from typing import Literal
+
+from firstbyte import _native
+from firstbyte._native import Batches, Listing, RecordBatch
+
+__all__ = ["Batches", "Listing", "RecordBatch", "iter_batches", "list_arrow"]
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+def list_arrow(
+    path: Path,
+    *,
+    recursive: bool = False,
+    stat: Literal["size", "full"] | None = None,
+    followlinks: bool = False,
+) -> Listing:
+    """List the directory `path` into columns.
+
+    Read and built by several threads; nothing is copied when `pyarrow.table(...)`, `polars.DataFrame(...)`, duckdb or
+    another Arrow consumer takes the result, and none of them is needed to make it.
+
+    Args:
+        path: the directory.
+        recursive: whether to list everything below it, too.
+        stat: what to ask for besides names, at the price of a system call an entry: None, "size" or "full".
+        followlinks: whether links stand for what they lead to. A link to a directory above it is not entered.
+
+    Returns:
+        A `Listing` with a row an entry, in any order, and the columns
+
+        - `name` (string; `path`, relative to the argument, if recursive; binary if the argument is bytes)
+        - `inode` (uint64)
+        - `type` (dictionary of int8 and string: file, directory, symlink, other)
+        - with stat="size" or "full": `size` (uint64, bytes), `mtime` (timestamp[ns, UTC])
+        - with stat="full": `atime`, `ctime` (timestamp[ns, UTC]), `mode`, `nlink`, `uid`, `gid` (uint32), `device`,
+          `blocks` (uint64, of 512 bytes)
+
+        What stat asks for is null where it was refused. `errors` has an OSError for each directory that could not be
+        read and each state that was refused; what vanished meanwhile is left out.
+
+    Raises:
+        OSError: if `path` itself cannot be listed.
+        ValueError: if a name is not UTF-8 and `path` is not bytes.
+    """
+    return _native.list_arrow(os.fspath(path), bool(recursive), stat, bool(followlinks))
+
+
+def iter_batches(
+    path: Path,
+    *,
+    recursive: bool = False,
+    stat: Literal["size", "full"] | None = None,
+    followlinks: bool = False,
+    batch_size: int = 65536,
+) -> Batches:
+    """List the directory `path` as batches of columns, in constant memory.
+
+    Args:
+        path, recursive, stat, followlinks: as for `list_arrow`.
+        batch_size: rows of a batch; the last one may have fewer.
+
+    Returns:
+        An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating, the whole may be
+        given to an Arrow consumer, which then reads it as it needs it: `pyarrow.RecordBatchReader.from_stream(...)`.
+
+    Raises:
+        OSError: if `path` itself cannot be listed.
+        ValueError: if batch_size is 0; while iterating, if a name is not UTF-8 and `path` is not bytes.
+    """
+    return _native.iter_batches(os.fspath(path), bool(recursive), stat, bool(followlinks), batch_size)

@@ -1,0 +1,31 @@
+"""`listdir`: `os.listdir`, with the next names read while these are made into strings."""
+
+import os
+import posix
+import sys
+from typing import Any, AnyStr, overload
+
+from firstbyte import _native
+from firstbyte._path import resolve
+
+
+@overload
+def listdir(path: int | None = None) -> list[str]: ...
+@overload
+def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]: ...
+def listdir(path: Any = None) -> Any:
+    """Return the names of the entries of the directory `path`.
+
+    Exactly `os.listdir`: the same names in the same order, errors and audit event.
+
+    Args:
+        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the current directory.
+
+    Returns:
+        A list of str, or of bytes if `path` is bytes or gives bytes; without `.` and `..`.
+    """
+    directory = resolve(path)
+    if directory is NotImplemented:
+        return posix.listdir(path)
+    sys.audit("os.listdir", directory)
+    return _native.listdir(directory)

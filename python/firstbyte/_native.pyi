@@ -1,0 +1,137 @@
+"""The native half. Use it by the package's own names, which check arguments and emit audit events."""
+
+import os
+from collections.abc import Iterator
+from types import GenericAlias, TracebackType
+from typing import Any, AnyStr, Generic, Literal, final
+
+from typing_extensions import CapsuleType, Self
+
+@final
+class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
+    """One entry of a directory, as `scandir` gives it; with the methods, answers and errors of `os.DirEntry`."""
+
+    @property
+    def name(self) -> AnyStr:
+        """The entry's file name, relative to the `scandir` path."""
+
+    @property
+    def path(self) -> AnyStr:
+        """The `scandir` path joined with the name; the name alone if that was a descriptor."""
+
+    def inode(self) -> int:
+        """The inode's number, as the directory has it."""
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a directory; without a system call unless it is a link to be followed."""
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether it is a regular file; without a system call unless it is a link to be followed."""
+
+    def is_symlink(self) -> bool:
+        """Whether it is a symbolic link."""
+
+    def is_junction(self) -> bool:
+        """False; there where `os.DirEntry` has it, from Python 3.12."""
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """`os.stat` of the entry, asked for once and kept."""
+
+    def __fspath__(self) -> AnyStr: ...
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
+
+class Scandir(Generic[AnyStr]):
+    def __new__(cls, path: object) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> DirEntry[AnyStr]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+    def close(self) -> None:
+        """Ends the iteration and closes the directory. May be called any number of times."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither read to the end nor closed."""
+
+    def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
+
+def listdir(path: object) -> list[Any]: ...
+@final
+class Ahead:
+    def __new__(cls, followlinks: bool) -> Self: ...
+    def read(self, path: AnyStr) -> tuple[list[AnyStr], list[AnyStr], list[AnyStr]]:
+        """The directories in `path`, links to them included, the rest, and the paths a bottom-up walk enters."""
+
+    def expect(self, paths: list[Any]) -> None:
+        """Lets threads read these, the last one first."""
+
+@final
+class Listing:
+    """A whole listing: rows in columns, for any Arrow consumer, any number of times and without a copy."""
+
+    def __len__(self) -> int:
+        """Rows."""
+
+    @property
+    def errors(self) -> list[OSError]:
+        """What could not be listed, and why."""
+
+    def __arrow_c_schema__(self) -> CapsuleType: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
+
+@final
+class Batches(Iterator[RecordBatch]):
+    """A listing in batches, read while they are taken; or, for one Arrow consumer, the whole of it."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> RecordBatch: ...
+    @property
+    def errors(self) -> list[OSError]:
+        """What could not be listed so far, and why."""
+
+    def __arrow_c_schema__(self) -> CapsuleType: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> CapsuleType: ...
+
+@final
+class RecordBatch:
+    """Some rows of a listing, for any Arrow consumer, any number of times and without a copy."""
+
+    def __len__(self) -> int:
+        """Rows."""
+
+    def __arrow_c_schema__(self) -> CapsuleType: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[CapsuleType, CapsuleType]: ...
+
+def list_arrow(
+    path: str | bytes, recursive: bool, stat: Literal["size", "full"] | None, followlinks: bool
+) -> Listing: ...
+def iter_batches(
+    path: str | bytes,
+    recursive: bool,
+    stat: Literal["size", "full"] | None,
+    followlinks: bool,
+    batch_size: int,
+) -> Batches: ...
+@final
+class Layout:
+    @staticmethod
+    def open(root: str | bytes, durable: bool) -> Layout: ...
+    @staticmethod
+    def create(
+        root: str | bytes, hash: str, leaf: str, shape: tuple[int | None, int | None], files: int, durable: bool
+    ) -> Layout: ...
+    @property
+    def scheme(self) -> tuple[str, int, int, str]: ...
+    def path(self, name: str | bytes) -> str | bytes: ...
+    def find(self, name: str | bytes) -> str | bytes | None: ...
+    def put(self, name: str | bytes, content: bytes) -> None: ...
+    def put_file(self, name: str | bytes, source: str | bytes) -> None: ...
+    def put_content(self, content: bytes) -> str | bytes: ...
+    def get(self, name: str | bytes) -> bytes: ...
+    def open_file(self, name: str | bytes) -> int: ...
+    def delete(self, name: str | bytes) -> bool: ...
+    def exists(self, name: str | bytes) -> bool: ...
+    def count(self) -> int: ...
+    def names(self) -> Iterator[str | bytes]: ...

@@ -1,0 +1,23 @@
+"""The argument of `scandir` and `listdir` that says which directory."""
+
+import os
+
+# Descriptors are numbers of 31 bits.
+_DESCRIPTORS = range(1 << 31)
+
+
+def resolve(path: object) -> object:
+    """`path` as the native half takes it, or `NotImplemented`.
+
+    The latter for whatever `os` accepts with a warning or refuses: `posix`, where `os` has it from and where nobody
+    replaces it, then says so in the running Python's own words, and does what it does.
+    """
+    if type(path) is int:
+        return path if path in _DESCRIPTORS else NotImplemented
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    if isinstance(path, str):
+        return NotImplemented if "\0" in path else path
+    if isinstance(path, bytes):
+        return NotImplemented if b"\0" in path else path
+    return None if path is None else NotImplemented

@@ -1,0 +1,44 @@
+"""`scandir`: `os.scandir`, with the next entries read while this one is looked at."""
+
+import os
+import posix
+import sys
+import warnings
+from typing import Any, AnyStr, overload
+
+from firstbyte import _native
+from firstbyte._path import resolve
+
+
+class ScandirIterator(_native.Scandir[AnyStr]):
+    """The entries of a directory, one by one; also a context manager that closes it."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if self.is_open:
+            warnings.warn(f"unclosed scandir iterator {self!r}", ResourceWarning, stacklevel=2, source=self)
+            self.close()
+
+
+@overload
+def scandir(path: int | None = None) -> ScandirIterator[str]: ...
+@overload
+def scandir(path: AnyStr | os.PathLike[AnyStr]) -> ScandirIterator[AnyStr]: ...
+def scandir(path: Any = None) -> Any:
+    """Return an iterator of DirEntry objects for the directory `path`.
+
+    Exactly `os.scandir`: the same entries in the same order, their methods, caching, errors, warnings and audit event.
+
+    Args:
+        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the current directory.
+            If it is bytes, or gives bytes, so are names and paths.
+
+    Returns:
+        An iterator of `DirEntry`, to be closed by `with`, `close()` or reading to the end.
+    """
+    directory = resolve(path)
+    if directory is NotImplemented:
+        return posix.scandir(path)
+    sys.audit("os.scandir", directory)
+    return ScandirIterator(directory)

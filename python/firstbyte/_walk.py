@@ -1,0 +1,64 @@
+"""`walk`: `os.walk`, with the directories still to come read by threads while this one is worked on."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, AnyStr
+
+from firstbyte import _native
+
+
+def walk(
+    top: AnyStr | os.PathLike[AnyStr],
+    topdown: bool = True,
+    onerror: Callable[[OSError], Any] | None = None,
+    followlinks: bool = False,
+) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
+    """Yield `(dirpath, dirnames, filenames)` for each directory in the tree at `top`.
+
+    Exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or to order it; what the caller
+    changes in directories still to come is seen; errors go to `onerror`, or are ignored.
+
+    Args:
+        top: where to begin, as str, bytes or os.PathLike.
+        topdown: whether a directory comes before those in it, or after.
+        onerror: called with the OSError of each directory that cannot be read; may raise it to end the walk.
+        followlinks: whether to enter links to directories. A link to a directory above it is then followed for ever.
+
+    Yields:
+        A path that begins with `top`, and two lists of names in it: the directories, links to them included, and the
+        rest. All are str, or all bytes if `top` is bytes.
+    """
+    sys.audit("os.walk", top, topdown, onerror, followlinks)
+    return _walk(os.fspath(top), topdown, onerror, followlinks)
+
+
+def _walk(
+    top: AnyStr, topdown: bool, onerror: Callable[[OSError], Any] | None, followlinks: bool
+) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
+    islink, join = os.path.islink, os.path.join
+    ahead = _native.Ahead(bool(followlinks))
+    # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is done.
+    stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
+    while stack:
+        due = stack.pop()
+        if isinstance(due, tuple):
+            yield due
+            continue
+        top = due
+        try:
+            dirs, nondirs, below = ahead.read(top)
+        except OSError as error:
+            if onerror is not None:
+                onerror(error)
+            continue
+        if topdown:
+            yield top, dirs, nondirs
+            # A directory may have become a link meanwhile, and the caller may have changed the list.
+            paths = [join(top, name) for name in dirs]
+            below = paths if followlinks else [one for one in paths if not islink(one)]
+        else:
+            stack.append((top, dirs, nondirs))
+        below.reverse()
+        stack += below
+        ahead.expect(below)

@@ -1,0 +1,90 @@
+"""Directories to list, the same for the same seed."""
+
+import os
+import random
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+# More than two of the buffers a directory is read by, so that a thread reads on.
+MANY = 20_000
+
+
+@pytest.fixture
+def odd(tmp_path) -> Path:
+    """A directory with every kind of entry, and names of every kind."""
+    root = tmp_path / "odd"
+    root.mkdir()
+    (root / "file").write_bytes(b"content")
+    (root / "directory").mkdir()
+    (root / "directory" / "inner").write_bytes(b"")
+    os.symlink("file", root / "link to file")
+    os.symlink("directory", root / "link to directory")
+    os.symlink("nowhere", root / "dangling")
+    os.symlink("loop", root / "loop")
+    os.mkfifo(root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        # Bound by a short name: a socket's path has 108 bytes at most.
+        here = os.getcwd()
+        os.chdir(root)
+        try:
+            listener.bind("socket")
+        finally:
+            os.chdir(here)
+    for name in [b"two\nlines", b"\xff\xfe not text", "n\u00e4me \U0001f600".encode(), b"a" * 255, b" ", b"-n", b"\x1b[31m"]:
+        with open(os.path.join(os.fsencode(root), name), "wb") as file:
+            file.write(name)
+    return root
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory) -> Path:
+    """A directory with so many names that it is read ahead."""
+    root = tmp_path_factory.mktemp("many")
+    for number in range(MANY):
+        os.close(os.open(root / f"name-{number:06}", os.O_CREAT | os.O_WRONLY))
+    (root / "directory").mkdir()
+    return root
+
+
+@pytest.fixture
+def tree(tmp_path) -> Path:
+    """A tree of some 300 directories with links, so that directories are read ahead."""
+    root, seeded = tmp_path / "tree", random.Random(3)
+    directories = [root]
+    root.mkdir()
+    for number in range(300):
+        parent = seeded.choice(directories)
+        directories.append(parent / f"d{number}")
+        directories[-1].mkdir()
+        for file in range(seeded.randrange(6)):
+            (directories[-1] / f"f{file}").write_bytes(b"")
+    for number in range(20):
+        os.symlink(seeded.choice(directories), seeded.choice(directories) / f"link{number}")
+    (root / "last").mkdir()
+    return root
+
+
+@pytest.fixture
+def audited():
+    """A function that says which events of os's directory functions a call raises."""
+    events = None
+
+    def hook(event, arguments):
+        if events is not None and event in ("os.scandir", "os.listdir", "os.walk"):
+            events.append((event, arguments))
+
+    sys.addaudithook(hook)
+
+    def run(call):
+        nonlocal events
+        events = []
+        try:
+            call()
+            return events
+        finally:
+            events = None
+
+    return run

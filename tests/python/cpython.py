@@ -1,0 +1,52 @@
+"""Runs CPython's own tests with `os.scandir`, `os.walk`, `os.listdir` and `os.DirEntry` replaced by firstbyte's.
+
+    python tests/python/cpython.py
+
+A program of its own, because what it does to `os` holds for the whole process. Prints a line of JSON: what ran and
+what failed. `os.fwalk`, `glob` and `shutil` are the standard library's, upon our `scandir`.
+"""
+
+import json
+import os
+import sys
+import unittest
+
+import firstbyte
+
+# Where CPython tests what is replaced: whole modules, or classes of them.
+SUITES = [
+    "test.test_os.TestDirEntry",
+    "test.test_os.TestScandir",
+    "test.test_os.WalkTests",
+    "test.test_os.BytesWalkTests",
+    "test.test_os.FwalkTests",
+    "test.test_os.BytesFwalkTests",
+    "test.test_os.Pep383Tests",
+    "test.test_os.OSErrorTests",
+    "test.test_os.TestInvalidFD",
+    "test.test_glob",
+    "test.test_shutil",
+]
+
+
+def replace() -> None:
+    """Puts ours in place of `os`'s."""
+    theirs = {os.scandir: firstbyte.scandir, os.listdir: firstbyte.listdir}
+    for their, our in theirs.items():
+        setattr(os, their.__name__, our)
+        if their in os.supports_fd:
+            os.supports_fd.add(our)
+    os.walk, os.DirEntry = firstbyte.walk, firstbyte.DirEntry
+
+
+def main() -> int:
+    replace()
+    suite = unittest.defaultTestLoader.loadTestsFromNames(SUITES)
+    result = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(suite)
+    failed = {test.id(): text for test, text in result.failures + result.errors}
+    print(json.dumps({"ran": result.testsRun, "skipped": len(result.skipped), "failed": failed}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Lists a directory again and again and watches the memory of the process.
+
+    python tests/python/soak.py DIRECTORY [--entries 100000000]
+
+Every function in turn, until each has seen so many entries. After a quarter of them memory must have stopped growing:
+what comes after may add at most MOST, far less than a byte an entry. Exit code 1 if it adds more.
+"""
+
+import argparse
+import gc
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import firstbyte
+
+# Bytes the last three quarters may add: pages the allocator keeps. A leak of one name an entry would be 50 MB a million.
+MOST = 4 << 20
+
+
+def scandir(path: Path) -> int:
+    with firstbyte.scandir(path) as entries:
+        return sum(1 for entry in entries if entry.name and entry.path and entry.is_dir() in (True, False))
+
+
+def stat(path: Path) -> int:
+    # States cost a system call each: some are enough.
+    entries = firstbyte.scandir(path)
+    some = list(itertools.islice(entries, 100))
+    entries.close()
+    return sum(1 for entry in some if entry.stat().st_nlink)
+
+
+def listdir(path: Path) -> int:
+    return len(firstbyte.listdir(path)) + len(firstbyte.listdir(os.fsencode(path)))
+
+
+def walk(path: Path) -> int:
+    return sum(len(dirs) + len(files) for _, dirs, files in firstbyte.walk(path))
+
+
+def list_arrow(path: Path) -> int:
+    listing = firstbyte.list_arrow(path)
+    listing.__arrow_c_stream__()
+    return len(listing)
+
+
+def iter_batches(path: Path) -> int:
+    return sum(len(batch) for batch in firstbyte.iter_batches(path) if batch.__arrow_c_array__())
+
+
+def errors(path: Path) -> int:
+    for function in (firstbyte.scandir, firstbyte.listdir, firstbyte.list_arrow):
+        try:
+            function(path / "no such directory")
+        except FileNotFoundError:
+            pass
+    return 100
+
+
+def resident() -> int:
+    """Bytes of memory the process has."""
+    gc.collect()
+    with open("/proc/self/statm") as figures:
+        return int(figures.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--entries", type=int, default=100_000_000, help="of each function [100000000]")
+    chosen = parser.parse_args()
+    grown = []
+    for function in (scandir, stat, listdir, walk, list_arrow, iter_batches, errors):
+        # What gives few entries at a time is run as often as the others, not until it has seen as many.
+        each = max(function(chosen.directory), len(os.listdir(chosen.directory)))
+        rounds = max(8, chosen.entries // each)
+        settled = 0
+        for number in range(rounds):
+            function(chosen.directory)
+            if number == rounds // 4:
+                settled = resident()
+        grown.append((function.__name__, rounds * each, resident() - settled))
+        print(f"{function.__name__}: {rounds * each:,} entries, memory grew by {grown[-1][2] / 1024:,.0f} KiB", flush=True)
+    return int(any(growth > MOST for *_, growth in grown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
