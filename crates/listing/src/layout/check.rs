@@ -1,0 +1,239 @@
+//! Whether everything in a layout is where it belongs; and putting it there.
+//!
+//! Looks at names, not at content, but for content-addressed layouts, whose names say what the content must be.
+//! Mending moves what lies in the wrong place, removes what killed writers left, and of two files of one name the one
+//! in the wrong place if both are equal. It never chooses between two that differ, and loses nothing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::convert::{type_of, wrong_content};
+use super::error::{Error, Result};
+use super::gate::{Conversion, Gate};
+use super::protocol::{Moved, Place};
+use super::record::{self, State};
+use super::root::Root;
+use super::scheme::Scheme;
+use super::spot::target;
+use super::stage::{is_abandoned, remove_abandoned};
+
+/// Bytes of names read at once, for each level down.
+const BATCH: usize = 256 << 10;
+
+/// Whether what is found is put right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mend {
+    /// It is told.
+    #[default]
+    Report,
+    /// It is told and put right where nothing can be lost by it.
+    Apply,
+}
+
+/// What is wrong with something in a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It lies in the root and belongs in a directory: written there by a program that knows nothing of the layout, or
+    /// a conversion is unfinished.
+    Stray,
+    /// It lies in another directory than its own.
+    Misplaced,
+    /// Another file of its name lies where it belongs.
+    Double,
+    /// Its writer was killed before it had its name.
+    Abandoned,
+    /// It is no file and lies among files.
+    Foreign,
+    /// Its name is none this layout can hold.
+    Name,
+    /// Its content is not what its name says.
+    Content,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stray => "stray",
+            Self::Misplaced => "misplaced",
+            Self::Double => "double",
+            Self::Abandoned => "abandoned",
+            Self::Foreign => "foreign",
+            Self::Name => "name",
+            Self::Content => "content",
+        })
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What lies there.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub trouble: Trouble,
+    /// Whether it has been put right.
+    pub mended: bool,
+}
+
+/// What a check has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The layout's shape.
+    pub scheme: Scheme,
+    /// Which way files move in it.
+    pub state: State,
+    /// Files, those in the wrong place too.
+    pub files: u64,
+    /// What was wrong.
+    pub findings: u64,
+    /// What was wrong and has been put right.
+    pub mended: u64,
+}
+
+/// Checks the layout in the directory `root`, telling `report` of each finding at once. Others may go on using it.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Result<Checked> {
+    let root = Root::open(root)?;
+    let conversion = match mend {
+        Mend::Report => Conversion::watch(&root)?,
+        Mend::Apply => Conversion::begin(&root)?,
+    };
+    let Some(conversion) = conversion else {
+        return Err(Error::Missing { root: root.path().to_owned() });
+    };
+    let (scheme, state) = (conversion.record.scheme, conversion.record.state);
+    let checked = Checked { scheme, state, files: 0, findings: 0, mended: 0 };
+    let mut examination = Examination { root: &root, scheme, mend, checked, report };
+    examination.directory(b"", b"")?;
+    Ok(examination.checked)
+}
+
+struct Examination<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    mend: Mend,
+    checked: Checked,
+    report: &'a mut dyn FnMut(&Finding),
+}
+
+impl Examination<'_> {
+    /// Examines what is in the directory at `path`, which ends in `/` or is empty, whose digits are `digits`.
+    fn directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
+        let mut pages = self.root.read(path, BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries() {
+                let (name, below) = (entry.name(), [path, entry.name()].concat());
+                match type_of(self.root, &below, &entry)? {
+                    FileType::Unknown => {}
+                    FileType::Directory
+                        if self.scheme.is_level(name) && digits.len() < self.scheme.digits() =>
+                    {
+                        self.directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
+                    }
+                    FileType::RegularFile => self.file(&below, digits, name)?,
+                    _ if digits.is_empty() => {}
+                    _ => self.tell(&below, Trouble::Foreign, false),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
+        if record::is_staged(leaf) {
+            return self.staged(path);
+        }
+        if record::is_reserved(leaf) {
+            return Ok(());
+        }
+        self.checked.files += 1;
+        let name = self.scheme.name_of(digits, leaf);
+        let mut right = Vec::new();
+        match self.scheme.place(&name, &mut right) {
+            Err(Error::Name { .. }) => {
+                self.tell(path, Trouble::Name, false);
+                return Ok(());
+            }
+            other => other?,
+        }
+        if wrong_content(self.root, self.scheme, path, &name)?.is_some() {
+            self.tell(path, Trouble::Content, false);
+            return Ok(());
+        }
+        // On the way back the root is as good a place as its own.
+        let settled = digits.is_empty() && target(self.checked.state) == Place::Flat;
+        if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
+    }
+
+    /// A file that lies at `path` and belongs at `right`.
+    fn elsewhere(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
+        let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
+        if self.mend == Mend::Report {
+            let double = self.root.stat(right)?.is_some();
+            self.tell(path, if double { Trouble::Double } else { lonely }, false);
+            return Ok(());
+        }
+        // Inside, so that no writer replaces the one while the other is compared with it.
+        let _gate = Gate::enter(self.root)?;
+        match self.root.move_exclusively(self.scheme, path, right)? {
+            Moved::Moved => self.tell(path, lonely, true),
+            Moved::Absent => {}
+            Moved::Taken => {
+                let equal = equal(self.root, path, right)?;
+                if equal {
+                    self.root.remove(path)?;
+                }
+                self.tell(path, Trouble::Double, equal);
+            }
+        }
+        Ok(())
+    }
+
+    fn staged(&mut self, path: &[u8]) -> Result<()> {
+        let (abandoned, removed) = match self.mend {
+            Mend::Report => (is_abandoned(self.root, path)?, false),
+            Mend::Apply => remove_abandoned(self.root, path).map(|removed| (removed, removed))?,
+        };
+        if abandoned {
+            self.tell(path, Trouble::Abandoned, removed);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
+        self.checked.findings += 1;
+        self.checked.mended += u64::from(mended);
+        (self.report)(&Finding { path: self.root.join(path), trouble, mended });
+    }
+}
+
+/// Whether two files have the same content.
+fn equal(root: &Root, one: &[u8], other: &[u8]) -> Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+    let (Some(first), Some(second)) = (root.file(one, flags)?, root.file(other, flags)?) else {
+        return Ok(false);
+    };
+    let length = |file: &std::fs::File| file.metadata().map(|metadata| metadata.len());
+    let at = |error| root.error(one, error);
+    if length(&first).map_err(at)? != length(&second).map_err(at)? {
+        return Ok(false);
+    }
+    let (mut first, mut second) = (std::io::BufReader::new(first), std::io::BufReader::new(second));
+    loop {
+        use std::io::BufRead;
+        let (left, right) = (first.fill_buf().map_err(at)?, second.fill_buf().map_err(at)?);
+        let common = left.len().min(right.len());
+        if left[..common] != right[..common] {
+            return Ok(false);
+        }
+        if common == 0 {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        first.consume(common);
+        second.consume(common);
+    }
+}

@@ -1,0 +1,156 @@
+//! The gate: holds the direction of a conversion still while a name is looked up for good, written or removed.
+//!
+//! It is a lock on the layout file, entered shared, and costs six system calls. A conversion enters it exclusively, for
+//! the instant in which it changes the layout file. So that many short visits cannot keep it out for ever, everybody
+//! passes a turnstile, where it waits with nobody behind it.
+//!
+//! Where there is no layout file the gate is a lock on the root itself, which whoever makes the file holds exclusively.
+//! Network file systems keep locks on directories to one machine; there a writer on another that is caught by the very
+//! beginning of a conversion is like one that knows nothing of layouts.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::error::{Error, Result};
+use super::lock::{self, Part, Share};
+use super::protocol::Moved;
+use super::record::{self, Record};
+use super::root::Root;
+use super::stage;
+
+/// Inside the gate, until dropped: what the layout file says is so.
+pub(super) struct Gate {
+    /// Closing it gives the lock back.
+    _lock: OwnedFd,
+    /// What the layout file says; nothing if there is none, that is, if the directory is flat.
+    pub(super) record: Option<Record>,
+}
+
+impl Gate {
+    /// Enters.
+    pub(super) fn enter(root: &Root) -> Result<Self> {
+        let path = root.join(record::NAME.as_bytes());
+        let at = |error| Error::io(&path, error);
+        let open = || root.file(record::NAME.as_bytes(), OFlags::RDONLY);
+        loop {
+            let Some(file) = open()? else {
+                let lock = lock_root(root, FlockOperation::LockShared)?;
+                match open()? {
+                    None => return Ok(Self { _lock: lock, record: None }),
+                    Some(_) => continue,
+                }
+            };
+            lock::acquire(&file, Part::TURNSTILE_AND_GATE, Share::Shared).map_err(at)?;
+            lock::release(&file, Part::TURNSTILE).map_err(at)?;
+            if is_there(&file).map_err(at)? {
+                let record = Some(Record::read(&file, &path)?);
+                return Ok(Self { _lock: file.into(), record });
+            }
+        }
+    }
+
+    /// What the layout file says now.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: there is none.
+    pub(super) fn layout(root: &Root) -> Result<Record> {
+        Self::enter(root)?.record.ok_or_else(|| Error::Missing { root: root.path().to_owned() })
+    }
+}
+
+/// Locks the root itself, until what is returned is closed.
+fn lock_root(root: &Root, how: FlockOperation) -> Result<OwnedFd> {
+    let locked = root.directory(b"").and_then(|fd| rustix::fs::flock(&fd, how).map(|()| fd));
+    locked.map_err(|error| root.error(b"", error))
+}
+
+/// The layout file in the hands of whoever converts or mends. There is one at a time.
+pub(super) struct Conversion {
+    file: File,
+    path: PathBuf,
+    pub(super) record: Record,
+}
+
+impl Conversion {
+    /// Takes the layout over; nothing if there is no layout file.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: another process has it.
+    pub(super) fn begin(root: &Root) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDWR, Share::Exclusive)
+    }
+
+    /// Keeps others from taking it over, and changes nothing.
+    pub(super) fn watch(root: &Root) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDONLY, Share::Shared)
+    }
+
+    fn with(root: &Root, flags: OFlags, share: Share) -> Result<Option<Self>> {
+        let path = root.join(record::NAME.as_bytes());
+        let at = |error| Error::io(&path, error);
+        let Some(file) = root.file(record::NAME.as_bytes(), flags)? else { return Ok(None) };
+        // One that has just been removed says nothing about the directory.
+        if !lock::try_acquire(&file, Part::CONVERSION, share).map_err(at)? || !is_there(&file).map_err(at)? {
+            return Err(Error::Busy { root: root.path().to_owned() });
+        }
+        let record = Record::read(&file, &path)?;
+        Ok(Some(Self { file, path, record }))
+    }
+
+    /// Changes what the layout file says, with nobody inside the gate.
+    pub(super) fn set(&mut self, record: Record) -> Result<()> {
+        if record == self.record {
+            return Ok(());
+        }
+        self.alone(|this| record.write(&this.file, &this.path))?;
+        self.record = record;
+        Ok(())
+    }
+
+    /// Does `work` with nobody inside the gate.
+    pub(super) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let at = |error| Error::io(&self.path, error);
+        lock::acquire(&self.file, Part::TURNSTILE, Share::Exclusive).map_err(at)?;
+        lock::acquire(&self.file, Part::GATE, Share::Exclusive).map_err(at)?;
+        let done = work(self);
+        lock::release(&self.file, Part::TURNSTILE_AND_GATE).map_err(at)?;
+        done
+    }
+}
+
+/// Whether an open file still has a name.
+fn is_there(file: &File) -> std::io::Result<bool> {
+    rustix::fs::fstat(file).map(|stat| stat.st_nlink > 0).map_err(Into::into)
+}
+
+/// Writes a new layout file and takes the layout over.
+///
+/// # Errors
+/// [`Error::Busy`]: another process was first.
+pub(super) fn establish(root: &Root, record: Record) -> Result<Conversion> {
+    let draft = record::staged_name(stage::number());
+    let path = root.join(&draft);
+    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+    let file = file.ok_or_else(|| Error::io(root.path(), rustix::io::Errno::NOENT))?;
+    let name = record::NAME.as_bytes();
+    let _lock = lock_root(root, FlockOperation::LockExclusive)?;
+    let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
+    match named {
+        Ok(Moved::Moved) => {}
+        Ok(_) => {
+            root.remove(&draft)?;
+            return Err(Error::Busy { root: root.path().to_owned() });
+        }
+        Err(error) => {
+            // The first error is the one to tell; the draft is recognised as one.
+            let _ = root.remove(&draft);
+            return Err(error);
+        }
+    }
+    root.sync_directory(b"")?;
+    drop(file);
+    Conversion::begin(root)?.ok_or_else(|| Error::Busy { root: root.path().to_owned() })
+}

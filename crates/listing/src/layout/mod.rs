@@ -1,0 +1,296 @@
+//! Hash layouts: a directory too large to be one, kept as many small ones without an index.
+//!
+//! Where a file belongs follows from its name alone ([`Scheme`]), so finding one costs no listing, and no directory
+//! holds more than some hundreds. A flat directory becomes a layout in place, by renames ([`shard`]), and back
+//! ([`unshard`]), while programs that go through [`Layout`] read, write and delete. What makes that safe is told in
+//! `protocol`; what shape a layout has, in the file `.firstbyte-layout` in its root.
+//!
+//! Assumes that whoever writes while a conversion runs goes through this interface. Others find their files moved, and
+//! [`check`] finds what they left in the wrong place.
+
+mod check;
+mod convert;
+mod error;
+mod gate;
+mod iterate;
+mod lock;
+mod protocol;
+mod record;
+mod root;
+mod scheme;
+mod shard;
+mod spot;
+mod stage;
+mod survey;
+mod unshard;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, OFlags};
+use sha2::{Digest, Sha256};
+
+use convert::digest_of;
+use gate::Gate;
+use protocol::{Disk, Place};
+use record::Record;
+use root::Root;
+use spot::Spot;
+use stage::Staged;
+
+pub use check::{Checked, Finding, Mend, Trouble, check};
+pub use convert::{Converted, Failure};
+pub use error::{Error, Result};
+pub use iterate::Iter;
+pub use record::State;
+pub use scheme::{Hash, Leaf, Scheme};
+pub use shard::shard;
+pub use survey::{Survey, Wish, survey, survey_back};
+pub use unshard::unshard;
+
+/// What is on stable storage when a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// What the kernel likes: a power cut may lose files just written.
+    #[default]
+    None,
+    /// The file and its name.
+    Full,
+}
+
+/// A layout, open. Any number of threads may use it at once, and any number of processes the same layout.
+///
+/// It follows conversions that other processes run, and goes on when one has made the directory flat again; files are
+/// then read and written in the root.
+#[derive(Debug)]
+pub struct Layout {
+    root: Root,
+    scheme: Scheme,
+    durability: Durability,
+}
+
+impl Layout {
+    /// Opens the layout in the directory `root`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: it is none. [`Error::Newer`], [`Error::Malformed`], [`Error::Io`].
+    pub fn open(root: &Path) -> Result<Self> {
+        let root = Root::open(root)?;
+        let scheme = Gate::layout(&root)?.scheme;
+        Ok(Self { root, scheme, durability: Durability::None })
+    }
+
+    /// Makes an empty layout, and the directory if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`]: there is something in it. [`Error::Io`].
+    pub fn create(root: &Path, scheme: Scheme) -> Result<Self> {
+        root::make_root(root)?;
+        let root = Root::open(root)?;
+        if iterate::holds_anything(&root)? {
+            return Err(Error::NotEmpty { root: root.path().to_owned() });
+        }
+        gate::establish(&root, Record { scheme, state: State::Sharded })?;
+        Ok(Self { root, scheme, durability: Durability::None })
+    }
+
+    /// The same with another durability.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// The directory, as it was given.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Where the file `name` belongs, whether or not there is one.
+    ///
+    /// # Errors
+    /// [`Error::Name`]: the layout cannot hold it.
+    pub fn path(&self, name: &[u8]) -> Result<PathBuf> {
+        self.spot(name).map(|spot| self.root.join(spot.path(Place::Sharded)))
+    }
+
+    /// Where the file `name` is now; nothing if there is none. While a conversion runs it may have moved by the time
+    /// it is opened: then ask again, or use [`open_file`](Self::open_file).
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`].
+    pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
+        let spot = self.spot(name)?;
+        protocol::look(&spot, |place| {
+            let stat = self.root.stat(spot.path(place))?;
+            let file = stat.filter(|stat| root::file_type(stat) != FileType::Directory);
+            Ok(file.map(|_| self.root.join(spot.path(place))))
+        })
+    }
+
+    /// Whether there is a file `name`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        self.find(name).map(|found| found.is_some())
+    }
+
+    /// Opens the file `name` for reading.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: there is none. [`Error::Name`], [`Error::Io`].
+    pub fn open_file(&self, name: &[u8]) -> Result<File> {
+        let spot = self.spot(name)?;
+        let found = protocol::look(&spot, |place| self.root.file(spot.path(place), OFlags::RDONLY))?;
+        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
+    }
+
+    /// The content of the file `name`.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file).
+    pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let mut content = Vec::new();
+        let read = self.open_file(name)?.read_to_end(&mut content);
+        read.map_err(|error| self.root.error(name, error))?;
+        Ok(content)
+    }
+
+    /// Creates or replaces the file `name`: others see the old content or the whole new one.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`]; [`Error::Content`] where names are digests and this is another's. The file is
+    /// then as it was.
+    pub fn put(&self, name: &[u8], content: &[u8]) -> Result<()> {
+        self.put_from(name, &mut &*content)
+    }
+
+    /// Creates or replaces the file `name` with a copy of the file at `source`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
+        let mut file = File::open(source).map_err(|error| Error::io(source, error))?;
+        self.put_from(name, &mut file)
+    }
+
+    /// Keeps content under its digest, which is returned; for layouts by [`Hash::ContentSha256`].
+    ///
+    /// # Errors
+    /// [`Error::Name`]: this layout's names are no digests. [`Error::Io`].
+    pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
+        let name = scheme::hex(&Sha256::digest(content)).into_bytes();
+        if self.scheme.hash() != Hash::ContentSha256 {
+            return Err(Error::name(&name, "only layouts by content-sha256 name files by their content"));
+        }
+        self.put(&name, content)?;
+        Ok(name)
+    }
+
+    fn put_from(&self, name: &[u8], content: &mut impl Read) -> Result<()> {
+        let spot = self.spot(name)?;
+        let mut staged = spot.gated(|target| Staged::create(&self.root, spot.path(target)))?;
+        self.fill(name, &mut staged, content)?;
+        protocol::put(&spot.with(&staged))?;
+        if self.durability == Durability::Full {
+            self.sync_names(name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the content, checked where the name tells what it must be.
+    fn fill(&self, name: &[u8], staged: &mut Staged<'_>, content: &mut impl Read) -> Result<()> {
+        let written = if self.scheme.hash() == Hash::ContentSha256 {
+            digest_of(content, |bytes| staged.file().write_all(bytes))
+        } else {
+            io::copy(content, staged.file()).map(|_| String::new())
+        };
+        let found = written.map_err(|error| staged.error(error))?;
+        if !found.is_empty() && found.as_bytes() != name {
+            return Err(Error::Content { path: self.root.join(name), found });
+        }
+        if self.durability == Durability::Full {
+            staged.file().sync_all().map_err(|error| staged.error(error))?;
+        }
+        Ok(())
+    }
+
+    /// Has the directories a file may be in on the disk.
+    fn sync_names(&self, name: &[u8]) -> Result<()> {
+        let spot = self.spot(name)?;
+        let path = spot.path(Place::Sharded);
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        self.root.sync_directory(b"")?;
+        ends.map(|end| &path[..end]).try_for_each(|directory| {
+            // A directory that is not there holds nothing to lose.
+            if self.root.stat(directory)?.is_some() { self.root.sync_directory(directory) } else { Ok(()) }
+        })
+    }
+
+    /// Removes the file `name`; whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`].
+    pub fn delete(&self, name: &[u8]) -> Result<bool> {
+        protocol::delete(&self.spot(name)?)
+    }
+
+    /// All names, in no order, in constant memory. One that is there throughout comes at least once; while a
+    /// conversion runs it may come twice, as it moves.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(&self.root, self.scheme)
+    }
+
+    /// How many files there are, by listing them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn count(&self) -> Result<u64> {
+        self.iter().try_fold(0, |count, name| name.map(|_| count + 1))
+    }
+
+    fn spot<'a>(&'a self, name: &'a [u8]) -> Result<Spot<'a>> {
+        Spot::new(&self.root, self.scheme, name)
+    }
+}
+
+impl<'a> IntoIterator for &'a Layout {
+    type Item = Result<Vec<u8>>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Where the file `name` is now, in a directory that may be flat, a layout, or just becoming either; nothing if there
+/// is none.
+///
+/// # Errors
+/// As [`Layout::open`] and [`Layout::find`], but that the directory need be no layout.
+pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
+    loop {
+        match Layout::open(root) {
+            Err(Error::Missing { .. }) => {}
+            layout => return layout?.find(name),
+        }
+        let flat = Root::open(root)?;
+        let found = flat.stat(name)?.is_some();
+        // Where there is still no layout file nothing has moved since the first look for one.
+        if found || Gate::enter(&flat)?.record.is_none() {
+            return Ok(found.then(|| flat.join(name)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

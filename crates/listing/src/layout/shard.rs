@@ -1,0 +1,174 @@
+//! From flat to sharded: reads the root batch by batch and gives every file its place, until nothing is left to move.
+//!
+//! A directory that is read while files are renamed out of it may skip some, and writers that know nothing of the
+//! layout may add some; so it is read again until a pass moves none. Only files move: a relative symbolic link would
+//! lead elsewhere from a deeper directory, and what is in a directory is not this directory's size.
+//!
+//! Killed at any instant, every file is in one of its two places, and the next run goes on. Directories are made when
+//! a file needs them, and batches are sorted by directory, so that each is touched once a batch.
+
+use std::ffi::CStr;
+use std::path::Path;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::convert::{BATCH, Converted, Job, Watch, type_of, wrong_content};
+use super::error::{Error, Result};
+use super::gate::{self, Conversion};
+use super::protocol::Moved;
+use super::record::{self, Record, State};
+use super::root::Root;
+use super::scheme::Scheme;
+use super::survey::{Wish, survey_of};
+use crate::Batch;
+
+/// Makes the directory `root` a layout, or goes on with what an earlier call began; an unfinished unsharding is turned
+/// round. `watch` is told of the progress after each batch, and may stop it.
+///
+/// # Errors
+/// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished. [`Error::Unfit`],
+/// [`Error::Uneven`]: its names do not suit, and nothing was touched. [`Error::Stopped`]; [`Error::Io`]: no room, no
+/// permission. Nothing is lost then, and the next call goes on. A file that cannot be moved by itself is no error but a
+/// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe and slower.
+pub fn shard<'a>(root: &'a Path, wish: &Wish, watch: &'a mut Watch<'a>) -> Result<Converted> {
+    let root = Root::open(root)?;
+    let (mut conversion, resumed) = match Conversion::begin(&root)? {
+        Some(conversion) => (conversion, true),
+        None => {
+            let scheme = survey_of(&root, wish)?.fit()?;
+            (gate::establish(&root, Record { scheme, state: State::Sharding })?, false)
+        }
+    };
+    let record = conversion.record;
+    wish.agrees(record.scheme, root.path())?;
+    let finished = record.state == State::Sharded;
+    if record.state == State::Unsharding {
+        conversion.set(Record { state: State::Sharding, ..record })?;
+    }
+    // Shortened, because the root lives only as long as this call.
+    let mut watch = |done: &Converted| watch(done);
+    let mut job = Job::new(&root, record.scheme, &mut watch);
+    job.done.resumed = resumed && !finished;
+    while job.pass()? > 0 {}
+    root.sync_all()?;
+    if job.done.failures == 0 {
+        conversion.set(Record { state: State::Sharded, ..record })?;
+    }
+    Ok(job.done)
+}
+
+impl Job<'_> {
+    /// Moves what one reading of the root finds; how many files that were.
+    fn pass(&mut self) -> Result<u64> {
+        self.begin_pass();
+        let before = self.done.moved;
+        let mut pages = self.root.read(b"", BATCH)?;
+        let mut order = Vec::new();
+        while let Some(batch) = pages.next()? {
+            self.sort(batch, &mut order)?;
+            self.move_all(batch, &order)?;
+            self.tell()?;
+        }
+        Ok(self.done.moved - before)
+    }
+
+    /// The batch's files in the order of their directories.
+    fn sort(&mut self, batch: &Batch, order: &mut Vec<(u64, u32)>) -> Result<()> {
+        order.clear();
+        for (index, entry) in (0..).zip(batch.entries()) {
+            let name = entry.name();
+            if record::is_reserved(name) {
+                continue;
+            }
+            match type_of(self.root, name, &entry)? {
+                FileType::RegularFile => order.push((self.scheme.key(name), index)),
+                FileType::Unknown => {}
+                FileType::Directory if self.scheme.is_level(name) => {}
+                _ => self.done.left += 1,
+            }
+        }
+        order.sort_unstable();
+        Ok(())
+    }
+
+    fn move_all(&mut self, batch: &Batch, order: &[(u64, u32)]) -> Result<()> {
+        let mut path = Vec::with_capacity(512);
+        for (_, index) in order {
+            let name = batch.entry(*index as usize).c_name();
+            path.clear();
+            match self.move_one(name, &mut path) {
+                Ok(Moved::Moved) => self.done.moved += 1,
+                Ok(Moved::Absent) => {}
+                Ok(Moved::Taken) => {
+                    path.pop();
+                    let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
+                    self.fail(name.to_bytes(), Error::Taken { path, target });
+                }
+                Err(error) if concerns_one_file(&error) => self.fail(name.to_bytes(), error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a file to its place, which is written to `path` with a zero byte behind it.
+    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Moved> {
+        let bytes = name.to_bytes();
+        self.scheme.place(bytes, path)?;
+        if let Some(error) = wrong_content(self.root, self.scheme, bytes, bytes)? {
+            return Err(error);
+        }
+        path.push(0);
+        loop {
+            // The zero byte was just written, and neither names nor digits have one.
+            let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
+            match self.root.rename_exclusively(name, to) {
+                Ok(Some(Moved::Absent)) => {}
+                Ok(Some(moved)) => return Ok(moved),
+                Ok(None) => return self.root.move_exclusively(self.scheme, bytes, to.to_bytes()),
+                Err(error) => return Err(self.root.error(bytes, error)),
+            }
+            match self.root.make_above(to.to_bytes())? {
+                0 => return Ok(Moved::Absent),
+                made => self.done.directories += made,
+            }
+        }
+    }
+}
+
+/// Whether the other files may still be moved when this one cannot.
+fn concerns_one_file(error: &Error) -> bool {
+    match error {
+        Error::Name { .. } | Error::Content { .. } => true,
+        // What the file's own owner or attributes forbid; EACCES is the directory's.
+        Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
+        _ => false,
+    }
+}
+
+impl Scheme {
+    /// Whether everything wished for is so here.
+    fn suits(&self, wish: &Wish) -> bool {
+        wish.hash.is_none_or(|hash| hash == self.hash())
+            && wish.levels.is_none_or(|levels| levels == self.levels())
+            && wish.width.is_none_or(|width| width == self.width())
+            && wish.leaf.is_none_or(|leaf| leaf == self.leaf())
+    }
+}
+
+impl Wish {
+    /// Fails where the layout that is there is another than the one wished for.
+    fn agrees(&self, found: Scheme, root: &Path) -> Result<()> {
+        if found.suits(self) {
+            return Ok(());
+        }
+        let wanted = Scheme::new(
+            self.hash.unwrap_or(found.hash()),
+            self.levels.unwrap_or(found.levels()),
+            self.width.unwrap_or(found.width()),
+            self.leaf.unwrap_or(found.leaf()),
+        )?;
+        Err(Error::Differs { root: root.to_owned(), found, wanted })
+    }
+}
