@@ -1,5 +1,6 @@
 //! The handle: every operation on a location, sent to the backend that its scheme names.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,11 +35,13 @@ pub struct ListOptions {
     pub recursive: bool,
     /// Only names that come after this one, in byte order (S3; other stores filter).
     pub start_after: Option<String>,
-    /// Order of local entries: as they come, in constant memory, or as S3's come whatever is asked here.
+    /// Order of the entries: as they come, which is fastest, or by the bytes of whole names, a directory counting as `NAME/`.
     pub order: Order,
+    /// Most requests at once, for listings that are found to need many (S3); where none is given, as many as help.
+    pub requests: Option<NonZeroUsize>,
 }
 
-/// Entries as they arrive, in constant memory; S3's in byte order. An error ends it, except those of single local directories.
+/// Entries as they arrive, in bounded memory. An error ends it, except those of single local directories.
 pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }

@@ -28,6 +28,7 @@ macro_rules! conformance {
                 one_level_shows_directories_instead_of_what_is_in_them
                 a_listing_starts_after_the_name_given
                 a_listing_of_thousands_comes_whole
+                names_that_stay_are_listed_once_while_others_come_and_go
                 listing_a_prefix_names_what_is_below_it_from_there
                 parts_sent_in_any_order_make_the_whole
                 an_upload_is_taken_up_again_from_the_parts_that_are_there

@@ -1,6 +1,7 @@
 //! Listings: complete, in order, and in constant memory.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstbyte_location::{Entry, Kind};
 use firstbyte_store::{ListOptions, Order};
@@ -100,6 +101,42 @@ pub fn a_listing_of_thousands_comes_whole(subject: &Subject) {
     assert_eq!(names(subject, "many/", &flat), found);
     // A listing given up early must not hold anything that others need.
     assert_eq!(subject.store.list(&subject.base, &recursive()).unwrap().take(3).count(), 3);
+}
+
+/// What exists throughout is listed exactly once, however the listing is cut up and whatever else changes.
+pub fn names_that_stay_are_listed_once_while_others_come_and_go(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    let stay: BTreeSet<String> =
+        (0..4000).map(|number| format!("stay/{:02}/{number:05}", number % 7)).collect();
+    subject.place_many(&stay.iter().cloned().collect::<Vec<_>>());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| come_and_go(subject, &stop));
+        for order in [Order::Any, Order::Bytes, Order::Any, Order::Bytes] {
+            let found = names(subject, "stay", &ListOptions { order, ..recursive() });
+            let kept: Vec<String> =
+                found.iter().map(|name| format!("stay/{name}")).filter(|name| stay.contains(name)).collect();
+            assert_eq!(kept.len(), stay.len(), "{order:?}");
+            assert_eq!(kept.iter().collect::<BTreeSet<_>>().len(), stay.len(), "{order:?}: twice");
+            assert!(order == Order::Any || found.is_sorted(), "{order:?}: out of order");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Adds and removes names between those that stay, until told to stop.
+fn come_and_go(subject: &Subject, stop: &AtomicBool) {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) && subject.can.write == Support::Yes {
+        let name = format!("stay/{:02}/{:05}-guest", round % 7, round * 37 % 4000);
+        subject.place(&name, b"guest");
+        if round % 2 == 0 {
+            subject.store.delete(&subject.at(&name)).expect("a guest to remove");
+        }
+        round += 1;
+    }
 }
 
 /// Names are told from the listed place on, and a name that only begins alike is not below it.

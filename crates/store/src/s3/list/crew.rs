@@ -1,0 +1,221 @@
+//! The threads that list the ranges of a [`Plan`], and the iterator that takes what they bring.
+//!
+//! A thread lists the range it has to its end, then cuts another for itself. Threads are started as the [`Pace`] allows
+//! more requests; one too many waits. They end with the listing, or when it is dropped: requests under way are then
+//! cut off, so that nothing is fetched for nobody.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_location::Entry;
+
+use crate::s3::{S3, protocol};
+use crate::{Cancel, Error, Order, Result};
+
+use super::pace::Pace;
+use super::page::{From, Page, Query};
+use super::plan::{Next, Plan};
+
+/// Pages that wait for a consumer, all ranges together: 300 KB each. Where they are wanted in order, a page fetched far
+/// ahead waits long.
+const MOST_WAITING: usize = 32;
+/// A worker's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
+const STACK: usize = 512 << 10;
+
+struct Shared {
+    s3: Arc<S3>,
+    query: Query,
+    state: Mutex<State>,
+    /// Workers wait here: for a range to cut, for room, for the end.
+    work: Condvar,
+    /// The consumer waits here.
+    brought: Condvar,
+}
+
+struct State {
+    plan: Plan,
+    pace: Pace,
+    /// One for each thread started.
+    cancels: Vec<Cancel>,
+    error: Option<Error>,
+    /// Nobody wants any more.
+    stopped: bool,
+}
+
+/// The entries of a listing, as they are brought.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    page: std::vec::IntoIter<Entry>,
+}
+
+impl Crew {
+    /// Goes on behind a first page, with at most `most` requests at once.
+    pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
+        let mut plan = Plan::new(query.grouping, order);
+        let next = plan.arrived(Plan::WHOLE, first);
+        let state = State { plan, pace: Pace::new(most), cancels: Vec::new(), error: None, stopped: false };
+        let shared = Arc::new(Shared {
+            s3,
+            query,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            brought: Condvar::new(),
+        });
+        if let Some(token) = next {
+            shared.spawn(&mut shared.state(), Some((Plan::WHOLE, From::Token(token))))?;
+        }
+        Ok(Self { shared, page: Vec::new().into_iter() })
+    }
+
+    /// Waits for the next page; nothing at the end.
+    fn next_page(&mut self) -> Option<Result<Vec<Entry>>> {
+        let mut state = self.shared.state();
+        loop {
+            if let Some(error) = state.error.take() {
+                state.stop();
+                self.shared.work.notify_all();
+                return Some(Err(error));
+            }
+            if state.stopped {
+                return None;
+            }
+            match state.plan.take() {
+                Next::Page(page) => {
+                    self.shared.work.notify_all();
+                    return Some(Ok(page));
+                }
+                Next::End => return None,
+                Next::Wait => {
+                    // In order, the range that comes first now may not have been the first before.
+                    self.shared.work.notify_all();
+                    state = self.shared.brought.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Crew {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.page.next() {
+                return Some(Ok(entry));
+            }
+            match self.next_page()? {
+                Ok(page) => self.page = page.into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.state().stop();
+        self.shared.work.notify_all();
+    }
+}
+
+impl State {
+    fn stop(&mut self) {
+        self.stopped = true;
+        self.cancels.iter().for_each(Cancel::cancel);
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopped || self.error.is_some() || self.plan.is_listed()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a worker, which begins with `task`.
+    fn spawn(self: &Arc<Self>, state: &mut State, task: Option<(u64, From)>) -> Result<()> {
+        let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
+        let worker = cancel.clone();
+        let thread = std::thread::Builder::new().name(format!("list-{index}")).stack_size(STACK);
+        thread
+            .spawn(move || shared.work(index, task, &worker))
+            .map_err(|source| Error::Io { location: "starting a thread".to_owned(), source })?;
+        state.cancels.push(cancel);
+        Ok(())
+    }
+
+    fn work(self: &Arc<Self>, index: usize, mut task: Option<(u64, From)>, cancel: &Cancel) {
+        while let Some((range, from)) = task.take().or_else(|| self.next_task(index)) {
+            if let Err(error) = self.list(range, from, cancel) {
+                self.state().error.get_or_insert(error);
+                self.work.notify_all();
+                self.brought.notify_one();
+                return;
+            }
+        }
+    }
+
+    /// Waits for a range to cut; nothing at the end.
+    fn next_task(&self, index: usize) -> Option<(u64, From)> {
+        let mut state = self.state();
+        while !state.is_over() {
+            let task = if index < state.pace.allowed() { state.plan.cut() } else { None };
+            if let Some(task) = task {
+                return Some((task.range, From::After(task.after)));
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// Lists a range to its end.
+    fn list(self: &Arc<Self>, range: u64, from: From, cancel: &Cancel) -> Result<()> {
+        let mut from = Some(from);
+        while let Some(at) = from.filter(|_| self.wait_for_room(range)) {
+            let retries = self.s3.retries();
+            let began = Instant::now();
+            let page = self.s3.page(&self.query, &at, cancel)?;
+            if !page.is_sorted() {
+                let place = firstbyte_location::Location::S3(self.query.bucket.clone()).to_string();
+                return Err(protocol(&place, "keys out of order in a listing"));
+            }
+            from = self.deliver(range, page, began.elapsed(), self.s3.retries() > retries).map(From::Token);
+        }
+        Ok(())
+    }
+
+    /// False when it is over.
+    fn wait_for_room(&self, range: u64) -> bool {
+        let mut state = self.state();
+        while !state.is_over() {
+            if state.plan.has_room(range, MOST_WAITING) {
+                return true;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        false
+    }
+
+    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Option<String> {
+        let full = page.next.is_some();
+        let mut state = self.state();
+        let next = state.plan.arrived(range, page);
+        if refused {
+            state.pace.refused();
+        } else if full {
+            state.pace.full_page(took);
+        }
+        while state.cancels.len() < state.pace.allowed() && !state.is_over() {
+            // Those that run will do: there are fewer requests at once then.
+            if self.spawn(&mut state, None).is_err() {
+                break;
+            }
+        }
+        drop(state);
+        self.work.notify_all();
+        self.brought.notify_one();
+        next
+    }
+}

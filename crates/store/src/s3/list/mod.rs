@@ -1,0 +1,83 @@
+//! ListObjectsV2 and ListBuckets, as entries.
+//!
+//! A listing in sequence is one round trip for each 1,000 keys, whatever the network could carry. So once the first page
+//! shows that there is more, the key space is cut into ranges that are listed at the same time ([`plan`] says how,
+//! [`cut`] where), and where what is found calls for it, they are cut again.
+//!
+//! The first page is fetched before the listing is handed out, so that a wrong name fails at once.
+
+mod crew;
+mod cut;
+mod pace;
+mod page;
+mod plan;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firstbyte_location::{Entry, S3Object};
+
+use crate::{Cancel, ListOptions, Result};
+
+use super::S3;
+use crew::Crew;
+use page::{From, Page, Query};
+
+impl S3 {
+    /// Lists a prefix, a bucket, or (with an empty bucket) the buckets.
+    pub(crate) fn list(
+        self: &Arc<Self>,
+        object: &S3Object,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
+        let query = Query::new(object, options);
+        let first = self.page(&query, &From::Start, &Cancel::new())?;
+        if first.next.is_none() {
+            return Ok(Box::new(first.entries.into_iter().map(Ok)));
+        }
+        // What comes in no order cannot be cut: pages can only follow each other then, as they do for buckets.
+        if query.bucket.bucket.is_empty() || !first.is_sorted() {
+            return Ok(Box::new(Pages { s3: Arc::clone(self), query, page: first }.flatten()));
+        }
+        let most = options.requests.map_or(pace::MOST, usize::from);
+        Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
+    }
+
+    /// How often a request had to be sent again so far.
+    fn retries(&self) -> u64 {
+        self.client.counters.retries.load(Ordering::Relaxed)
+    }
+
+    /// Whether any key begins with this one.
+    pub(super) fn has_keys_under(&self, prefix: &S3Object) -> Result<bool> {
+        let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
+        let page = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
+        Ok(!page.contents.is_empty() || !page.common_prefixes.is_empty())
+    }
+}
+
+/// Pages one after the other, each asked for when the one before is used up.
+struct Pages {
+    s3: Arc<S3>,
+    query: Query,
+    page: Page,
+}
+
+impl Iterator for Pages {
+    type Item = Vec<Result<Entry>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entries = std::mem::take(&mut self.page.entries);
+        if !entries.is_empty() {
+            return Some(entries.into_iter().map(Ok).collect());
+        }
+        let token = self.page.next.take()?;
+        match self.s3.page(&self.query, &From::Token(token), &Cancel::new()) {
+            Ok(page) => {
+                self.page = page;
+                Some(Vec::new())
+            }
+            Err(error) => Some(vec![Err(error)]),
+        }
+    }
+}

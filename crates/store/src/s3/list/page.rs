@@ -1,0 +1,163 @@
+//! One page of a listing: one request, its answer as entries.
+
+use firstbyte_location::{Entry, Kind, S3Object};
+
+use crate::object::in_listing_order;
+use crate::s3::xml::{self, BucketPage, ObjectPage};
+use crate::s3::{Call, S3, protocol};
+use crate::wire::Method;
+use crate::{Cancel, ListOptions, Result, answer};
+
+use super::cut::Grouping;
+
+/// What is listed: everything that stays the same from page to page.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    pub(super) bucket: S3Object,
+    /// Empty, or ending in `/`.
+    prefix: String,
+    pub(super) grouping: Grouping,
+    /// Where the whole listing begins.
+    start_after: Option<String>,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug)]
+pub(super) enum From {
+    /// Where the listing does.
+    Start,
+    /// Behind this key, which need not exist.
+    After(String),
+    /// Where another page ended.
+    Token(String),
+}
+
+/// Entries of one page.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// In listing order, as far as the service keeps it.
+    pub(super) entries: Vec<Entry>,
+    /// The last key, or common prefix with its `/`; nothing on an empty page.
+    pub(super) last: Option<String>,
+    /// Where the next one begins.
+    pub(super) next: Option<String>,
+}
+
+impl Query {
+    pub(super) fn new(object: &S3Object, options: &ListOptions) -> Self {
+        let mut prefix = object.key.clone();
+        if !prefix.is_empty() && !prefix.ends_with('/') {
+            prefix.push('/');
+        }
+        Self {
+            bucket: S3Object { bucket: object.bucket.clone(), key: String::new() },
+            start_after: options.start_after.clone(),
+            prefix,
+            grouping: if options.recursive { Grouping::Keys } else { Grouping::Prefixes },
+        }
+    }
+}
+
+impl Page {
+    /// Whether its entries come in listing order.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.entries.is_sorted_by(|a, b| in_listing_order(a).lt(in_listing_order(b)))
+    }
+}
+
+impl S3 {
+    /// Asks for one page, of buckets or of keys.
+    pub(super) fn page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
+        if query.bucket.bucket.is_empty() {
+            return self.bucket_page(query, from, cancel);
+        }
+        let page = self.object_page(query, from, None, cancel)?;
+        let encoding = page.encoding_type.as_deref();
+        let mut last: Option<String> = None;
+        let mut name = |key: &str| {
+            let key = xml::key(key, encoding);
+            let name = key.strip_prefix(&query.prefix)?;
+            if last.as_deref().is_none_or(|last| name > last) {
+                last = Some(name.to_owned());
+            }
+            Some(name.as_bytes().to_vec())
+        };
+        let mut entries = Vec::with_capacity(page.contents.len() + page.common_prefixes.len());
+        for object in page.contents {
+            // A key equal to the prefix is the directory's own marker.
+            let Some(name) = name(&object.key).filter(|name| !name.is_empty()) else { continue };
+            entries.push(Entry {
+                name,
+                kind: Kind::File,
+                size: Some(object.size),
+                modified: object.last_modified.as_deref().and_then(answer::rfc3339),
+                etag: object.etag,
+                storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
+            });
+        }
+        for prefix in page.common_prefixes {
+            let Some(mut name) = name(&prefix.prefix) else { continue };
+            // `a//b` has a directory called `/` under `a/`: its slash is its name.
+            if name.len() > 1 {
+                name.pop();
+            }
+            entries.push(directory(name));
+        }
+        if query.grouping == Grouping::Prefixes {
+            entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
+        }
+        let next = page.next_continuation_token.filter(|token| page.is_truncated && !token.is_empty());
+        Ok(Page { entries, last, next })
+    }
+
+    /// Asks for a page of keys, `most` of them where a number is given.
+    pub(super) fn object_page(
+        &self,
+        query: &Query,
+        from: &From,
+        most: Option<u32>,
+        cancel: &Cancel,
+    ) -> Result<ObjectPage> {
+        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        call.query.push(("list-type", "2".to_owned()));
+        call.query.push(("encoding-type", "url".to_owned()));
+        call.query.push(("prefix", query.prefix.clone()));
+        call.query.extend(most.map(|most| ("max-keys", most.to_string())));
+        if query.grouping == Grouping::Prefixes {
+            call.query.push(("delimiter", "/".to_owned()));
+        }
+        let start_after = |name: &String| ("start-after", format!("{}{name}", query.prefix));
+        match from {
+            From::Token(token) => call.query.push(("continuation-token", token.clone())),
+            From::After(name) => call.query.push(start_after(name)),
+            From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
+        }
+        let (_, body) = self.call_text(&call)?;
+        let page: ObjectPage = xml::parse_root("ListBucketResult", &body)
+            .ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
+        if page.is_truncated && page.next_continuation_token.is_none() {
+            return Err(protocol(&call.place(), "a listing that goes on without saying where"));
+        }
+        Ok(page)
+    }
+
+    fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
+        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        if let From::Token(token) = from {
+            call.query.push(("continuation-token", token.clone()));
+        }
+        let (_, body) = self.call_text(&call)?;
+        let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
+            .ok_or_else(|| protocol("s3://", "no buckets in the answer"))?;
+        let entry = |bucket: xml::Bucket| Entry {
+            modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
+            ..directory(bucket.name.into_bytes())
+        };
+        let entries = page.buckets.bucket.into_iter().map(entry).collect();
+        Ok(Page { entries, last: None, next: page.continuation_token.filter(|token| !token.is_empty()) })
+    }
+}
+
+fn directory(name: Vec<u8>) -> Entry {
+    Entry { name, kind: Kind::Directory, size: None, modified: None, etag: None, storage_class: None }
+}

@@ -1,0 +1,204 @@
+//! Who lists what: the key space as ranges that touch, each listed page by page by one worker, and cut in two whenever
+//! a worker has nothing to do.
+//!
+//! The ranges cover every key exactly once, whatever is cut and whenever: a key that exists throughout lies in one
+//! range, and that range lists it, since S3 lists in key order and sees every write that is complete. Keys that come
+//! or go meanwhile are listed at most once. What is learnt about one range (it ends here, keys look so) serves the others.
+//!
+//! Pure: it is told what came back and says what to ask next, so that whole listings can be played through in a test.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use firstbyte_location::Entry;
+
+use super::cut::{Grouping, Shape};
+use super::page::Page;
+use crate::Order;
+use crate::object::in_listing_order;
+
+/// Guesses that may fail at no cost worth mentioning, before the first has been right: a name of 30 characters that
+/// all have to be tried one by one.
+const FREE_GUESSES: u64 = 16;
+/// Guesses that may fail for each page that was worth its request. So a listing costs at most about three times the
+/// requests it would cost in sequence, and usually a few more than that.
+const GUESSES_PER_PAGE: u64 = 2;
+/// A request that brings fewer keys than this was not worth it: it would have come along with the page before.
+const WORTH: usize = 250;
+
+/// Keys of a page that its shape is learnt from: one of so many.
+const SAMPLE: usize = 16;
+
+/// A part of the key space: the keys behind one place and up to another.
+#[derive(Debug)]
+struct Range {
+    id: u64,
+    /// The key that it begins behind; nothing for the first range of all.
+    after: Option<String>,
+    /// The last key seen of it; nothing before its first page.
+    last: Option<String>,
+    /// The last key that may be in it; nothing for the last range of all.
+    until: Option<String>,
+    /// It has been listed to its end.
+    listed: bool,
+    /// Pages that nobody has taken yet.
+    pages: VecDeque<Vec<Entry>>,
+}
+
+impl Range {
+    fn new(id: u64, after: Option<String>, until: Option<String>) -> Self {
+        Self { id, after, last: None, until, listed: false, pages: VecDeque::new() }
+    }
+
+    /// Leaves of a page what lies in this range. False where it went beyond its end.
+    fn keep(&self, entries: &mut Vec<Entry>) -> bool {
+        let whole = entries.len();
+        if let Some(until) = &self.until {
+            entries.truncate(entries.partition_point(|entry| !in_listing_order(entry).gt(until.bytes())));
+        }
+        let within = entries.len() == whole;
+        // A service that does not know `start-after` begins at its first key.
+        if let Some(after) = &self.after {
+            entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(after.bytes())));
+        }
+        within
+    }
+}
+
+/// What a consumer finds.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// A page.
+    Page(Vec<Entry>),
+    /// Nothing yet.
+    Wait,
+    /// Nothing ever more.
+    End,
+}
+
+/// A range to list: its name, and the key it begins behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) range: u64,
+    pub(super) after: String,
+}
+
+/// The whole key space.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// In key order; those listed and taken are gone.
+    ranges: Vec<Range>,
+    shape: Shape,
+    order: Order,
+    /// Pages that nobody has taken yet, of all ranges.
+    waiting: usize,
+    next_id: u64,
+    worth: u64,
+    poor: u64,
+}
+
+impl Plan {
+    /// The range that a listing begins with.
+    pub(super) const WHOLE: u64 = 0;
+
+    /// One range over everything.
+    pub(super) fn new(grouping: Grouping, order: Order) -> Self {
+        let whole = Range::new(Self::WHOLE, None, None);
+        Self {
+            ranges: vec![whole],
+            shape: Shape::new(grouping),
+            order,
+            waiting: 0,
+            next_id: Self::WHOLE + 1,
+            worth: 0,
+            poor: 0,
+        }
+    }
+
+    /// Cuts a range in two and gives its upper half away; nothing where a guess is not worth a request now.
+    pub(super) fn cut(&mut self) -> Option<Task> {
+        if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
+            return None;
+        }
+        let cuts =
+            self.ranges.iter().enumerate().filter(|(_, range)| !range.listed).filter_map(|(at, range)| {
+                let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
+                Some((at, cut))
+            });
+        let (at, cut) = match self.order {
+            Order::Any => cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?,
+            // What comes first is wanted first.
+            Order::Bytes => cuts.into_iter().next()?,
+        };
+        let range = &mut self.ranges[at];
+        let until = range.until.replace(cut.at.clone());
+        let id = self.next_id;
+        self.next_id += 1;
+        self.ranges.insert(at + 1, Range::new(id, Some(cut.at.clone()), until));
+        Some(Task { range: id, after: cut.at })
+    }
+
+    /// Takes in a page of a range. Gives the token to go on with; nothing when the range is at its end.
+    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Option<String> {
+        let Page { mut entries, last, next, .. } = page;
+        let at = self.ranges.iter().position(|range| range.id == id && !range.listed)?;
+        let range = &mut self.ranges[at];
+        let within = range.keep(&mut entries);
+        let worth = entries.len() >= WORTH;
+        (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
+        for entry in entries.iter().step_by(SAMPLE) {
+            self.shape.see(&String::from_utf8_lossy(&entry.name));
+        }
+        range.listed = !within || next.is_none();
+        range.last =
+            last.filter(|last| range.after.as_ref().is_none_or(|after| last > after)).or(range.last.take());
+        if !entries.is_empty() {
+            range.pages.push_back(entries);
+            self.waiting += 1;
+        }
+        if within && next.is_none() {
+            // The service says that no key lies behind these: every range behind this one is empty.
+            self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
+        }
+        next.filter(|_| within)
+    }
+
+    /// Takes the next page, in the order asked for.
+    pub(super) fn take(&mut self) -> Next {
+        let done = |range: &Range| range.listed && range.pages.is_empty();
+        match self.order {
+            Order::Any => self.ranges.retain(|range| !done(range)),
+            Order::Bytes => {
+                let first = self.ranges.iter().position(|range| !done(range)).unwrap_or(self.ranges.len());
+                self.ranges.drain(..first);
+            }
+        }
+        let ready = match self.order {
+            Order::Any => self.ranges.iter_mut().find(|range| !range.pages.is_empty()),
+            Order::Bytes => self.ranges.first_mut(),
+        };
+        match ready.and_then(|range| range.pages.pop_front()) {
+            Some(page) => {
+                self.waiting -= 1;
+                Next::Page(page)
+            }
+            None if self.ranges.is_empty() => Next::End,
+            None => Next::Wait,
+        }
+    }
+
+    /// Whether a range may bring another page, with `most` of them waiting at most. The one whose pages are taken first
+    /// always may, or nothing would ever be taken.
+    pub(super) fn has_room(&self, id: u64, most: usize) -> bool {
+        self.waiting < most
+            || (self.order == Order::Bytes && self.ranges.first().is_some_and(|range| range.id == id))
+    }
+
+    /// Whether everything has been listed.
+    pub(super) fn is_listed(&self) -> bool {
+        self.ranges.iter().all(|range| range.listed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

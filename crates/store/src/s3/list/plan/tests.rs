@@ -1,0 +1,201 @@
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+
+use firstbyte_location::Kind;
+use proptest::prelude::*;
+
+use super::*;
+
+const PAGE: usize = 1000;
+
+/// A service that holds keys; what a listing of it costs.
+struct Service {
+    keys: BTreeSet<String>,
+    grouping: Grouping,
+    requests: usize,
+    /// Times that all requests under way were answered.
+    rounds: usize,
+}
+
+fn entry(name: &str, kind: Kind) -> Entry {
+    Entry { name: name.into(), kind, size: None, modified: None, etag: None, storage_class: None }
+}
+
+impl Service {
+    fn new(keys: impl IntoIterator<Item = String>, grouping: Grouping) -> Self {
+        Self { keys: keys.into_iter().collect(), grouping, requests: 0, rounds: 0 }
+    }
+
+    /// A page behind `after`; a token is the last key or prefix of the page before.
+    fn page(&mut self, after: Option<&str>) -> Page {
+        self.requests += 1;
+        let mut page = Page::default();
+        let mut from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.to_owned()));
+        if let Some(prefix) =
+            after.filter(|after| self.grouping == Grouping::Prefixes && after.ends_with('/'))
+        {
+            from = Bound::Excluded(behind(prefix));
+        }
+        while let Some(key) = self.keys.range((from, Bound::Unbounded)).next() {
+            if page.entries.len() == PAGE {
+                page.next = page.last.clone();
+                break;
+            }
+            let prefix = key.find('/').filter(|_| self.grouping == Grouping::Prefixes).map(|at| &key[..=at]);
+            if let Some(prefix) = prefix {
+                page.entries.push(entry(&prefix[..prefix.len() - 1], Kind::Directory));
+                page.last = Some(prefix.to_owned());
+                from = Bound::Included(behind(prefix));
+            } else {
+                page.entries.push(entry(key, Kind::File));
+                page.last = Some(key.clone());
+                from = Bound::Excluded(key.clone());
+            }
+        }
+        page
+    }
+}
+
+/// The first text behind all that begin with `prefix`, which ends in `/`.
+fn behind(prefix: &str) -> String {
+    format!("{}0", &prefix[..prefix.len() - 1])
+}
+
+/// Lists everything with `workers` at once; between two rounds `change` is applied to the service.
+fn list(
+    service: &mut Service,
+    order: Order,
+    workers: usize,
+    mut change: impl FnMut(&mut Service),
+) -> Vec<String> {
+    let mut plan = Plan::new(service.grouping, order);
+    let mut tasks: VecDeque<(u64, Option<String>)> = VecDeque::from([(Plan::WHOLE, None)]);
+    let mut listed = Vec::new();
+    loop {
+        loop {
+            match plan.take() {
+                Next::Page(page) => listed.extend(page.into_iter().map(|entry| {
+                    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+                    format!("{}{slash}", String::from_utf8(entry.name).unwrap())
+                })),
+                Next::Wait => break,
+                Next::End => return listed,
+            }
+        }
+        service.rounds += 1;
+        let answers: Vec<_> =
+            tasks.drain(..).map(|(range, after)| (range, service.page(after.as_deref()))).collect();
+        change(service);
+        for (range, page) in answers {
+            tasks.extend(plan.arrived(range, page).map(|token| (range, Some(token))));
+        }
+        while tasks.len() < workers
+            && let Some(task) = plan.cut()
+        {
+            tasks.push_back((task.range, Some(task.after)));
+        }
+    }
+}
+
+/// Names as programs make them.
+fn families() -> Vec<(&'static str, Vec<String>)> {
+    let hash =
+        |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let days = (1..=12).flat_map(|month| (1..=28).map(move |day| (month, day)));
+    vec![
+        ("a counter", (0..200_000).map(|n| format!("sample_{n:08}.fastq.gz")).collect()),
+        ("hashes", (0..200_000).map(|n| format!("{:016x}-{:016x}", hash(n), hash(n + 7))).collect()),
+        (
+            "days",
+            days.flat_map(|(m, d)| {
+                (0..600).map(move |n| format!("year=2024/month={m:02}/day={d:02}/part-{n:05}.parquet"))
+            })
+            .collect(),
+        ),
+        (
+            "a few deep directories",
+            (0..200_000)
+                .map(|n| {
+                    format!("project-{}/results/aligned/run-7/read.{:06}", ["x", "alpha", "zz"][n % 3], n)
+                })
+                .collect(),
+        ),
+        (
+            "many directories",
+            (0..200_000)
+                .map(|n| format!("{:02x}/{:02x}/{:016x}", hash(n) >> 56, hash(n) >> 48 & 255, hash(n)))
+                .collect(),
+        ),
+        ("one long name", (0..50_000).map(|n| format!("{}{n}", "a-very-long-name/".repeat(6))).collect()),
+    ]
+}
+
+#[test]
+fn every_family_of_names_is_listed_whole_in_few_requests_and_rounds() {
+    for (name, keys) in families() {
+        for order in [Order::Any, Order::Bytes] {
+            let mut service = Service::new(keys.clone(), Grouping::Keys);
+            let mut found = list(&mut service, order, 16, |_| {});
+            if order == Order::Any {
+                found.sort();
+            }
+            assert!(found.iter().eq(&service.keys), "{name}: {} of {}", found.len(), service.keys.len());
+            let (pages, requests, rounds) = (keys.len() / PAGE, service.requests, service.rounds);
+            println!("{name}, {order:?}: {pages} pages, {requests} requests, {rounds} rounds");
+            assert!(requests <= 3 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
+            assert!(rounds <= pages / 3, "{name}, {order:?}: {rounds} rounds for {pages} pages");
+        }
+    }
+}
+
+#[test]
+fn keys_that_stay_are_listed_once_while_others_come_and_go() {
+    for (name, stay) in families() {
+        for order in [Order::Any, Order::Bytes] {
+            let mut service = Service::new(stay.clone(), Grouping::Keys);
+            let mut guests: Vec<String> = stay.iter().step_by(37).map(|key| format!("{key}~")).collect();
+            service.keys.extend(guests.iter().step_by(2).cloned());
+            let found = list(&mut service, order, 16, |service| {
+                for _ in 0..10 {
+                    let Some(guest) = guests.pop() else { return };
+                    if !service.keys.remove(&guest) {
+                        service.keys.insert(guest);
+                    }
+                }
+            });
+            let unique: BTreeSet<&String> = found.iter().collect();
+            assert_eq!(unique.len(), found.len(), "{name}, {order:?}: listed twice");
+            assert!(stay.iter().all(|key| unique.contains(key)), "{name}, {order:?}: not listed");
+            assert!(order == Order::Any || found.is_sorted(), "{name}: out of order");
+        }
+    }
+}
+
+#[test]
+fn a_listing_of_a_few_pages_costs_few_requests_more_and_no_round_more() {
+    let keys = (0..2_500).map(|n| format!("data/{n:06}"));
+    let mut service = Service::new(keys, Grouping::Keys);
+    assert_eq!(list(&mut service, Order::Any, 4, |_| {}).len(), 2_500);
+    assert!(service.rounds <= 3 && service.requests <= 12, "{} {}", service.rounds, service.requests);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn common_prefixes_are_listed_once_whatever_is_cut(
+        seeds in proptest::collection::btree_set("[a-d0-2]{1,4}(/[a-c]{1,2}){0,2}", 1..200),
+        workers in 1_usize..20,
+    ) {
+        let keys = seeds.iter().flat_map(|seed| (0..40).map(move |n| format!("{seed}{}", n * 7919 % 1000)));
+        for grouping in [Grouping::Prefixes, Grouping::Keys] {
+            let mut service = Service::new(keys.clone(), grouping);
+            let alone = list(&mut service, Order::Bytes, 1, |_| {});
+            let together = list(&mut service, Order::Bytes, workers, |_| {});
+            prop_assert_eq!(&alone, &together);
+            let mut unsorted = list(&mut service, Order::Any, workers, |_| {});
+            unsorted.sort();
+            prop_assert_eq!(&alone, &unsorted);
+        }
+    }
+}
