@@ -13,8 +13,8 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::error::Result;
 use crate::verbs::{
-    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, link::LinkArgs, serve::ServeArgs, stat::StatArgs,
-    sync::SyncArgs,
+    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, layout::LayoutArgs,
+    link::LinkArgs, ls::LsArgs, serve::ServeArgs, stat::StatArgs, sync::SyncArgs,
 };
 use crate::{environment, size};
 
@@ -46,7 +46,10 @@ pub enum Verb {
     Sync(SyncArgs),
     Cat(CatArgs),
     Stat(StatArgs),
+    Ls(LsArgs),
+    Du(DuArgs),
     Serve(ServeArgs),
+    Layout(LayoutArgs),
     Link(LinkArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),
@@ -170,11 +173,16 @@ impl Globals {
         Ok(Store::new(self.store_options())?)
     }
 
+    /// The memory ceiling, in bytes.
+    pub fn memory_ceiling(&self) -> u64 {
+        self.memory.unwrap_or_else(|| default_memory(Settings::default().memory))
+    }
+
     /// How transfers are done, as far as every verb has a say; `stop` ends them.
     pub fn settings(&self, stop: Stop) -> Settings {
         let defaults = Settings::default();
         Settings {
-            memory: self.memory.unwrap_or_else(|| default_memory(defaults.memory)),
+            memory: self.memory_ceiling(),
             concurrency: self.concurrency,
             state_dir: Some(environment::cache_directory(&environment::variable)),
             stop,

@@ -39,6 +39,13 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     base.join("firstbyte")
 }
 
+/// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk where `/tmp` may be
+/// memory.
+pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
+    let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
+    lookup("TMPDIR").map_or_else(usual, PathBuf::from)
+}
+
 /// The memory this job is confined to, in bytes: the lowest limit of its control groups and their parents, or what a
 /// Lambda function is configured with. `None`: not confined.
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {

@@ -13,6 +13,7 @@ mod error;
 mod pattern;
 mod progress;
 mod receipt;
+mod rows;
 mod signals;
 mod size;
 mod verbs;
@@ -23,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Verb};
 use error::{Exit, Result};
-use verbs::{cat, completions, cp, link, serve, stat, sync};
+use verbs::{cat, completions, cp, du, layout, link, ls, serve, stat, sync};
 
 fn main() -> ExitCode {
     let cli = Cli::from_process();
@@ -43,7 +44,10 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Sync(args) => sync::run(args, globals),
         Verb::Cat(args) => cat::run(args, globals),
         Verb::Stat(args) => stat::run(args, globals),
+        Verb::Ls(args) => ls::run(args, globals),
+        Verb::Du(args) => du::run(args, globals),
         Verb::Serve(args) => serve::run(args, globals),
+        Verb::Layout(args) => layout::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),

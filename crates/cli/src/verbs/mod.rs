@@ -1,10 +1,15 @@
 //! The verbs, one file each: their options, and what they do with them. What several share stands in `operands`
-//! (which object goes where), `policy` (the options of `cp` and `sync`) and `report` (how a verb ends).
+//! (which object goes where), `policy` (the options of `cp` and `sync`) and `report` (how a verb ends); `listed` is what
+//! `ls` and `du` share.
 
 pub mod cat;
 pub mod completions;
 pub mod cp;
+pub mod du;
+pub mod layout;
 pub mod link;
+mod listed;
+pub mod ls;
 mod operands;
 mod policy;
 mod report;

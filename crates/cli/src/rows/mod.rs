@@ -1,0 +1,118 @@
+//! Rows of a listing, written in the format asked for.
+//!
+//! A verb says what columns it has and pushes rows onto [`Page`]s, one a thread; the [`Printer`] turns full pages into
+//! output: text, NDJSON and CSV are rendered on the pushing threads and written whole pages at a time, Parquet and
+//! sorted output pass through one place. A name is bytes: text has it raw (on a terminal, what would control it is
+//! escaped); the other formats are UTF-8, and where a name is not, its bytes stand in hex beside it.
+
+mod counter;
+mod csv;
+mod ndjson;
+mod parquet;
+mod printer;
+mod record;
+mod sort;
+mod text;
+
+use std::borrow::Cow;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstbyte_listing::Time;
+use firstbyte_location::Kind;
+
+pub use counter::Counter;
+pub use printer::{Format, Page, Printer, Style};
+pub use sort::{Direction, Sort};
+
+/// One value of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A path, in the two parts that it is found in: written one behind the other.
+    Name(&'a [u8], &'a [u8]),
+    /// What the entry is.
+    Kind(Kind),
+    /// A count, or a size in bytes.
+    Number(Option<u64>),
+    /// A time.
+    Time(Option<Time>),
+    /// A short text.
+    Text(Option<&'a str>),
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, in the formats that have names.
+    pub name: &'static str,
+    /// What its values are.
+    pub holds: Holds,
+    /// Its width in text, values to the right; none where text leaves it out. A name stands last there, as wide as it is.
+    pub width: Option<usize>,
+}
+
+/// The kinds of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// [`Value::Name`].
+    Name,
+    /// [`Value::Kind`].
+    Kind,
+    /// [`Value::Number`].
+    Number,
+    /// [`Value::Time`].
+    Time,
+    /// [`Value::Text`].
+    Text,
+}
+
+/// The columns of a verb. The name is the first.
+pub type Schema = &'static [Column];
+
+/// A time as the standard library has it; nothing where it is out of reach.
+pub fn time_of(time: SystemTime) -> Option<Time> {
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (i64::try_from(since.as_secs()).ok()?, since.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let whole = -i64::try_from(before.as_secs()).ok()?;
+            match before.subsec_nanos() {
+                0 => (whole, 0),
+                nanoseconds => (whole - 1, 1_000_000_000 - nanoseconds),
+            }
+        }
+    };
+    Some(Time { seconds, nanoseconds })
+}
+
+/// What an entry is, as programs read it.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Other => "other",
+    }
+}
+
+/// A name for a format that is UTF-8: as text, and where it is none, its bytes in hex as well.
+fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
+    let bytes =
+        if directory.is_empty() { Cow::Borrowed(name) } else { Cow::Owned([directory, name].concat()) };
+    match bytes {
+        Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => (Cow::Borrowed(text), None),
+            Err(_) => (String::from_utf8_lossy(bytes), Some(hex(bytes))),
+        },
+        Cow::Owned(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => (Cow::Owned(text), None),
+            Err(error) => {
+                let bytes = error.as_bytes();
+                (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), Some(hex(bytes)))
+            }
+        },
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,136 @@
+//! `du` of local directories, summed on the threads that list.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use firstbyte_listing as listing;
+use firstbyte_location::Kind;
+use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
+use rustix::fs::{AtFlags, CWD, Stat as RootStat};
+
+use super::totals::{Totals, Tree, shortened};
+use super::{Measure, View};
+use crate::error::{Error, Result};
+use crate::verbs::listed::from_listing;
+
+/// Bytes of a block as the kernel counts them.
+const BLOCK: u64 = 512;
+
+/// Files with several names that have been counted: by device and inode. They are counted under the name found first.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    seen: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl Links {
+    fn is_new(&self, device: u64, inode: u64) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert((device, inode))
+    }
+}
+
+/// Sums up one operand. Everything counts that has a name: directories with the space of their own, links by
+/// themselves, and a file with several names once.
+///
+/// # Errors
+/// Its root cannot be listed.
+pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Tree> {
+    let options = listing::Options {
+        depth: listing::Depth::Recursive,
+        detail: Detail::Usage,
+        ..view.args.local.options()
+    };
+    let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
+    tracing::info!("{}: {tuning}", path.display());
+    let root = rustix::fs::statat(CWD, path, AtFlags::empty())
+        .map_err(|error| Error::io(path.display(), &error.into()))?;
+    let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::default() };
+    let mut tree = Tree::default();
+    match listing::scan(path, &options, visitor) {
+        Ok(parts) => parts.into_iter().for_each(|part| tree.merge(part.tree)),
+        Err(listing::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+            let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
+            tree.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
+            return Ok(tree);
+        }
+        Err(error) => return Err(from_listing(&error)),
+    }
+    if view.operand.glob.is_some() {
+        return view.unless_unmatched(tree);
+    }
+    tree.add(b"", Totals { bytes: own_bytes(&root, view), ..Totals::default() });
+    Ok(tree)
+}
+
+fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
+    match view.args.measure() {
+        Measure::Blocks => root.st_blocks.cast_unsigned() * BLOCK,
+        Measure::Length => root.st_size.cast_unsigned(),
+    }
+}
+
+/// Sums batches as they come; one for each thread that lists.
+struct Summer<'a> {
+    view: &'a View<'a>,
+    links: &'a Links,
+    root: &'a RootStat,
+    boundary: Boundary,
+    tree: Tree,
+}
+
+impl Visitor for Summer<'_> {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        for error in batch.take_errors() {
+            self.view.failures.add_local(&error);
+        }
+        let mut bytes = 0;
+        for directory in batch.directories() {
+            bytes += self.add(&directory);
+        }
+        self.view.counter.add(batch.len() as u64, bytes);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Summer<'_> {
+    /// Adds a directory's entries; returns their bytes.
+    fn add(&mut self, directory: &Directory<'_>) -> u64 {
+        let (path, levels) = (directory.path(), self.view.args.depth);
+        let (mut sum, mut all) = (Totals::default(), 0);
+        for entry in directory.entries() {
+            let Some(totals) = self.totals(&entry) else { continue };
+            all += totals.bytes;
+            if let Some(glob) = &self.view.operand.glob {
+                if let Some(name) = glob.part(&[path, entry.name()].concat()) {
+                    self.tree.add(name, totals);
+                }
+            } else if totals.directories == 1 && directory.depth() < levels {
+                // It has a row of its own, where its own space belongs.
+                self.tree.add(&[path, entry.name(), b"/"].concat(), Totals { directories: 0, ..totals });
+                sum.directories += 1;
+            } else {
+                sum.add(totals);
+            }
+        }
+        self.tree.add(shortened(path, levels), sum);
+        all
+    }
+
+    /// What an entry counts for by itself; nothing where it has been counted or is not to be.
+    fn totals(&self, entry: &Entry<'_>) -> Option<Totals> {
+        let stat = entry.stat()?;
+        let is_directory = entry.kind() == Kind::Directory;
+        if self.boundary == Boundary::Stay && stat.device != self.root.st_dev {
+            return None;
+        }
+        if !is_directory && stat.links > 1 && !self.links.is_new(stat.device, stat.inode) {
+            return None;
+        }
+        let bytes = match self.view.args.measure() {
+            Measure::Blocks => stat.blocks * BLOCK,
+            Measure::Length => stat.size,
+        };
+        Some(Totals { bytes, files: u64::from(!is_directory), directories: u64::from(is_directory) })
+    }
+}

@@ -1,0 +1,144 @@
+//! `du`: how much is in a directory or below a prefix.
+
+mod local;
+mod remote;
+mod totals;
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use clap::Args;
+use firstbyte_store::Store;
+
+use super::listed::{Failures, Operand, end};
+use super::ls::{LocalArgs, OutputArgs};
+use super::{joined, standard_output};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::receipt::Receipt;
+use crate::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
+use local::Links;
+use totals::{Totals, Tree};
+
+/// Sum up what is in a directory or below a prefix: bytes, files, name; local files by the disk space they take
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte du /scratch/run-42
+  firstbyte du -d 1 --sort size s3://bucket/
+  firstbyte du 's3://bucket/2026-*'")]
+pub struct DuArgs {
+    /// What to sum up; of a pattern each match by itself [default: .]
+    #[arg(value_name = "LOC")]
+    locations: Vec<OsString>,
+    /// Say it of every directory down to N levels as well
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    depth: u32,
+    /// The length of local files, not the disk space they take
+    #[arg(long)]
+    apparent_size: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// End lines with a zero byte instead of a line feed
+    #[arg(short = '0', long)]
+    null: bool,
+    #[command(flatten)]
+    local: LocalArgs,
+}
+
+/// What is summed of local files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    /// The blocks that they take.
+    Blocks,
+    /// Their lengths.
+    Length,
+}
+
+const SCHEMA: Schema = &[
+    Column { name: "name", holds: Holds::Name, width: None },
+    // Petabytes stay in their column.
+    Column { name: "bytes", holds: Holds::Number, width: Some(16) },
+    Column { name: "files", holds: Holds::Number, width: Some(10) },
+    Column { name: "directories", holds: Holds::Number, width: None },
+];
+
+/// What of an operand is summed up, and how.
+struct View<'a> {
+    operand: &'a Operand,
+    args: &'a DuArgs,
+    failures: &'a Failures<'a>,
+    counter: &'a Counter,
+}
+
+impl View<'_> {
+    /// What was summed, unless a pattern was given and nothing matched it.
+    fn unless_unmatched(&self, tree: Tree) -> Result<Tree> {
+        if self.operand.glob.is_some() && tree.is_empty() {
+            return Err(Error::failed(format!("{}: no name matches", self.operand.text.display())));
+        }
+        Ok(tree)
+    }
+}
+
+impl DuArgs {
+    fn measure(&self) -> Measure {
+        if self.apparent_size { Measure::Length } else { Measure::Blocks }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
+    let started = Instant::now();
+    let operands = Operand::parse_all(&args.locations)?;
+    let mut style = args.output.style(SCHEMA, globals, if args.null { 0 } else { b'\n' });
+    // There are few rows, and all come at the end.
+    style.sort = style.sort.or(Some((Sort::Name, Direction::Usual)));
+    let counter = Counter::new(globals, false);
+    let shown = Counter::new(globals, true);
+    let failures = Failures::new(&counter);
+    let out = standard_output()?;
+    let printer = Printer::new(style, out, &shown)?;
+    let (mut store, links) = (None::<Store>, Links::default());
+    let (mut roots, mut all) = (Vec::new(), Totals::default());
+    for operand in &operands {
+        let view = View { operand, args, failures: &failures, counter: &counter };
+        let summed = match operand.root.as_local() {
+            Some(path) => local::sum(path, &view, &links),
+            None => remote::sum(store.get_or_insert(globals.store()?), &view, globals),
+        };
+        match summed {
+            Ok(tree) => {
+                all.add(tree.total());
+                push(tree, &view, printer.page());
+            }
+            Err(error) => roots.push(error),
+        }
+    }
+    printer.finish()?;
+    counter.end();
+    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let receipt =
+        Receipt { verb: "du", source, objects: all.files, bytes: all.bytes, requests, ..Receipt::default() };
+    end(receipt, started, globals, failures, roots, operands.len())
+}
+
+/// Pushes the rows of one operand: of its directories, or of what matched.
+fn push(tree: Tree, view: &View<'_>, mut page: Page<'_, '_>) {
+    let root = view.operand.root_text();
+    let rows = if view.operand.glob.is_some() { tree.into_own() } else { tree.rows() };
+    for (name, totals) in rows {
+        // A prefix ends in `/` in its store; a local directory is written as it is everywhere.
+        let name = if view.operand.root.as_local().is_some() {
+            name.strip_suffix(b"/").unwrap_or(&name)
+        } else {
+            &name
+        };
+        let joint: &[u8] =
+            if name.is_empty() || root.is_empty() || root.ends_with(b"/") { b"" } else { b"/" };
+        let counts = [totals.bytes, totals.files, totals.directories].map(|count| Value::Number(Some(count)));
+        let path = [root, joint, name].concat();
+        page.push(&[Value::Name(b"", &path), counts[0], counts[1], counts[2]], 0);
+    }
+    page.flush();
+}

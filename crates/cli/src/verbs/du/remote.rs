@@ -1,0 +1,64 @@
+//! `du` of what a store holds: the lengths of its objects, by prefix.
+
+use firstbyte_store::{ListOptions, Store};
+
+use super::View;
+use super::totals::{Totals, Tree, shortened};
+use crate::args::Globals;
+use crate::error::Result;
+use crate::verbs::listed::requests;
+
+/// Objects after which the counter is told.
+const STEP: u64 = 1_000;
+
+/// Sums up one operand.
+///
+/// # Errors
+/// Its root cannot be listed, or there is nothing of that name.
+pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Tree> {
+    let root = &view.operand.root;
+    let options = ListOptions { recursive: true, requests: requests(globals), ..ListOptions::default() };
+    let mut tree = Tree::default();
+    let (mut objects, mut bytes) = (0, 0);
+    let listing = match store.list(root, &options) {
+        Ok(listing) => listing,
+        Err(error) if root.is_directory_like() => return Err(error.into()),
+        Err(error) => return object(store, view).map_err(|_| error.into()),
+    };
+    for entry in listing {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                view.failures.add(root.to_string(), error.into());
+                continue;
+            }
+        };
+        let totals = Totals { bytes: entry.size.unwrap_or(0), files: 1, directories: 0 };
+        let directory = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        match &view.operand.glob {
+            Some(glob) => glob.part(&entry.name).into_iter().for_each(|name| tree.add(name, totals)),
+            None => tree.add(shortened(&entry.name[..directory], view.args.depth), totals),
+        }
+        (objects, bytes) = (objects + 1, bytes + totals.bytes);
+        if objects == STEP {
+            view.counter.add(std::mem::take(&mut objects), std::mem::take(&mut bytes));
+        }
+    }
+    view.counter.add(objects, bytes);
+    if view.operand.glob.is_none() && tree.is_empty() && !root.is_directory_like() {
+        return object(store, view);
+    }
+    if view.operand.glob.is_none() {
+        // An empty bucket has a row too.
+        tree.add(b"", Totals::default());
+    }
+    view.unless_unmatched(tree)
+}
+
+/// A location that is one object.
+fn object(store: &Store, view: &View<'_>) -> Result<Tree> {
+    let stat = store.stat(&view.operand.root)?;
+    let mut tree = Tree::default();
+    tree.add(b"", Totals { bytes: stat.size().unwrap_or(0), files: 1, directories: 0 });
+    Ok(tree)
+}

@@ -1,0 +1,277 @@
+//! `ls`: the names in a directory or below a prefix, local and remote alike, as fast as they come.
+
+mod local;
+mod remote;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+use firstbyte_listing as listing;
+use firstbyte_location::Kind;
+use firstbyte_store::Store;
+use listing::{Boundary, Time};
+
+use super::listed::{Below, Failures, Operand, end};
+use super::{joined, standard_output};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::receipt::Receipt;
+use crate::rows::{Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value};
+use crate::size;
+
+/// List what is in a directory or below a prefix: every name, those that begin with a dot too, in no order unless asked
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte ls /data/plates | wc -l
+  firstbyte ls -R -l s3://bucket/run-42/
+  firstbyte ls 's3://bucket/2026-*/*.vcf.gz' --sort size
+  firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow")]
+pub struct LsArgs {
+    /// What to list; wildcards in quotes work everywhere [default: .]
+    #[arg(value_name = "LOC")]
+    locations: Vec<OsString>,
+    /// Everything below, not one level
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// So many levels, 1 being that of LOC's own names
+    #[arg(short, long, value_name = "N", conflicts_with = "recursive")]
+    depth: Option<NonZeroUsize>,
+    /// Kind, size and modification time too
+    #[arg(short, long)]
+    long: bool,
+    /// End names with a zero byte instead of a line feed
+    #[arg(short = '0', long)]
+    null: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    local: LocalArgs,
+}
+
+/// How local directories are read, of every verb that reads them.
+#[derive(Args)]
+pub struct LocalArgs {
+    /// Stay on the file system of LOC
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+    /// Bytes a local directory is read by at once [default: by file system]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
+    buffer: Option<u64>,
+}
+
+impl LocalArgs {
+    /// The listing's options as far as they go.
+    pub fn options(&self) -> listing::Options {
+        let bytes = |bytes| NonZeroUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+        listing::Options {
+            boundary: if self.one_file_system { Boundary::Stay } else { Boundary::Cross },
+            buffer: self.buffer.and_then(bytes),
+            ..listing::Options::default()
+        }
+    }
+}
+
+/// How rows are written, of every verb that has rows.
+#[derive(Args)]
+pub struct OutputArgs {
+    /// How rows are written [default: text; with --json ndjson]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Order of the rows; what does not fit into --memory waits on disk
+    #[arg(long, value_enum)]
+    pub sort: Option<Sort>,
+    /// The other way round
+    #[arg(long, requires = "sort")]
+    reverse: bool,
+}
+
+/// How deep `ls` goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// So many levels, from 1.
+    Levels(u32),
+    /// Everything.
+    All,
+}
+
+/// How much is found out of each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Columns {
+    /// Name and kind.
+    Names,
+    /// Size and time as well.
+    Details,
+}
+
+const NAME: Column = Column { name: "name", holds: Holds::Name, width: None };
+const KIND: Column = Column { name: "kind", holds: Holds::Kind, width: None };
+const SIZE: Column = Column { name: "size", holds: Holds::Number, width: None };
+const MODIFIED: Column = Column { name: "modified", holds: Holds::Time, width: None };
+const ETAG: Column = Column { name: "etag", holds: Holds::Text, width: None };
+const CLASS: Column = Column { name: "storage_class", holds: Holds::Text, width: None };
+
+const NAMES: Schema = &[NAME, KIND];
+/// Details that sorting needs and text does not show.
+const DETAILS: Schema = &[NAME, KIND, SIZE, MODIFIED, ETAG, CLASS];
+/// 999 GB have twelve digits.
+const LONG: Schema = &[
+    NAME,
+    Column { width: Some(0), ..KIND },
+    Column { width: Some(12), ..SIZE },
+    Column { width: Some(20), ..MODIFIED },
+    ETAG,
+    CLASS,
+];
+
+/// What of an operand is listed, and how.
+struct View<'a> {
+    operand: &'a Operand,
+    /// Stands before every name, where several operands are listed.
+    label: Vec<u8>,
+    depth: Depth,
+    columns: Columns,
+    args: &'a LsArgs,
+    failures: &'a Failures<'a>,
+    /// Set once a name has matched the pattern.
+    found: AtomicBool,
+}
+
+/// What is known of an entry beside its name.
+#[derive(Clone, Copy, Debug)]
+struct Facts<'a> {
+    kind: Kind,
+    size: Option<u64>,
+    modified: Option<Time>,
+    etag: Option<&'a str>,
+    storage_class: Option<&'a str>,
+}
+
+impl View<'_> {
+    /// Whether an entry is wanted, by its path from the root in two parts.
+    fn takes(&self, directory: &[u8], name: &[u8]) -> bool {
+        let Some(glob) = &self.operand.glob else { return true };
+        let below = if self.args.recursive || self.args.depth.is_some() { Below::Taken } else { Below::Left };
+        let takes = glob.takes(&[directory, name].concat(), below);
+        if takes {
+            self.found.store(true, Ordering::Relaxed);
+        }
+        takes
+    }
+
+    /// Adds an entry to a page.
+    fn push(&self, page: &mut Page<'_, '_>, directory: &[u8], name: &[u8], facts: &Facts<'_>) {
+        let row = [
+            Value::Name(directory, name),
+            Value::Kind(facts.kind),
+            Value::Number(facts.size),
+            Value::Time(facts.modified),
+            Value::Text(facts.etag),
+            Value::Text(facts.storage_class),
+        ];
+        let columns = if self.columns == Columns::Names { NAMES.len() } else { DETAILS.len() };
+        page.push(&row[..columns], facts.size.unwrap_or(0));
+    }
+
+    /// What is to be said where a pattern matched nothing.
+    fn unmatched(&self) -> Result<()> {
+        if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::failed(format!("{}: no name matches", self.operand.text.display())))
+    }
+}
+
+impl LsArgs {
+    fn columns(&self) -> Columns {
+        match self.output.sort {
+            Some(Sort::Size | Sort::Mtime) => Columns::Details,
+            _ if self.long => Columns::Details,
+            _ => Columns::Names,
+        }
+    }
+
+    fn depth(&self, operand: &Operand) -> Depth {
+        let asked = self.depth.map(|levels| u32::try_from(levels.get()).unwrap_or(u32::MAX));
+        let glob = operand.glob.as_ref().map(|glob| glob.levels);
+        match (self.recursive, asked, glob) {
+            (true, ..) | (_, _, Some(None)) => Depth::All,
+            (_, Some(levels), glob) => Depth::Levels(levels.max(glob.flatten().unwrap_or(1))),
+            (_, None, glob) => Depth::Levels(glob.flatten().unwrap_or(1)),
+        }
+    }
+}
+
+impl OutputArgs {
+    /// How rows of `schema` are written.
+    pub fn style(&self, schema: Schema, globals: &Globals, end: u8) -> Style {
+        let usual = if globals.json { Format::Ndjson } else { Format::Text };
+        let direction = if self.reverse { Direction::Reversed } else { Direction::Usual };
+        Style {
+            schema,
+            format: self.format.unwrap_or(usual),
+            end,
+            sort: self.sort.map(|sort| (sort, direction)),
+            memory: usize::try_from(globals.memory_ceiling() / 4).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
+    let started = Instant::now();
+    let operands = Operand::parse_all(&args.locations)?;
+    let schema = match args.columns() {
+        Columns::Names => NAMES,
+        Columns::Details if args.long => LONG,
+        Columns::Details => DETAILS,
+    };
+    let style = args.output.style(schema, globals, if args.null { 0 } else { b'\n' });
+    if args.null && style.format != Format::Text {
+        return Err(Error::usage("-0 is for text; other formats say where a name ends"));
+    }
+    let out = standard_output()?;
+    let counter = Counter::new(globals, out.is_terminal());
+    let failures = Failures::new(&counter);
+    let printer = Printer::new(style, out, &counter)?;
+    let mut store: Option<Store> = None;
+    let mut roots = Vec::new();
+    for operand in &operands {
+        let view = View {
+            operand,
+            label: if operands.len() > 1 { label(operand) } else { Vec::new() },
+            depth: args.depth(operand),
+            columns: args.columns(),
+            args,
+            failures: &failures,
+            found: AtomicBool::new(false),
+        };
+        let listed = match view.operand.root.as_local() {
+            Some(path) => local::list(path, &view, &printer, globals),
+            None => {
+                let store = store.get_or_insert(globals.store()?);
+                remote::list(store, &view, &printer, globals)
+            }
+        };
+        roots.extend(listed.err());
+    }
+    printer.finish()?;
+    counter.end();
+    let (objects, bytes) = counter.totals();
+    let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
+    let receipt = Receipt { verb: "ls", source, objects, bytes, requests, ..Receipt::default() };
+    end(receipt, started, globals, failures, roots, operands.len())
+}
+
+/// What stands before the names of an operand where there are several: the directory they are in, as it was written.
+fn label(operand: &Operand) -> Vec<u8> {
+    let mut label = operand.root_text().to_vec();
+    if !label.ends_with(b"/") && !label.is_empty() {
+        label.push(b'/');
+    }
+    label
+}

@@ -1,0 +1,148 @@
+//! `ls` of what a store holds: keys as they are listed, a page at a time.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_store::{Error as StoreError, ListOptions, Store};
+
+use super::{Depth, Facts, View};
+use crate::args::Globals;
+use crate::error::Result;
+use crate::rows::{Page, Printer, time_of};
+use crate::verbs::listed::requests;
+
+/// Rows sent off together: a page of S3's, so that what has come is seen before the next page is waited for.
+const PAGE: usize = 1_000;
+
+/// Lists one operand.
+///
+/// # Errors
+/// Its root cannot be listed, or there is nothing of that name.
+pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
+    let mut lister = Lister { store, view, page: printer.page(), waiting: 0, requests: requests(globals) };
+    let root = &view.operand.root;
+    let listed = lister.directories(root);
+    lister.page.flush();
+    match listed {
+        Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.object(root, None),
+        Ok(_) => view.unmatched(),
+        // What is no directory may still be there: `ls` of a file names it.
+        Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a location is there although nothing is in it: a bucket, the service, a server.
+fn is_whole(location: &Location) -> bool {
+    match location {
+        Location::S3(object) => object.key.is_empty(),
+        _ => location.is_directory_like(),
+    }
+}
+
+struct Lister<'l, 'p> {
+    store: &'l Store,
+    view: &'l View<'l>,
+    page: Page<'l, 'p>,
+    /// Rows on the page.
+    waiting: usize,
+    requests: Option<NonZeroUsize>,
+}
+
+impl Lister<'_, '_> {
+    /// Lists the root, and where only so many levels are wanted, one prefix after the other below it: what lies deeper
+    /// is then never asked for. Returns how many names were found.
+    fn directories(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
+        let levels = match self.view.depth {
+            Depth::All => None,
+            Depth::Levels(levels) => Some(levels),
+        };
+        let mut waiting = VecDeque::from([(Vec::new(), 1)]);
+        let mut found = 0;
+        while let Some((directory, level)) = waiting.pop_front() {
+            let place = if directory.is_empty() { root.clone() } else { root.join(&directory) };
+            let options = ListOptions {
+                recursive: levels.is_none(),
+                requests: self.requests,
+                ..ListOptions::default()
+            };
+            let listing = match self.store.list(&place, &options) {
+                Ok(listing) => listing,
+                Err(error) if level == 1 => return Err(error),
+                Err(error) => {
+                    self.view.failures.add(place.to_string(), error.into());
+                    continue;
+                }
+            };
+            for entry in listing {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        self.view.failures.add(place.to_string(), error.into());
+                        continue;
+                    }
+                };
+                found += 1;
+                let name = name_of(&directory, &entry);
+                // What is in it stands for a directory that is entered, as it does in a whole listing.
+                if entry.kind == Kind::Directory && levels.is_some_and(|levels| level < levels) {
+                    waiting.push_back((name, level + 1));
+                } else if !self.push(&name, &entry) {
+                    return Ok(found);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// False once nobody reads any more.
+    fn push(&mut self, name: &[u8], entry: &Entry) -> bool {
+        if !self.view.takes(b"", name) {
+            return true;
+        }
+        self.view.push(&mut self.page, &self.view.label, name, &facts(entry));
+        self.waiting += 1;
+        if self.waiting < PAGE && !self.page.is_full() {
+            return true;
+        }
+        self.waiting = 0;
+        self.page.flush()
+    }
+
+    /// Names the one object that a location is. Else `error` is why there is nothing to list.
+    fn object(&mut self, location: &Location, error: Option<StoreError>) -> Result<()> {
+        let stat = match (self.store.stat(location), error) {
+            (Ok(stat), _) => stat,
+            (Err(_), Some(error)) | (Err(error), None) => return Err(error.into()),
+        };
+        if stat.kind != Kind::Directory {
+            let facts = Facts {
+                kind: stat.kind,
+                size: stat.size(),
+                modified: stat.modified.and_then(time_of),
+                etag: stat.version.etag.as_deref(),
+                storage_class: stat.storage_class.as_deref(),
+            };
+            self.view.push(&mut self.page, b"", self.view.operand.root_text(), &facts);
+            self.page.flush();
+        }
+        Ok(())
+    }
+}
+
+/// The name from the operand's root, a directory's with its `/`: in the store it is a part of the name.
+fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
+    let open = entry.kind == Kind::Directory && !entry.name.ends_with(b"/");
+    [directory, &entry.name, if open { b"/" } else { b"" }].concat()
+}
+
+fn facts(entry: &Entry) -> Facts<'_> {
+    Facts {
+        kind: entry.kind,
+        size: entry.size,
+        modified: entry.modified.and_then(time_of),
+        etag: entry.etag.as_deref(),
+        storage_class: entry.storage_class.as_deref(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `du`: the totals that GNU `du` has, and for stores those of their listings.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::process::Command;
+
+use serde_json::Value;
+use support::servers::S3;
+use support::{Ran, World};
+
+fn plant(world: &World) {
+    world.write("tree/a/b/deep", &vec![1; 100_000]);
+    world.write("tree/a/two", &vec![2; 5_000]);
+    world.write("tree/top", b"1");
+    fs::hard_link(world.path("tree/a/b/deep"), world.path("tree/a/again")).unwrap();
+    fs::hard_link(world.path("tree/a/b/deep"), world.path("tree/once-more")).unwrap();
+    symlink("top", world.path("tree/link")).unwrap();
+    fs::File::create(world.path("tree/sparse")).unwrap().set_len(1 << 30).unwrap();
+}
+
+fn rows(ran: &Ran) -> Vec<(String, u64)> {
+    let text = String::from_utf8(ran.stdout.clone()).unwrap();
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        (row["name"].as_str().unwrap().to_owned(), row["bytes"].as_u64().unwrap())
+    };
+    text.lines().map(row).collect()
+}
+
+/// What GNU `du` says of the disk space.
+fn gnu(world: &World, arguments: &[&str]) -> Vec<(String, u64)> {
+    let mut command = Command::new("du");
+    let output = command.current_dir(world.path("")).arg("-B1").args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row =
+        |line: &str| line.split_once('\t').map(|(bytes, name)| (name.to_owned(), bytes.parse().unwrap()));
+    let mut rows: Vec<(String, u64)> = text.lines().filter_map(row).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn local_totals_are_those_of_gnu_du_with_hard_links_counted_once() {
+    let world = World::new();
+    plant(&world);
+    assert_eq!(rows(&world.run(&["du", "--format", "ndjson", "tree"]).ok()), gnu(&world, &["-s", "tree"]));
+    let three = ["tree", "tree/a", "tree/a/b"];
+    let found = rows(&world.run(&["du", "--format", "ndjson", "-d", "9", "tree"]).ok());
+    assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), three);
+    assert_eq!(found[0], gnu(&world, &["tree"])[0]);
+    assert!(found[0].1 > found[1].1 && found[1].1 >= found[2].1, "{found:?}");
+}
+
+#[test]
+fn the_apparent_size_is_the_length_of_everything() {
+    let world = World::new();
+    plant(&world);
+    let length = |name: &str| world.path(name).symlink_metadata().unwrap().size();
+    let names =
+        ["tree", "tree/a", "tree/a/b", "tree/a/b/deep", "tree/a/two", "tree/top", "tree/link", "tree/sparse"];
+    let total = names.iter().map(|name| length(name)).sum();
+    let found = rows(&world.run(&["du", "--apparent-size", "--format", "ndjson", "tree"]).ok());
+    assert_eq!(found, [("tree".to_owned(), total)]);
+}
+
+#[test]
+fn prefixes_are_summed_by_the_lengths_of_their_objects() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = World::with_s3(&s3);
+        for (name, length) in [("t/a/b/x", 1_000), ("t/a/y", 200), ("t/z", 30), ("t/a-b", 4)] {
+            world.write(name, &vec![0; length]);
+        }
+        world.run(&["cp", "-r", "t", "s3://bucket/"]).ok();
+        let du =
+            |arguments: &[&str]| rows(&world.run(&[&["du", "--format", "ndjson"], arguments].concat()).ok());
+        let row = |name: &str, bytes| (format!("s3://bucket/{name}"), bytes);
+        assert_eq!(du(&["s3://bucket/t"]), [row("t", 1_234)]);
+        assert_eq!(du(&["-d", "1", "s3://bucket/t"]), [row("t", 1_234), row("t/a/", 1_200)]);
+        assert_eq!(du(&["s3://bucket/t/a*"]), [row("t/a", 1_200), row("t/a-b", 4)]);
+        assert_eq!(du(&["s3://bucket/t/z"]), [row("t/z", 30)]);
+        let text = world.run(&["du", "s3://bucket/t/"]).ok().stdout;
+        assert_eq!(String::from_utf8(text).unwrap(), format!("{:>16} {:>10} s3://bucket/t/\n", 1_234, 4));
+        world.run(&["du", "s3://bucket/none"]).fails(1, &["s3://bucket/none", "not found"]);
+    }
+}
+
+#[test]
+fn rows_are_sorted_by_size_when_asked() {
+    let world = World::new();
+    for (name, length) in [("small", 1), ("large", 900_000), ("middle", 90_000)] {
+        world.write(&format!("tree/{name}/f"), &vec![1; length]);
+    }
+    let found = rows(&world.run(&["du", "-d", "1", "--sort", "size", "--format", "ndjson", "tree"]).ok());
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["tree", "tree/large", "tree/middle", "tree/small"]);
+}
+
+#[test]
+fn a_root_that_is_not_there_is_one_clear_line() {
+    let world = World::new();
+    world.run(&["du", "none"]).fails(1, &["none", "not found"]);
+}

@@ -1,0 +1,234 @@
+//! `ls`: every name, whatever it is made of, from every place, in every format.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use serde_json::Value;
+use support::servers::S3;
+use support::{Ran, World};
+
+/// Names that break whoever takes them for text.
+const ODD: [&[u8]; 7] = [
+    b".hidden",
+    b"with space",
+    b"line\nfeed",
+    b"\x1b[31mred",
+    b"quote\"comma,",
+    b"\xff\xfe",
+    "ü😀".as_bytes(),
+];
+
+fn plant(world: &World) {
+    world.write("tree/a/b/deep.txt", b"12345");
+    world.write("tree/a/two.txt", b"12");
+    world.write("tree/top.gz", b"1");
+    for name in ODD {
+        fs::write(world.path("tree").join(OsStr::from_bytes(name)), b"odd").unwrap();
+    }
+    fs::create_dir(world.path("tree/empty")).unwrap();
+    symlink("nowhere", world.path("tree/dangling")).unwrap();
+    symlink(".", world.path("tree/loop")).unwrap();
+}
+
+/// What `find` says, and so what must come.
+fn find(world: &World, arguments: &[&str]) -> BTreeSet<Vec<u8>> {
+    let mut command = Command::new("find");
+    command
+        .current_dir(world.path("tree"))
+        .args([".", "-mindepth", "1"])
+        .args(arguments)
+        .args(["-printf", "%P\\0"]);
+    names(&command.output().unwrap().stdout)
+}
+
+fn names(output: &[u8]) -> BTreeSet<Vec<u8>> {
+    let names: Vec<&[u8]> = output.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    let set: BTreeSet<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+    assert_eq!(set.len(), names.len(), "a name came twice");
+    set
+}
+
+fn lines(ran: &Ran) -> Vec<String> {
+    String::from_utf8(ran.stdout.clone()).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn sorted_lines(ran: &Ran) -> Vec<String> {
+    let mut lines = lines(ran);
+    lines.sort();
+    lines
+}
+
+fn rows(ran: &Ran) -> Vec<Value> {
+    lines(ran).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn local_names_are_those_that_find_has_byte_for_byte() {
+    let world = World::new();
+    plant(&world);
+    for (ours, finds) in [
+        (vec!["ls", "-0", "tree"], vec!["-maxdepth", "1"]),
+        (vec!["ls", "-0", "-R", "tree"], vec![]),
+        (vec!["ls", "-0", "-d", "2", "tree/"], vec!["-maxdepth", "2"]),
+        (vec!["ls", "-0", "-R", "--sort", "name", "tree"], vec![]),
+        (vec!["ls", "-0", "-R", "--buffer", "4KiB", "tree"], vec![]),
+    ] {
+        assert_eq!(names(&world.run(&ours).ok().stdout), find(&world, &finds), "{ours:?}");
+    }
+}
+
+#[test]
+fn a_tree_reads_the_same_from_every_store() {
+    let wanted = ["a-b/x", "a.txt", "a/b/c", "a/z", "top"];
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = World::with_s3(&s3);
+        for name in wanted {
+            world.write(&format!("t/{name}"), name.as_bytes());
+        }
+        world.run(&["cp", "-r", "t", "s3://bucket/"]).ok();
+        assert_eq!(sorted_lines(&world.run(&["ls", "-R", "s3://bucket/t"]).ok()), wanted);
+        assert_eq!(sorted_lines(&world.run(&["ls", "s3://bucket/t/"]).ok()), ["a-b/", "a.txt", "a/", "top"]);
+        assert_eq!(
+            sorted_lines(&world.run(&["ls", "-d", "2", "s3://bucket/t"]).ok()),
+            ["a-b/x", "a.txt", "a/b/", "a/z", "top"]
+        );
+        assert_eq!(sorted_lines(&world.run(&["ls", "s3://bucket/t/*.txt"]).ok()), ["a.txt"]);
+        assert_eq!(sorted_lines(&world.run(&["ls", "s3://bucket/t/a*/*"]).ok()), ["a-b/x", "a/b/", "a/z"]);
+        assert_eq!(lines(&world.run(&["ls", "s3://bucket/t/a/z"]).ok()), ["s3://bucket/t/a/z"]);
+        assert!(lines(&world.run(&["ls", "s3://"]).ok()).contains(&"bucket/".to_owned()));
+        let row = &rows(&world.run(&["--json", "ls", "-l", "s3://bucket/t/top"]).ok())[0];
+        assert_eq!((&row["size"], &row["kind"]), (&Value::from(3), &Value::from("file")));
+        world.run(&["ls", "s3://bucket/none"]).fails(1, &["s3://bucket/none", "not found"]);
+        world.run(&["ls", "s3://none/"]).fails(1, &["s3://none", "not found"]);
+    }
+}
+
+#[test]
+fn every_name_survives_ndjson_and_csv() {
+    let world = World::new();
+    plant(&world);
+    let wanted = find(&world, &[]);
+    let found: BTreeSet<Vec<u8>> = rows(&world.run(&["ls", "-R", "--format", "ndjson", "tree"]).ok())
+        .iter()
+        .map(|row| match row["name_hex"].as_str() {
+            Some(hex) => (0..hex.len() / 2)
+                .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+                .collect(),
+            None => row["name"].as_str().unwrap().as_bytes().to_vec(),
+        })
+        .collect();
+    assert_eq!(found, wanted);
+    let csv = world.run(&["ls", "--format", "csv", "-l", "--sort", "name", "tree/a"]).ok();
+    let text = String::from_utf8(csv.stdout).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("name,name_hex,kind,size,modified,etag,storage_class"));
+    assert!(lines.next().unwrap().starts_with("b,,directory,,"));
+    assert!(lines.next().unwrap().starts_with("two.txt,,file,2,"));
+}
+
+#[test]
+fn rows_come_in_the_order_asked_for_also_where_memory_is_short() {
+    let world = World::new();
+    for number in 0..3_000_u64 {
+        let path = world
+            .write(&format!("tree/{:04}", number * 7919 % 3000), &vec![b'x'; (number * 31 % 97) as usize]);
+        let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + number * 13 % 501);
+        fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    }
+    let listed = |sort: &str, more: &[&str]| {
+        let arguments =
+            [&["--memory", "64KiB", "ls", "--format", "ndjson", "--sort", sort, "tree"], more].concat();
+        rows(&world.run(&arguments).ok())
+    };
+    let name = |row: &Value| row["name"].as_str().unwrap().to_owned();
+    let by_name = listed("name", &[]);
+    assert_eq!(by_name.len(), 3_000);
+    assert!(by_name.is_sorted_by_key(name));
+    assert!(
+        listed("size", &[])
+            .is_sorted_by_key(|row| (std::cmp::Reverse(row["size"].as_u64().unwrap()), name(row)))
+    );
+    assert!(listed("mtime", &[]).is_sorted_by_key(|row| (
+        std::cmp::Reverse(row["modified"].as_str().unwrap().to_owned()),
+        name(row)
+    )));
+    let mut turned = listed("size", &["--reverse"]);
+    turned.reverse();
+    assert_eq!(turned, listed("size", &[]));
+}
+
+#[test]
+fn several_places_are_listed_with_their_names_in_front() {
+    let world = World::new();
+    plant(&world);
+    let ran = world.run(&["ls", "tree/a", "tree/a/b/", "tree/top.gz"]).ok();
+    assert_eq!(sorted_lines(&ran), ["tree/a/b", "tree/a/b/deep.txt", "tree/a/two.txt", "tree/top.gz"]);
+}
+
+#[test]
+fn a_long_listing_says_kind_size_and_time() {
+    let world = World::new();
+    let path = world.write("tree/f", b"12345");
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+    assert_eq!(lines(&world.run(&["ls", "-l", "tree"]).ok()), ["f            5 2023-11-14T22:13:20Z f"]);
+}
+
+#[test]
+fn what_cannot_be_listed_is_named_and_the_rest_comes() {
+    let world = World::new();
+    plant(&world);
+    let closed = world.path("tree/closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
+    let mut command = world.command(&["--json", "ls", "-R", "tree"]);
+    if rustix::process::geteuid().is_root() {
+        // Nothing is closed to root. Its own files are made passable for somebody else.
+        for path in closed.ancestors().skip(1) {
+            let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+        }
+        command.uid(65_534).gid(65_534);
+    }
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(rows(&ran).iter().any(|row| row["name"] == "a/b/deep.txt"));
+    let (line, receipt) = ran.stderr.trim_end().rsplit_once('\n').unwrap();
+    assert!(line.starts_with("firstbyte: ") && line.contains("tree/closed"), "{line}");
+    let receipt: Value = serde_json::from_str(receipt).unwrap();
+    assert!(receipt["failed"][0]["location"].as_str().unwrap().ends_with("tree/closed"), "{receipt}");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_root_that_cannot_be_listed_is_one_clear_line() {
+    let world = World::new();
+    plant(&world);
+    world.run(&["ls", "none"]).fails(1, &["none", "not found"]);
+    world.run(&["ls", "tree/*.none"]).fails(1, &["tree/*.none", "no name matches"]);
+    world.run(&["ls", "ftp://host/x"]).fails(2, &["ftp://host/x", "unknown scheme"]);
+    world.run(&["ls", "-0", "--format", "csv", "tree"]).fails(2, &["-0"]);
+    let ran = world.run(&["ls", "none", "tree/a"]);
+    assert_eq!(
+        (ran.code, sorted_lines(&ran)),
+        (Some(3), vec!["tree/a/b".to_owned(), "tree/a/two.txt".to_owned()])
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let world = World::new();
+    for number in 0..20_000 {
+        world.write(&format!("tree/a-name-that-fills-the-pipe-{number:06}"), b"");
+    }
+    let mut child = world.spawn(&["ls", "tree"]);
+    drop(child.stdout.take());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
