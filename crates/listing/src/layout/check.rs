@@ -12,7 +12,7 @@ use rustix::fs::{FileType, OFlags};
 use super::convert::{type_of, wrong_content};
 use super::error::{Error, Result};
 use super::gate::{Conversion, Gate};
-use super::protocol::{Moved, Place};
+use super::protocol::{Move, Place};
 use super::record::{self, State};
 use super::root::Root;
 use super::scheme::Scheme;
@@ -180,9 +180,9 @@ impl Examination<'_> {
         // Inside, so that no writer replaces the one while the other is compared with it.
         let _gate = Gate::enter(self.root)?;
         match self.root.move_exclusively(self.scheme, path, right)? {
-            Moved::Moved => self.tell(path, lonely, true),
-            Moved::Absent => {}
-            Moved::Taken => {
+            Move::Done => self.tell(path, lonely, true),
+            Move::Absent => {}
+            Move::Taken => {
                 let equal = equal(self.root, path, right)?;
                 if equal {
                     self.root.remove(path)?;

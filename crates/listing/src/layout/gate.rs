@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, OFlags};
 
 use super::error::{Error, Result};
 use super::lock::{self, Part, Share};
-use super::protocol::Moved;
+use super::protocol::Move;
 use super::record::{self, Record};
 use super::root::Root;
 use super::stage;
@@ -139,7 +139,7 @@ pub(super) fn establish(root: &Root, record: Record) -> Result<Conversion> {
     let _lock = lock_root(root, FlockOperation::LockExclusive)?;
     let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
     match named {
-        Ok(Moved::Moved) => {}
+        Ok(Move::Done) => {}
         Ok(_) => {
             root.remove(&draft)?;
             return Err(Error::Busy { root: root.path().to_owned() });

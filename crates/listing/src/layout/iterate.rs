@@ -132,7 +132,7 @@ impl Iterator for Iter<'_> {
 pub(super) fn holds_anything(root: &Root) -> Result<bool> {
     let mut pages = root.read(b"", BATCH)?;
     while let Some(batch) = pages.next()? {
-        if batch.len() > 0 {
+        if !batch.is_empty() {
             return Ok(true);
         }
     }

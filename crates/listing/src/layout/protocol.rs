@@ -35,9 +35,9 @@ impl Place {
 
 /// What became of an attempt to move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Moved {
+pub(super) enum Move {
     /// It is at the target now.
-    Moved,
+    Done,
     /// There is none at the origin.
     Absent,
     /// Another file lies at the target. Neither was touched.
@@ -52,10 +52,10 @@ pub(super) trait Disk {
     fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
 
     /// Gives the file at `from` its name at `to`, unless there is one; nothing where the file system has no such call.
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Moved>, Self::Error>;
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Self::Error>;
 
     /// Gives the file at `from` a second name at `to`, unless there is one.
-    fn link(&self, from: Place, to: Place) -> Result<Moved, Self::Error>;
+    fn link(&self, from: Place, to: Place) -> Result<Move, Self::Error>;
 
     /// Whether both places hold one and the same file; nothing if there is none at `from`.
     fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Self::Error>;
@@ -69,19 +69,19 @@ pub(super) trait Disk {
 
 /// Moves a file, by one call or else by a second name and the removal of the first. Killed between those two it leaves
 /// one file with two names, which the next attempt recognises.
-pub(super) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Moved, D::Error> {
+pub(super) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D::Error> {
     if let Some(moved) = disk.rename_exclusively(from, to)? {
         return Ok(moved);
     }
     let linked = match disk.link(from, to)? {
-        Moved::Taken => match disk.same(from, to)? {
-            Some(true) => Moved::Moved,
-            Some(false) => Moved::Taken,
-            None => Moved::Absent,
+        Move::Taken => match disk.same(from, to)? {
+            Some(true) => Move::Done,
+            Some(false) => Move::Taken,
+            None => Move::Absent,
         },
         linked => linked,
     };
-    if linked == Moved::Moved {
+    if linked == Move::Done {
         disk.remove(from)?;
     }
     Ok(linked)
@@ -109,7 +109,7 @@ fn first_of<T, E>(
 pub(super) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
     disk.gated(|target| {
         // Two of one name are left by strangers only. Both are replaced.
-        if shift(disk, target.other(), target)? == Moved::Taken {
+        if shift(disk, target.other(), target)? == Move::Taken {
             disk.remove(target.other())?;
         }
         disk.install(target)

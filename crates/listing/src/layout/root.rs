@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::error::{Error, Result};
-use super::protocol::Moved;
+use super::protocol::Move;
 use crate::{Batch, Reader};
 
 /// Rights of a directory and of a file, less those the user's mask takes away.
@@ -106,14 +106,14 @@ impl Root {
         &self,
         from: P,
         to: P,
-    ) -> rustix::io::Result<Option<Moved>> {
+    ) -> rustix::io::Result<Option<Move>> {
         if self.links_only.load(Ordering::Relaxed) {
             return Ok(None);
         }
         match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
-            Ok(()) => Ok(Some(Moved::Moved)),
-            Err(Errno::EXIST) => Ok(Some(Moved::Taken)),
-            Err(Errno::NOENT) => Ok(Some(Moved::Absent)),
+            Ok(()) => Ok(Some(Move::Done)),
+            Err(Errno::EXIST) => Ok(Some(Move::Taken)),
+            Err(Errno::NOENT) => Ok(Some(Move::Absent)),
             Err(Errno::INVAL | Errno::NOSYS) => {
                 self.links_only.store(true, Ordering::Relaxed);
                 Ok(None)
@@ -123,11 +123,11 @@ impl Root {
     }
 
     /// Gives a file a second name, unless there is something of that name.
-    pub(super) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<Moved> {
+    pub(super) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<Move> {
         match rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
-            Ok(()) => Ok(Moved::Moved),
-            Err(Errno::EXIST) => Ok(Moved::Taken),
-            Err(Errno::NOENT) => Ok(Moved::Absent),
+            Ok(()) => Ok(Move::Done),
+            Err(Errno::EXIST) => Ok(Move::Taken),
+            Err(Errno::NOENT) => Ok(Move::Absent),
             Err(error) => Err(error),
         }
     }

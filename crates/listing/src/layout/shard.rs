@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::convert::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 use super::error::{Error, Result};
 use super::gate::{self, Conversion};
-use super::protocol::Moved;
+use super::protocol::Move;
 use super::record::{self, Record, State};
 use super::root::Root;
 use super::scheme::Scheme;
@@ -98,9 +98,9 @@ impl Job<'_> {
             let name = batch.entry(*index as usize).c_name();
             path.clear();
             match self.move_one(name, &mut path) {
-                Ok(Moved::Moved) => self.done.moved += 1,
-                Ok(Moved::Absent) => {}
-                Ok(Moved::Taken) => {
+                Ok(Move::Done) => self.done.moved += 1,
+                Ok(Move::Absent) => {}
+                Ok(Move::Taken) => {
                     path.pop();
                     let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
                     self.fail(name.to_bytes(), Error::Taken { path, target });
@@ -113,7 +113,7 @@ impl Job<'_> {
     }
 
     /// Moves a file to its place, which is written to `path` with a zero byte behind it.
-    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Moved> {
+    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Move> {
         let bytes = name.to_bytes();
         self.scheme.place(bytes, path)?;
         if let Some(error) = wrong_content(self.root, self.scheme, bytes, bytes)? {
@@ -124,13 +124,13 @@ impl Job<'_> {
             // The zero byte was just written, and neither names nor digits have one.
             let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
             match self.root.rename_exclusively(name, to) {
-                Ok(Some(Moved::Absent)) => {}
+                Ok(Some(Move::Absent)) => {}
                 Ok(Some(moved)) => return Ok(moved),
                 Ok(None) => return self.root.move_exclusively(self.scheme, bytes, to.to_bytes()),
                 Err(error) => return Err(self.root.error(bytes, error)),
             }
             match self.root.make_above(to.to_bytes())? {
-                0 => return Ok(Moved::Absent),
+                0 => return Ok(Move::Absent),
                 made => self.done.directories += made,
             }
         }

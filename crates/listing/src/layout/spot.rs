@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::error::{Error, Result};
 use super::gate::Gate;
-use super::protocol::{Disk, Moved, Place, shift};
+use super::protocol::{Disk, Move, Place, shift};
 use super::record::{Record, State};
 use super::root::{Root, file_type};
 use super::scheme::Scheme;
@@ -83,9 +83,9 @@ impl Disk for Spot<'_> {
         }
     }
 
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Moved>> {
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>> {
         // In a layout at rest there is nothing at the origin, and a look is cheaper than a rename that fails.
-        let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Moved::Absent)) };
+        let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Move::Absent)) };
         if file_type(&stat) == FileType::Directory {
             return Err(self.root.error(self.path(from), Errno::ISDIR));
         }
@@ -93,17 +93,17 @@ impl Disk for Spot<'_> {
         let mut outcome = None;
         self.with_directories(to, || {
             outcome = self.root.rename_exclusively(from, to).map_err(|error| self.root.error(to, error))?;
-            Ok(outcome != Some(Moved::Absent))
+            Ok(outcome != Some(Move::Absent))
         })?;
         Ok(outcome)
     }
 
-    fn link(&self, from: Place, to: Place) -> Result<Moved> {
+    fn link(&self, from: Place, to: Place) -> Result<Move> {
         let (from, to) = (self.path(from), self.path(to));
-        let mut outcome = Moved::Absent;
+        let mut outcome = Move::Absent;
         self.with_directories(to, || {
             outcome = self.root.link(from, to).map_err(|error| self.root.error(to, error))?;
-            Ok(outcome != Moved::Absent)
+            Ok(outcome != Move::Absent)
         })?;
         Ok(outcome)
     }
@@ -136,7 +136,7 @@ pub(super) fn target(state: State) -> Place {
 
 impl Root {
     /// Moves a file from one path to another unless there is something.
-    pub(super) fn move_exclusively(&self, scheme: Scheme, from: &[u8], to: &[u8]) -> Result<Moved> {
+    pub(super) fn move_exclusively(&self, scheme: Scheme, from: &[u8], to: &[u8]) -> Result<Move> {
         shift(&Spot::between(self, scheme, from, to), Place::Flat, Place::Sharded)
     }
 }

@@ -88,16 +88,16 @@ fn file_systems_without_exclusive_rename_are_converted_by_links() {
     for name in before.keys() {
         let place = scheme.path(name).unwrap();
         let place = place.as_os_str().as_bytes();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Moved::Moved);
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Moved::Absent);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Absent);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().ino(), before[name]);
         // What a kill between link and unlink leaves is one file with two names; the next attempt ends it.
         fs::hard_link(join(directory.path(), place), join(directory.path(), name)).unwrap();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Moved::Moved);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Done);
         assert_eq!(fs::metadata(join(directory.path(), place)).unwrap().nlink(), 1);
         // Another file there is not touched.
         fs::write(join(directory.path(), name), "other").unwrap();
-        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Moved::Taken);
+        assert_eq!(root.move_exclusively(scheme, name, place).unwrap(), protocol::Move::Taken);
         assert_eq!(fs::read(join(directory.path(), name)).unwrap(), b"other");
     }
 }
@@ -135,7 +135,7 @@ fn a_content_addressed_layout_names_files_by_their_content_and_checks_it() {
     assert_eq!(name, b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_eq!(layout.get(&name).unwrap(), b"abc");
     assert!(matches!(layout.put(&name, b"abd"), Err(Error::Content { .. })));
-    assert_eq!(layout.iter().map(Result::unwrap).collect::<Vec<_>>(), [name.clone()]);
+    assert_eq!(layout.iter().map(Result::unwrap).collect::<Vec<_>>(), std::slice::from_ref(&name));
     fs::write(layout.path(&name).unwrap(), "damaged").unwrap();
     assert_eq!(found(directory.path(), Mend::Apply), [(Trouble::Content, false)]);
     assert_eq!(unsharded(directory.path()).unwrap().moved, 1);

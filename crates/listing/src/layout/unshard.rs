@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use super::convert::{Converted, Job, Watch, type_of};
 use super::error::{Error, Result};
 use super::gate::Conversion;
-use super::protocol::Moved;
+use super::protocol::Move;
 use super::record::{self, Record, State};
 use super::root::Root;
 use super::stage::remove_abandoned;
@@ -115,9 +115,9 @@ impl Job<'_> {
         let name = if record::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
         match self.root.move_exclusively(self.scheme, path, &name)? {
             // What a writer has not finished counts for nothing.
-            Moved::Moved => self.done.moved += u64::from(!record::is_staged(leaf)),
-            Moved::Absent => {}
-            Moved::Taken => {
+            Move::Done => self.done.moved += u64::from(!record::is_staged(leaf)),
+            Move::Absent => {}
+            Move::Taken => {
                 let error = Error::Taken { path: self.root.join(path), target: self.root.join(&name) };
                 self.fail(path, error);
             }

@@ -9,10 +9,11 @@
 //! one file that is looked at, replaced and removed by one after the other, in an order that respects who had finished
 //! before whom began (linearizability). What the killed had begun may have happened or not.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+mod search;
 
-use super::{Disk, Moved, Place, delete, first_of, look, put, shift};
+use std::cell::{Cell, RefCell};
+
+use super::{Disk, Move, Place};
 
 /// The name's two places, and the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,67 +40,26 @@ impl World {
         }
     }
 
-    fn give_name(&mut self, from: Place, to: Place) -> Moved {
+    fn give_name(&mut self, from: Place, to: Place) -> Move {
         match (*self.at(from), *self.at(to)) {
-            (None, _) => Moved::Absent,
-            (Some(_), Some(_)) => Moved::Taken,
+            (None, _) => Move::Absent,
+            (Some(_), Some(_)) => Move::Taken,
             (file, None) => {
                 *self.at(to) = file;
-                Moved::Moved
+                Move::Done
             }
         }
     }
-}
-
-/// What an actor does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Work {
-    Look,
-    /// Looks once in each place and takes that for an answer: to show that the search would notice.
-    HastyLook,
-    /// Writes without the gate: likewise.
-    RashPut(u8),
-    Put(u8),
-    Delete,
-    /// Moves files to this place until none is left at the other.
-    Convert(Place),
-}
-
-/// What an actor was told in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Outcome {
-    Looked(Option<u8>),
-    Put(u8),
-    Deleted(bool),
-    Converted,
 }
 
 /// What a step was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Answer {
     Entered(Place),
-    Moved(Moved),
+    Moved(Move),
     Same(Option<bool>),
     Found(Option<u8>),
     Done,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Fate {
-    Running,
-    Finished(Outcome),
-    Killed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Actor {
-    work: Work,
-    answers: Vec<Answer>,
-    /// Whether it is inside the gate.
-    inside: bool,
-    /// Which actors, as bits, had finished when it took its first step.
-    before: u8,
-    fate: Fate,
 }
 
 /// Why an actor's function did not come to its end.
@@ -173,13 +133,13 @@ impl Disk for Seat {
         Ok(done)
     }
 
-    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Moved>, Pause> {
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Pause> {
         if self.world.borrow().moves == Moves::LinkAndUnlink {
             return Ok(None);
         }
         let moved = self.step(|world| {
             let moved = world.give_name(from, to);
-            if moved == Moved::Moved {
+            if moved == Move::Done {
                 *world.at(from) = None;
             }
             Some(Answer::Moved(moved))
@@ -188,7 +148,7 @@ impl Disk for Seat {
         Ok(Some(moved))
     }
 
-    fn link(&self, from: Place, to: Place) -> Result<Moved, Pause> {
+    fn link(&self, from: Place, to: Place) -> Result<Move, Pause> {
         match self.step(|world| Some(Answer::Moved(world.give_name(from, to))))? {
             Answer::Moved(moved) => Ok(moved),
             other => panic!("{other:?} to a link"),
@@ -219,215 +179,4 @@ impl Disk for Seat {
             other => panic!("{other:?} to a removal"),
         }
     }
-}
-
-fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
-    match work {
-        Work::Look => look(seat, |place| seat.read(place)).map(Outcome::Looked),
-        Work::HastyLook => {
-            first_of(&[Place::Flat, Place::Sharded], &mut |place| seat.read(place)).map(Outcome::Looked)
-        }
-        Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
-        Work::RashPut(file) => {
-            let target = seat.gated(Ok)?;
-            shift(seat, target.other(), target)?;
-            seat.install(target).map(|()| Outcome::Put(file))
-        }
-        Work::Delete => delete(seat).map(Outcome::Deleted),
-        Work::Convert(target) => {
-            seat.turn(target)?;
-            while seat.read(target.other())?.is_some() && shift(seat, target.other(), target)? != Moved::Taken
-            {
-            }
-            Ok(Outcome::Converted)
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct State {
-    world: World,
-    /// The file there was at first.
-    first: Option<u8>,
-    actors: Vec<Actor>,
-}
-
-impl State {
-    fn new(moves: Moves, place: Place, first: Option<u8>, works: &[Work]) -> Self {
-        let mut world = World { flat: None, sharded: None, target: place, inside: 0, moves };
-        *world.at(place) = first;
-        let actor = |work: &Work| Actor {
-            work: *work,
-            answers: Vec::new(),
-            inside: false,
-            before: 0,
-            fate: Fate::Running,
-        };
-        Self { world, first, actors: works.iter().map(actor).collect() }
-    }
-
-    fn finished(&self) -> u8 {
-        let done =
-            |(index, actor): (usize, &Actor)| u8::from(matches!(actor.fate, Fate::Finished(_))) << index;
-        self.actors.iter().enumerate().map(done).sum()
-    }
-
-    /// One conversion at a time: a later one starts when the earlier are over.
-    fn may_run(&self, index: usize) -> bool {
-        let converts = |actor: &Actor| matches!(actor.work, Work::Convert(_));
-        let earlier_runs = self.actors[..index].iter().any(|a| converts(a) && a.fate == Fate::Running);
-        self.actors[index].fate == Fate::Running && !(converts(&self.actors[index]) && earlier_runs)
-    }
-
-    /// The state after actor `index` has taken its next step, if it can.
-    fn stepped(&self, index: usize) -> Option<Self> {
-        let mut next = self.clone();
-        let finished = self.finished();
-        let actor = &mut next.actors[index];
-        if actor.answers.is_empty() {
-            actor.before = finished;
-        }
-        let file = if let Work::Put(file) | Work::RashPut(file) = actor.work { file } else { 0 };
-        let seat = Seat {
-            world: RefCell::new(self.world),
-            answers: RefCell::new(std::mem::take(&mut actor.answers)),
-            next: Cell::new(0),
-            stepped: Cell::new(false),
-            inside: Cell::new(false),
-            file,
-        };
-        match perform(actor.work, &seat) {
-            Ok(outcome) => actor.fate = Fate::Finished(outcome),
-            Err(Pause::Stepped) => {}
-            Err(Pause::Blocked) => return None,
-        }
-        actor.inside = seat.inside.get();
-        actor.answers = seat.answers.into_inner();
-        next.world = seat.world.into_inner();
-        Some(next)
-    }
-
-    /// The state after actor `index` was killed: the kernel takes it out of the gate.
-    fn killed(&self, index: usize) -> Self {
-        let mut next = self.clone();
-        next.world.inside -= u8::from(std::mem::take(&mut next.actors[index].inside));
-        next.actors[index].fate = Fate::Killed;
-        next
-    }
-
-    fn has_two(&self) -> bool {
-        let World { flat, sharded, .. } = self.world;
-        flat.is_some() && sharded.is_some() && flat != sharded
-    }
-
-    /// Whether the actors `left`, as bits, can have happened one after the other, from `file` to what is there now.
-    fn explained(&self, left: u8, file: Option<u8>) -> bool {
-        let optional = |index: usize| self.actors[index].fate == Fate::Killed;
-        let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
-        if file == self.world.flat.or(self.world.sharded) && indices().all(optional) {
-            return true;
-        }
-        let mut ready = indices().filter(|index| self.actors[*index].before & left == 0);
-        ready.any(|index| {
-            let (rest, actor) = (left & !(1 << index), &self.actors[index]);
-            match (actor.fate, actor.work) {
-                (Fate::Finished(Outcome::Looked(seen)), _) => seen == file && self.explained(rest, file),
-                (Fate::Finished(Outcome::Put(new)), _) => self.explained(rest, Some(new)),
-                (Fate::Finished(Outcome::Deleted(was)), _) => {
-                    was == file.is_some() && self.explained(rest, None)
-                }
-                (Fate::Killed, Work::Put(new)) => self.explained(rest, Some(new)),
-                (Fate::Killed, Work::Delete) => self.explained(rest, None),
-                _ => self.explained(rest, file),
-            }
-        })
-    }
-}
-
-/// Visits every state that can come of `start`, with up to `kills` kills.
-fn explore(start: &State, kills: u32) -> Result<usize, String> {
-    let mut seen = HashSet::new();
-    let mut open = vec![(start.clone(), kills)];
-    while let Some((state, kills)) = open.pop() {
-        if !seen.insert((state.clone(), kills)) {
-            continue;
-        }
-        let running: Vec<usize> = (0..state.actors.len()).filter(|index| state.may_run(*index)).collect();
-        if state.has_two() {
-            return Err(format!("two files of one name: {state:?}"));
-        }
-        if running.is_empty() {
-            let all = u8::MAX >> (8 - state.actors.len());
-            if !state.explained(all, state.first) {
-                return Err(format!("cannot have happened: {state:?}"));
-            }
-        }
-        let steps: Vec<State> = running.iter().filter_map(|index| state.stepped(*index)).collect();
-        if steps.is_empty() && !running.is_empty() {
-            return Err(format!("nobody can go on: {state:?}"));
-        }
-        open.extend(steps.into_iter().map(|next| (next, kills)));
-        if kills > 0 {
-            open.extend(running.iter().map(|index| (state.killed(*index), kills - 1)));
-        }
-    }
-    Ok(seen.len())
-}
-
-const TO_SHARDED: Work = Work::Convert(Place::Sharded);
-const TO_FLAT: Work = Work::Convert(Place::Flat);
-
-/// All that is asked of the rules, for actors beside conversions there, back and there again.
-#[track_caller]
-fn holds(actors: &[Work]) {
-    for moves in [Moves::Rename, Moves::LinkAndUnlink] {
-        for (place, turns) in [
-            (Place::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
-            (Place::Sharded, [TO_FLAT, TO_SHARDED, TO_FLAT]),
-        ] {
-            for first in [None, Some(9)] {
-                let works = [&turns[..], actors].concat();
-                let states = explore(&State::new(moves, place, first, &works), 2);
-                assert!(states.unwrap_or_else(|found| panic!("{found}")) > 100);
-            }
-        }
-    }
-}
-
-#[test]
-fn readers_find_what_is_there_while_it_moves_to_and_fro() {
-    holds(&[Work::Look, Work::Look]);
-}
-
-#[test]
-fn a_writer_and_a_reader_see_one_file() {
-    holds(&[Work::Put(1), Work::Look]);
-}
-
-#[test]
-fn a_deleter_and_a_reader_see_one_file() {
-    holds(&[Work::Delete, Work::Look]);
-}
-
-#[test]
-fn two_writers_leave_one_file() {
-    holds(&[Work::Put(1), Work::Put(2)]);
-}
-
-#[test]
-fn a_writer_and_a_deleter_leave_one_file_or_none() {
-    holds(&[Work::Put(1), Work::Delete]);
-}
-
-#[test]
-fn the_search_notices_a_reader_who_does_not_look_again() {
-    let start = State::new(Moves::Rename, Place::Sharded, Some(9), &[TO_FLAT, Work::HastyLook]);
-    assert!(explore(&start, 0).unwrap_err().contains("cannot have happened"));
-}
-
-#[test]
-fn the_search_notices_a_writer_outside_the_gate() {
-    let works = [TO_SHARDED, TO_FLAT, Work::RashPut(1), Work::Put(2)];
-    let start = State::new(Moves::Rename, Place::Flat, Some(9), &works);
-    assert!(explore(&start, 0).unwrap_err().contains("two files of one name"));
 }

@@ -1,0 +1,190 @@
+//! `layout shard` and `layout unshard`: the conversions, with their dry runs.
+
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use firstbyte_listing::layout::{self, Converted, State, Survey};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::{Directory, Shape, place, shape_of, with_fields};
+use crate::args::{Globals, ProgressMode};
+use crate::error::{Error, Exit, Result};
+use crate::receipt::{Failed, Receipt};
+use crate::signals;
+
+/// Move the files of a flat directory into small ones
+#[derive(Args)]
+pub struct ShardArgs {
+    #[command(flatten)]
+    target: Directory,
+    #[command(flatten)]
+    shape: Shape,
+    /// Say what would be done and about how long it takes, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Move them back, and leave nothing else
+#[derive(Args)]
+pub struct UnshardArgs {
+    #[command(flatten)]
+    target: Directory,
+    /// Say what would be done and about how long it takes, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs `shard`.
+pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
+    let (root, wish) = (&args.target.directory, args.shape.wish());
+    if args.dry_run {
+        let survey = layout::survey(root, &wish)?;
+        return foresee("layout shard", root, survey, globals);
+    }
+    convert("layout shard", root, globals, |watch| layout::shard(root, &wish, watch))
+}
+
+/// Runs `unshard`.
+pub fn unshard(args: &UnshardArgs, globals: &Globals) -> Result<Exit> {
+    let root = &args.target.directory;
+    if args.dry_run {
+        return foresee("layout unshard", root, layout::survey_back(root)?, globals);
+    }
+    convert("layout unshard", root, globals, |watch| layout::unshard(root, watch))
+}
+
+/// Prints what a conversion would do.
+fn foresee(verb: &'static str, root: &Path, survey: Survey, globals: &Globals) -> Result<Exit> {
+    let mut receipt = Receipt { verb, source: place(root), skipped: survey.left, ..Receipt::default() };
+    receipt.finish(Instant::now());
+    if globals.json {
+        let fields = json!({
+            "dry_run": true, "would_move": survey.files, "directories": survey.directories,
+            "shape": shape_of(survey.scheme), "estimated_seconds": survey.estimate.as_secs_f64(),
+        });
+        println!("{}", with_fields(&receipt, &fields)?);
+    } else {
+        println!("{}: {}", place(root), survey.scheme);
+        println!(
+            "would move {} files, {} directories, about {}",
+            survey.files,
+            survey.directories,
+            roughly(survey.estimate)
+        );
+        if survey.left > 0 {
+            println!("would leave {} entries that are no files where they are", survey.left);
+        }
+        if let Some(state @ (State::Sharding | State::Unsharding)) = survey.state {
+            println!("would go on with an earlier run, which was {state}");
+        }
+    }
+    survey.fit()?;
+    Ok(Exit::Done)
+}
+
+/// A time for people: what it was estimated from does not carry more than one digit.
+fn roughly(time: Duration) -> String {
+    match time.as_secs() {
+        0 => "a second or less".into(),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds / 60),
+    }
+}
+
+type Watched<'a> = &'a mut dyn FnMut(&Converted) -> ControlFlow<()>;
+
+/// Converts and tells about it.
+fn convert(
+    verb: &'static str,
+    root: &Path,
+    globals: &Globals,
+    conversion: impl FnOnce(Watched<'_>) -> layout::Result<Converted>,
+) -> Result<Exit> {
+    let began = Instant::now();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&stopped);
+    signals::on_interrupt(move || raised.store(true, Ordering::Relaxed))?;
+    let counter = counter(globals);
+    let mut watch = |done: &Converted| {
+        counter.set_position(done.moved);
+        if stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let converted = conversion(&mut watch);
+    counter.finish_and_clear();
+    let converted = converted?;
+    report(verb, root, globals, began, &converted)
+}
+
+/// A live count on a terminal.
+fn counter(globals: &Globals) -> ProgressBar {
+    let wanted = globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
+    if !wanted {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    // The template is a constant, and indicatif knows all its keys.
+    bar.set_style(
+        ProgressStyle::with_template("{spinner} {human_pos} files moved, {per_sec}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    bar
+}
+
+fn report(
+    verb: &'static str,
+    root: &Path,
+    globals: &Globals,
+    began: Instant,
+    converted: &Converted,
+) -> Result<Exit> {
+    let failed = converted.failed.iter().map(|failure| {
+        let error = Error::failed(failure.error.to_string());
+        Failed { location: place(&failure.path), error: error.to_string() }
+    });
+    let mut receipt = Receipt {
+        verb,
+        source: place(root),
+        objects: converted.moved,
+        skipped: converted.left,
+        failed: failed.collect(),
+        ..Receipt::default()
+    };
+    receipt.finish(began);
+    if globals.json {
+        let fields = json!({
+            "directories": converted.directories, "failures": converted.failures,
+            "continued": converted.resumed, "shape": shape_of(converted.scheme),
+        });
+        println!("{}", with_fields(&receipt, &fields)?);
+    } else if !globals.quiet {
+        println!("{}", line(converted, receipt.seconds));
+    }
+    for failure in &receipt.failed {
+        eprintln!("firstbyte: {}", failure.error);
+    }
+    Ok(match (converted.failures, converted.moved) {
+        (0, _) => Exit::Done,
+        (_, 0) => Exit::Failed,
+        _ => Exit::Partial,
+    })
+}
+
+/// The one line people get.
+fn line(converted: &Converted, seconds: f64) -> String {
+    let counts = [
+        (converted.directories, "directories"),
+        (converted.left, "entries that are no files left"),
+        (converted.failures, "files not moved"),
+    ];
+    let mut line = format!("{} files moved in {seconds:.2} s", converted.moved);
+    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+        line.push_str(&format!(", {count} {what}"));
+    }
+    format!("{line}; {}", converted.scheme)
+}

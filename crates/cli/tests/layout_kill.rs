@@ -1,0 +1,207 @@
+//! `kill -9` at random instants of conversions there and back, while writers and readers go on: nothing is lost,
+//! nothing is doubled, no reader ever fails to find a file that is there, and in the end every file is the same inode.
+//!
+//! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstbyte_listing::layout::{Hash, Layout, Leaf, Scheme};
+use firstbyte_testkit::bytes_at;
+use support::{World, count};
+
+const WRITERS: u64 = 4;
+const READERS: u64 = 4;
+/// Of so many files in a row the first four belong to a writer each; the others nobody touches.
+const STRIDE: u64 = 8;
+
+fn name(number: u64) -> String {
+    format!("sample-{number:07}")
+}
+
+/// Numbers drawn from a seed.
+struct Draws {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self { seed, drawn: 0 }
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.drawn += 1;
+        let bytes = bytes_at(self.seed, self.drawn * 8, 8);
+        u64::from_le_bytes(bytes.try_into().unwrap()) % limit
+    }
+}
+
+/// What writers and readers share.
+struct Field {
+    root: PathBuf,
+    files: u64,
+    /// Of all files at first.
+    inodes: Vec<u64>,
+    over: AtomicBool,
+    written: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Field {
+    fn new(root: PathBuf, files: u64) -> Self {
+        fs::create_dir(&root).unwrap();
+        let inode = |number| File::create_new(root.join(name(number))).unwrap().metadata().unwrap().ino();
+        let inodes = (0..files).map(inode).collect();
+        let (over, written, read) = Default::default();
+        Self { root, files, inodes, over, written, read }
+    }
+
+    /// The layout, as soon as there is one.
+    fn open(&self) -> Layout {
+        loop {
+            match Layout::open(&self.root) {
+                Ok(layout) => return layout,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Replaces, removes and creates files of its own, each looked at again; what there is of them in the end.
+    fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
+        let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
+        while !self.over.load(Ordering::Relaxed) {
+            let number = writer + STRIDE * draws.below(self.files / STRIDE);
+            let name = name(number);
+            let present: &mut Option<String> = mine.entry(number).or_insert_with(|| Some(String::new()));
+            if draws.below(3) == 0 {
+                assert_eq!(layout.delete(name.as_bytes()).unwrap(), present.is_some(), "{name}");
+                *present = None;
+                assert!(!layout.exists(name.as_bytes()).unwrap(), "{name} is there after its removal");
+            } else {
+                let content = draws.drawn.to_string();
+                layout.put(name.as_bytes(), content.as_bytes()).unwrap();
+                assert_eq!(layout.get(name.as_bytes()).unwrap(), content.as_bytes(), "{name}");
+                *present = Some(content);
+            }
+            self.written.fetch_add(1, Ordering::Relaxed);
+        }
+        mine
+    }
+
+    /// Opens files that are there all the time.
+    fn read(&self, reader: u64) {
+        let (layout, mut draws) = (self.open(), Draws::new(100 + reader));
+        while !self.over.load(Ordering::Relaxed) {
+            let number = STRIDE * draws.below(self.files / STRIDE) + WRITERS + draws.below(STRIDE - WRITERS);
+            let file = layout.open_file(name(number).as_bytes()).unwrap();
+            assert_eq!(file.metadata().unwrap().ino(), self.inodes[usize::try_from(number).unwrap()]);
+            self.read.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Starts a conversion.
+fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
+    let (levels, width) = (scheme.levels().to_string(), scheme.width().to_string());
+    let root = root.to_str().unwrap();
+    let mut args = vec!["-q", "layout", verb, root];
+    if verb == "shard" {
+        args.extend(["--levels", &levels, "--width", &width]);
+    }
+    world.command(&args).stdin(Stdio::null()).spawn().unwrap()
+}
+
+/// Kills conversions there and back until there have been `kills` of them; how many came to their end meanwhile.
+fn kill_conversions(world: &World, root: &Path, scheme: Scheme, kills: u64, longest: u64) -> u64 {
+    let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
+    let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
+    while killed < kills {
+        let mut child = convert(world, verb, root, scheme);
+        std::thread::sleep(Duration::from_micros(draws.below(longest * 1000)));
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        match status.code() {
+            None => killed += 1,
+            Some(code) => {
+                // Before the first conversion has left a layout file there is nothing to undo.
+                assert!(code == 0 || verb == "unshard", "{verb} ended with {code}");
+                completed += u64::from(code == 0);
+                verb = other(verb);
+            }
+        }
+        // Now and then it is turned round half-way.
+        if draws.below(10) == 0 {
+            verb = other(verb);
+        }
+    }
+    completed
+}
+
+/// What must be there in the end: the content of what writers own, the inode of everything else.
+fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present: &BTreeMap<String, PathBuf>) {
+    let mut expected = 0;
+    for number in 0..field.files {
+        let name = name(number);
+        match mine.get(&number) {
+            Some(None) => assert!(!present.contains_key(&name), "{name} was removed and is there"),
+            Some(Some(content)) if !content.is_empty() => {
+                assert_eq!(&fs::read_to_string(&present[&name]).unwrap(), content, "{name}");
+                expected += 1;
+            }
+            _ => {
+                let inode = fs::metadata(&present[&name]).unwrap().ino();
+                assert_eq!(inode, field.inodes[usize::try_from(number).unwrap()], "{name} is another file");
+                expected += 1;
+            }
+        }
+    }
+    assert_eq!(present.len(), expected);
+}
+
+#[test]
+fn killed_conversions_lose_nothing_and_hide_nothing() {
+    let (files, kills) = (count("FIRSTBYTE_LAYOUT_FILES", 4000), count("FIRSTBYTE_LAYOUT_KILLS", 12));
+    let (world, place) = (World::new(), tempfile::tempdir().unwrap());
+    let field = Field::new(place.path().join("files"), files);
+    let root = &field.root;
+    let scheme = Scheme::suggest(Hash::Xxh3, files, None, None, Leaf::Name).unwrap();
+    let mine = std::thread::scope(|scope| {
+        let field = &field;
+        let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || field.write(number))).collect();
+        let readers: Vec<_> = (0..READERS).map(|number| scope.spawn(move || field.read(number))).collect();
+        // Long enough that all kills together are some whole conversions.
+        let completed = kill_conversions(&world, root, scheme, kills, 15 + files / 5000);
+        let last = convert(&world, "shard", root, scheme).wait().unwrap();
+        field.over.store(true, Ordering::Relaxed);
+        println!("{kills} kills, {completed} conversions came to their end between them");
+        assert!(last.success());
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<HashMap<_, _>>()
+    });
+    println!(
+        "{} writes and {} reads meanwhile",
+        field.written.load(Ordering::Relaxed),
+        field.read.load(Ordering::Relaxed)
+    );
+    let checked = world.run(&["--json", "layout", "check", root.to_str().unwrap()]);
+    assert_eq!(checked.receipt()["findings"], 0, "{checked:?}");
+    let layout = Layout::open(root).unwrap();
+    let names = layout.iter().map(|name| String::from_utf8(name.unwrap()).unwrap());
+    let sharded: Vec<_> = names.map(|name| (name.clone(), layout.path(name.as_bytes()).unwrap())).collect();
+    let count = sharded.len();
+    let sharded: BTreeMap<_, _> = sharded.into_iter().collect();
+    assert_eq!(sharded.len(), count, "a name came twice");
+    assert_all_there(&field, &mine, &sharded);
+    assert!(convert(&world, "unshard", root, scheme).wait().unwrap().success());
+    let flat = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let flat = flat.map(|entry| (entry.file_name().into_string().unwrap(), entry.path())).collect();
+    assert_all_there(&field, &mine, &flat);
+}
