@@ -60,12 +60,12 @@ class Scandir(Generic[AnyStr]):
 def listdir(path: object) -> list[Any]: ...
 @final
 class Ahead:
-    def __new__(cls, followlinks: bool) -> Self: ...
+    def __new__(cls) -> Self: ...
     def read(self, path: AnyStr) -> tuple[list[AnyStr], list[AnyStr], list[AnyStr]]:
-        """The directories in `path`, links to them included, the rest, and the paths a bottom-up walk enters."""
+        """The directories in `path`, the rest, and those of the former that are links."""
 
-    def expect(self, paths: list[Any]) -> None:
-        """Lets threads read these, the last one first."""
+    def expect(self, paths: list[AnyStr], followlinks: bool) -> list[AnyStr]:
+        """Lets threads read these, the last one first, links left out unless followed; returns the rest."""
 
 @final
 class Listing:

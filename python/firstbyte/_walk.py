@@ -30,14 +30,14 @@ def walk(
         rest. All are str, or all bytes if `top` is bytes.
     """
     sys.audit("os.walk", top, topdown, onerror, followlinks)
-    return _walk(os.fspath(top), topdown, onerror, followlinks)
+    return _walk(os.fspath(top), topdown, onerror, bool(followlinks))
 
 
 def _walk(
     top: AnyStr, topdown: bool, onerror: Callable[[OSError], Any] | None, followlinks: bool
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    islink, join = os.path.islink, os.path.join
-    ahead = _native.Ahead(bool(followlinks))
+    join = os.path.join
+    ahead = _native.Ahead()
     # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is done.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
     while stack:
@@ -47,18 +47,16 @@ def _walk(
             continue
         top = due
         try:
-            dirs, nondirs, below = ahead.read(top)
+            dirs, nondirs, links = ahead.read(top)
         except OSError as error:
             if onerror is not None:
                 onerror(error)
             continue
         if topdown:
             yield top, dirs, nondirs
-            # A directory may have become a link meanwhile, and the caller may have changed the list.
-            paths = [join(top, name) for name in dirs]
-            below = paths if followlinks else [one for one in paths if not islink(one)]
+            # The caller may have changed the list, and may have put a link in a directory's place.
+            below = [join(top, name) for name in reversed(dirs)]
         else:
             stack.append((top, dirs, nondirs))
-        below.reverse()
-        stack += below
-        ahead.expect(below)
+            below = [join(top, name) for name in reversed(dirs) if followlinks or name not in links]
+        stack += ahead.expect(below, followlinks)

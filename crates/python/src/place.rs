@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use firstbyte_listing::Reader;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// The path, if it is one.
-    pub(crate) fn path(&self) -> Option<&PathBuf> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         match &self.at {
             At::Path(path) => Some(path),
             At::Descriptor(_) => None,
@@ -106,7 +106,7 @@ fn path(bytes: Vec<u8>, verb: &str) -> PyResult<PathBuf> {
 }
 
 /// Opens the directory at `path`; the error is the system's own.
-pub(crate) fn open(path: &std::path::Path) -> std::io::Result<Reader> {
+pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
     Reader::open(path).map_err(|error| match error {
         firstbyte_listing::Error::Io { source, .. } => source,
         other => std::io::Error::other(other),

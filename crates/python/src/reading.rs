@@ -27,6 +27,8 @@ pub(crate) struct Reading {
     source: Source,
     /// A caller's descriptor is left at its start, as `os` leaves it.
     descriptor: Descriptor,
+    /// The last batch's memory.
+    spare: Option<Batch>,
 }
 
 /// Whose descriptor a directory is read by.
@@ -58,7 +60,7 @@ impl Reading {
     /// `OSError`, naming the place.
     pub(crate) fn open(py: Python<'_>, place: &Place) -> PyResult<Self> {
         let descriptor = if place.descriptor().is_some() { Descriptor::Shared } else { Descriptor::Ours };
-        Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor })
+        Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
 
     /// The next entries, or nothing when there are no more. Waits without the interpreter's lock. The memory of the
@@ -81,7 +83,14 @@ impl Reading {
                 if matches!(read, Ok(true)) && *batches > 1 {
                     self.hand_over();
                 }
-                read.map(|more| more.then_some(batch))
+                match read {
+                    Ok(true) => Ok(Some(batch)),
+                    Ok(false) => {
+                        self.spare = Some(batch);
+                        Ok(None)
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Source::Thread(thread) => {
                 if thread.process != std::process::id() {
@@ -105,6 +114,11 @@ impl Reading {
     /// Whether there may be more to read.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.source, Source::Done)
+    }
+
+    /// The memory that was used here, for another reading.
+    pub(crate) fn into_spare(mut self) -> Option<Batch> {
+        self.spare.take()
     }
 
     /// Lets a thread read on; where none can be had, reading goes on here.

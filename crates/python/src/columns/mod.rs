@@ -63,7 +63,7 @@ impl Request {
     }
 
     fn root(&self) -> &Path {
-        self.place.path().map_or(Path::new("."), |path| path)
+        self.place.path().unwrap_or(Path::new("."))
     }
 
     fn builder(&self, rows: NonZeroUsize) -> Builder {

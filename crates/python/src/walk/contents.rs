@@ -4,10 +4,8 @@
 //! long as they are the same. But times have a grain: a change right after another may leave the same. So a directory
 //! that changed within [`SETTLED`] before it was read is never taken for current, as git treats its index.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,36 +14,22 @@ use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use crate::place::open;
 
-/// Bytes a directory is read by at once: what the kernel fills in one call for all but large ones.
-const BUFFER: usize = 64 << 10;
-
 /// Seconds a directory must have been unchanged before it was read. Local times have a grain of 10 ms at most, FAT's
 /// of 2 s; a file server's clock may differ from ours by about as much.
 const SETTLED: i64 = 3;
 
-/// What a name is, as far as a walk must know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Directory,
-    /// A link, not looked through.
-    Link,
-    LinkToDirectory,
-    Other,
-    /// The file system did not say.
-    Unknown,
-}
-
-/// The names in a directory.
+/// The names in a directory. One is filled again and again: what another thread allocated is slow to free.
+#[derive(Default)]
 pub(super) struct Contents {
     /// End to end.
     names: Vec<u8>,
     /// Where each one ends, and what it is.
-    ends: Vec<(u32, Kind)>,
+    ends: Vec<(u32, FileType)>,
     stamp: Stamp,
 }
 
 /// Which directory it was, and in what state.
-#[derive(PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 struct Stamp {
     device: u64,
     inode: u64,
@@ -56,24 +40,19 @@ struct Stamp {
 }
 
 impl Contents {
-    /// Reads the directory at `path`.
+    /// Reads the directory at `path`, through `batch`.
     ///
     /// # Errors
     /// The operating system's.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
-        thread_local! {
-            // One buffer a thread, for all directories.
-            static BATCH: std::cell::RefCell<Batch> = std::cell::RefCell::new(Batch::new(BUFFER));
-        }
+    pub(super) fn read(&mut self, path: &Path, batch: &mut Batch) -> io::Result<()> {
+        self.names.clear();
+        self.ends.clear();
         let mut reader = open(path)?;
-        let stamp = Stamp::of(&rustix::fs::fstat(reader.as_fd())?);
-        let mut contents = Self { names: Vec::new(), ends: Vec::new(), stamp };
-        BATCH.with_borrow_mut(|batch| {
-            while reader.read(batch)? {
-                contents.add(batch);
-            }
-            Ok(contents)
-        })
+        self.stamp = Stamp::of(&rustix::fs::fstat(reader.as_fd())?);
+        while reader.read(batch)? {
+            self.add(batch);
+        }
+        Ok(())
     }
 
     fn add(&mut self, batch: &Batch) {
@@ -82,12 +61,12 @@ impl Contents {
             self.names.extend_from_slice(entry.name());
             let end =
                 u32::try_from(self.names.len()).expect("names of a directory in memory are below 4 GiB");
-            self.ends.push((end, kind(entry.file_type())));
+            self.ends.push((end, entry.file_type()));
         }
     }
 
     /// The names, in the order the file system gave them.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], Kind)> {
+    pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], FileType)> {
         let mut start = 0;
         self.ends.iter().map(move |&(end, kind)| {
             let name = &self.names[start..end as usize];
@@ -96,22 +75,9 @@ impl Contents {
         })
     }
 
-    /// Finds out what the directory did not tell: what links lead to, and types it does not know. Not done ahead of the
-    /// walk, since what a link leads to may change and leave no trace here.
-    pub(super) fn look(&mut self, directory: &Path) {
-        let mut start = 0;
-        for (end, kind) in &mut self.ends {
-            if matches!(kind, Kind::Link | Kind::Unknown) {
-                let name = OsStr::from_bytes(&self.names[start..*end as usize]);
-                *kind = look(&directory.join(name), *kind);
-            }
-            start = *end as usize;
-        }
-    }
-
     /// Bytes it takes.
     pub(super) fn size(&self) -> usize {
-        self.names.capacity() + self.ends.capacity() * size_of::<(u32, Kind)>()
+        self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
 
     /// Whether reading `path` now would give the same.
@@ -132,25 +98,5 @@ impl Stamp {
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
             settled: stat.st_mtime.max(stat.st_ctime) as i64 + SETTLED < now,
         }
-    }
-}
-
-fn kind(kind: FileType) -> Kind {
-    match kind {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Link,
-        FileType::Unknown => Kind::Unknown,
-        _ => Kind::Other,
-    }
-}
-
-/// What `path` is, which its directory alone does not tell. What cannot be looked at is no directory.
-fn look(path: &Path, known: Kind) -> Kind {
-    let ask = |flags| statat(CWD, path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let own = if known == Kind::Link { Ok(FileType::Symlink) } else { ask(AtFlags::SYMLINK_NOFOLLOW) };
-    match own {
-        Ok(FileType::Directory) => Kind::Directory,
-        Ok(FileType::Symlink) if ask(AtFlags::empty()) == Ok(FileType::Directory) => Kind::LinkToDirectory,
-        _ => Kind::Other,
     }
 }

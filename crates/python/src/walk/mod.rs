@@ -7,57 +7,70 @@
 mod contents;
 mod pool;
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Mutex;
 
-use firstbyte_listing::{Options, Tuning};
+use firstbyte_listing::{Batch, Options, Tuning};
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::{PyBytes, PyList, PyString};
+use rustix::fs::{AtFlags, CWD, FileType, statat};
 
 use crate::name::encode;
 use crate::place::Place;
-use contents::{Contents, Kind};
+use crate::reading::Reading;
+use contents::Contents;
 use pool::Pool;
 
 /// Directories after which threads begin to read ahead: a small tree is walked before they would have started.
 const SMALL: usize = 16;
 
-/// The names in a directory, as `os.walk` parts them, and the paths that a bottom-up walk enters.
-type Found<'py> = (Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
+/// The names in a directory as `os.walk` parts them: what is a directory, also through a link, and the rest; and once
+/// more the links among the former.
+#[derive(IntoPyObject)]
+struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
 /// Directories to be walked, read ahead of the walk.
 #[pyclass(frozen, module = "firstbyte")]
-pub(crate) struct Ahead {
-    state: Mutex<State>,
-    links: Links,
-}
+pub(crate) struct Ahead(Mutex<State>);
 
-/// What is done with links to directories.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
-    Enter,
-    Name,
-}
-
+#[derive(Default)]
 struct State {
-    pool: Option<Pool>,
+    /// Directories read or taken so far.
     read: usize,
+    /// There after the first few of them.
+    pool: Option<Pool>,
+    /// The memory of what was read last, here and ahead.
+    spare: Option<Batch>,
+    spent: Option<Box<Contents>>,
 }
 
 #[pymethods]
 impl Ahead {
     #[new]
-    fn new(followlinks: bool) -> Self {
-        let links = if followlinks { Links::Enter } else { Links::Name };
-        Self { state: Mutex::new(State { pool: None, read: 0 }), links }
+    fn new() -> Self {
+        Self(Mutex::default())
     }
 
-    /// Notes directories that will be asked for, the last one first.
-    fn expect(&self, py: Python<'_>, paths: &Bound<'_, PyList>) {
-        let state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(pool) = &state.pool else { return };
-        // What is no path is nothing to read ahead; it fails when it is asked for, as in `os.walk`.
-        pool.expect(paths.iter().filter_map(|path| bytes(&path)));
+    /// Notes directories that will be asked for, the last one first; those that are links by now are left out, unless
+    /// links are followed. Returns the rest.
+    fn expect<'py>(&self, paths: &Bound<'py, PyList>, followlinks: bool) -> PyResult<Bound<'py, PyList>> {
+        let py = paths.py();
+        // What is no path is not looked at; it fails when it is asked for, as in `os.walk`.
+        let mut expected: Vec<_> = paths.iter().map(|path| (bytes(&path), path.unbind())).collect();
+        if !followlinks {
+            let is_link = |path: &Option<Vec<u8>>| path.as_deref().is_some_and(is_link);
+            expected = py.detach(|| expected.into_iter().filter(|(path, _)| !is_link(path)).collect());
+        }
+        let (paths, objects): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
+        let state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(pool) = &state.pool {
+            pool.expect(paths.into_iter().flatten());
+        }
+        PyList::new(py, objects)
     }
 
     /// Reads the directory `path`, or takes what was read ahead.
@@ -68,52 +81,90 @@ impl Ahead {
         let py = path.py();
         audit(path)?;
         let place = Place::new(path, "scandir")?;
-        let contents = {
-            let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
-            state.read += 1;
-            self.contents(py, &place, &mut state)
-        };
-        let contents = contents.map_err(|error| place.fail(py, &error))?;
-        self.part(py, &place, &contents)
+        let mut found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
+        let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = &mut *state;
+        let taken = place.path().and_then(|path| py.detach(|| state.take(path)));
+        match taken {
+            Some(contents) => {
+                found.add(&place, contents.names())?;
+                state.spent = Some(contents);
+            }
+            None => {
+                let mut reading = Reading::open(py, &place)?;
+                let mut batch = state.spare.take();
+                while let Some(next) = reading.next(py, &place, batch)? {
+                    found.add(&place, next.entries().map(|entry| (entry.name(), entry.file_type())))?;
+                    batch = Some(next);
+                }
+                state.spare = reading.into_spare();
+            }
+        }
+        Ok(found)
     }
 }
 
-impl Ahead {
-    fn contents(&self, py: Python<'_>, place: &Place, state: &mut State) -> std::io::Result<Contents> {
-        let Some(path) = place.path() else { return Err(rustix::io::Errno::BADF.into()) };
-        py.detach(|| {
-            if state.read == SMALL {
-                // A path that cannot be looked at needs no threads: it fails below.
-                state.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
-            }
-            let ahead = state.pool.as_ref().and_then(|pool| pool.take(path));
-            let mut contents = match ahead {
-                Some(contents) if contents.is_current(path) => contents,
-                _ => Contents::read(path)?,
-            };
-            contents.look(path);
-            Ok(contents)
-        })
+impl State {
+    /// What was read ahead of `path`, if that is what would be read now.
+    fn take(&mut self, path: &Path) -> Option<Box<Contents>> {
+        self.read += 1;
+        if self.read == SMALL {
+            // A path that cannot be looked at needs no threads: it fails when it is read.
+            self.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
+        }
+        self.pool.as_ref()?.take(path, self.spent.take()).filter(|contents| contents.is_current(path))
     }
+}
 
-    /// Parts the names as `os.walk` does: what is a directory, also through a link, from the rest.
-    fn part<'py>(&self, py: Python<'py>, place: &Place, contents: &Contents) -> PyResult<Found<'py>> {
-        let (directories, rest, enter) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
-        let prefix = place.prefix(py)?;
-        for (name, kind) in contents.names() {
+impl<'py> Found<'py> {
+    /// Parts some names.
+    fn add<'a>(&self, place: &Place, names: impl Iterator<Item = (&'a [u8], FileType)>) -> PyResult<()> {
+        let Self(directories, rest, links) = self;
+        let py = rest.py();
+        for (name, kind) in names {
             let text = place.form.decode(py, name)?;
             match kind {
-                Kind::Directory | Kind::LinkToDirectory => {
-                    if kind == Kind::Directory || self.links == Links::Enter {
-                        enter.append(prefix.add(&text)?)?;
+                FileType::Directory => directories.append(text)?,
+                FileType::Symlink | FileType::Unknown => match py.detach(|| look(place.path(), name, kind)) {
+                    Ok(Seen::Directory) => directories.append(text)?,
+                    Ok(Seen::LinkToDirectory) => {
+                        links.append(&text)?;
+                        directories.append(text)?;
                     }
-                    directories.append(text)?;
-                }
+                    // What cannot be looked at is no directory, as in `os.walk`.
+                    Ok(Seen::Other) | Err(_) => rest.append(text)?,
+                },
                 _ => rest.append(text)?,
             }
         }
-        Ok((directories, rest, enter))
+        Ok(())
     }
+}
+
+/// What a name is that its directory alone does not tell.
+enum Seen {
+    Directory,
+    LinkToDirectory,
+    Other,
+}
+
+/// Looks at a name that is a link, or not known to be anything. Never done ahead of the walk, since what a link leads
+/// to may change and leave no trace in the directory.
+fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Seen> {
+    let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
+    let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let own = if known == FileType::Symlink { known } else { ask(AtFlags::SYMLINK_NOFOLLOW)? };
+    Ok(match own {
+        FileType::Directory => Seen::Directory,
+        FileType::Symlink if ask(AtFlags::empty())? == FileType::Directory => Seen::LinkToDirectory,
+        _ => Seen::Other,
+    })
+}
+
+/// Whether there is a link at `path`.
+fn is_link(path: &[u8]) -> bool {
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 /// Tells the audit hooks what `os.scandir` would.

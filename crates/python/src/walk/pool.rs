@@ -1,21 +1,29 @@
-//! Threads that read the directories a walk will ask for, the next one first.
+//! Threads that read the directories a walk will ask for, those nearest first.
 //!
-//! The pool's work is the walk's own stack: threads take the topmost directories nobody has begun, the walk takes the
-//! top one, read or not. Nothing can wait for itself: what no thread has begun, the walk reads. Two ceilings keep the
-//! threads close to the walk: how deep in the stack they look, and how much may be waiting.
+//! The pool's work is the walk's own stack: threads take what lies nearest below its top and nobody has begun, the walk
+//! takes the top, read or not. Nothing can wait for itself: what no thread has begun, the walk reads. Threads that have
+//! read all within [`WINDOW`] sleep until a good part of it is free again: woken for each directory, they would cost more
+//! than they save.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use firstbyte_listing::{Reach, Tuning};
+use firstbyte_listing::{Batch, Reach, Tuning};
 
 use super::contents::Contents;
 
-/// How far from the top of the stack a thread looks for work: a few for each of the threads a remote file system gets.
-const WINDOW: usize = 64;
+/// How far from the top of the stack threads read: some for each of the threads that a remote file system gets.
+const WINDOW: usize = 256;
+
+/// Directories at the top that are left to the walk itself. Locally it reads one about as fast as a thread would, and
+/// would else wait for the very one that was begun; from afar it has to wait anyway.
+const NEAR: usize = 4;
+
+/// Directories the walk takes before threads that sleep are woken.
+const REST: usize = WINDOW / 4;
 
 /// Bytes that may be read and not asked for.
 const MOST: usize = 16 << 20;
@@ -28,41 +36,61 @@ pub(super) struct Pool {
     process: u32,
 }
 
-#[derive(Default)]
 struct Shared {
     stack: Mutex<Stack>,
-    /// Work came, was done, or is over.
-    changed: Condvar,
+    /// For threads: there is work, or no more of it ever.
+    work: Condvar,
+    /// For the walk: the directory it waits for was read.
+    done: Condvar,
+    /// Bytes a thread reads at once.
+    buffer: usize,
 }
 
 #[derive(Default)]
 struct Stack {
-    directories: Vec<(PathBuf, Work)>,
+    directories: Vec<Entry>,
     /// Bytes read and not asked for.
     waiting: usize,
+    /// What the walk has done with, to be filled again.
+    spent: Vec<Box<Contents>>,
+    /// Directories at the top that are the walk's.
+    near: usize,
+    /// Threads that sleep, and directories taken since they were woken.
+    asleep: usize,
+    taken: usize,
+    /// Whether the walk sleeps.
+    waited_for: bool,
     over: bool,
 }
 
-/// How far a directory is.
+/// A directory of the walk's.
+struct Entry {
+    path: PathBuf,
+    work: Work,
+}
+
+/// How far it is.
 enum Work {
     Expected,
     Begun,
     /// Read; nothing if it could not be, which the walk will then find out itself.
-    Done(Option<Contents>),
+    Done(Option<Box<Contents>>),
 }
 
 impl Pool {
     /// Starts the threads that are right for this file system.
     pub(super) fn new(tuning: &Tuning) -> Self {
         // On local disks the walk itself keeps one processor busy.
-        let threads = match tuning.file_system.reach {
-            Reach::Local => tuning.threads.saturating_sub(1).clamp(1, 3),
-            Reach::Remote => tuning.threads,
+        let (threads, near) = match tuning.file_system.reach {
+            Reach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), NEAR),
+            Reach::Remote => (tuning.threads, 1),
         };
-        let shared = Arc::<Shared>::default();
+        let stack = Mutex::new(Stack { near, ..Stack::default() });
+        let shared = Shared { stack, work: Condvar::new(), done: Condvar::new(), buffer: tuning.buffer };
+        let shared = Arc::new(shared);
         let start = |number| {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name(format!("firstbyte-walk-{number}")).spawn(move || shared.work())
+            std::thread::Builder::new().name(format!("firstbyte-walk-{number}")).spawn(move || shared.serve())
         };
         // With fewer threads than wished, or none, the walk reads more itself.
         let workers = (0..threads).map_while(|number| start(number).ok()).collect();
@@ -74,34 +102,39 @@ impl Pool {
         if self.process != std::process::id() {
             return;
         }
-        let paths = paths.map(|path| (PathBuf::from(OsStr::from_bytes(&path)), Work::Expected));
-        self.shared.lock().directories.extend(paths);
-        self.shared.changed.notify_all();
+        let paths =
+            paths.map(|path| Entry { path: PathBuf::from(OsString::from_vec(path)), work: Work::Expected });
+        let mut stack = self.shared.lock();
+        stack.directories.extend(paths);
+        self.shared.wake(stack);
     }
 
-    /// Takes `path` from the stack: what is in it, if a thread has read it or is about to.
-    pub(super) fn take(&self, path: &Path) -> Option<Contents> {
+    /// Takes `path` from the stack: what is in it, if a thread has read it or is about to. What was taken before may be
+    /// given back.
+    pub(super) fn take(&self, path: &Path, spent: Option<Box<Contents>>) -> Option<Box<Contents>> {
         if self.process != std::process::id() {
             return None;
         }
         let mut stack = self.shared.lock();
+        stack.spent.extend(spent);
         // What lies above was expected and not asked for.
-        let place = stack.directories.iter().rposition(|(expected, _)| expected == path)?;
-        while matches!(stack.directories.get(place), Some((_, Work::Begun))) {
-            stack = self.shared.changed.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let place = stack.directories.iter().rposition(|entry| entry.path == path)?;
+        while matches!(stack.directories.get(place), Some(Entry { work: Work::Begun, .. })) {
+            stack.waited_for = true;
+            stack = self.shared.done.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
+        stack.waited_for = false;
         let taken = stack.directories.split_off(place);
-        let size = |(_, work): &(PathBuf, Work)| match work {
-            Work::Done(Some(contents)) => contents.size(),
-            _ => 0,
-        };
-        stack.waiting -= taken.iter().map(size).sum::<usize>();
-        drop(stack);
-        self.shared.changed.notify_all();
-        match taken.into_iter().next() {
-            Some((_, Work::Done(contents))) => contents,
+        stack.waiting -= taken.iter().map(Entry::size).sum::<usize>();
+        stack.taken += 1;
+        let contents = match taken.into_iter().next() {
+            Some(Entry { work: Work::Done(contents), .. }) => contents,
             _ => None,
+        };
+        if contents.is_none() || stack.taken >= REST {
+            self.shared.wake(stack);
         }
+        contents
     }
 }
 
@@ -112,7 +145,7 @@ impl Drop for Pool {
             return self.workers.drain(..).for_each(std::mem::forget);
         }
         self.shared.lock().over = true;
-        self.shared.changed.notify_all();
+        self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
             // A thread that panicked has nothing to tell: the walk reads what it did not.
             let _ = worker.join();
@@ -125,41 +158,76 @@ impl Shared {
         self.stack.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Wakes the threads that sleep, if there is something for them.
+    fn wake(&self, mut stack: MutexGuard<'_, Stack>) {
+        stack.taken = 0;
+        let needed = stack.asleep > 0 && stack.next().is_some();
+        drop(stack);
+        if needed {
+            self.work.notify_all();
+        }
+    }
+
     /// A thread's life.
-    fn work(&self) {
+    fn serve(&self) {
+        let mut batch = Batch::new(self.buffer);
         let mut stack = self.lock();
         while !stack.over {
-            let Some(path) = stack.begin() else {
-                stack = self.changed.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let Some(path) = stack.next().map(Entry::begin) else {
+                stack.asleep += 1;
+                stack = self.work.wait(stack).unwrap_or_else(|poisoned| poisoned.into_inner());
+                stack.asleep -= 1;
                 continue;
             };
+            let mut contents = stack.spent.pop().unwrap_or_default();
             drop(stack);
-            let contents = Contents::read(&path).ok();
+            let read = contents.read(&path, &mut batch);
             stack = self.lock();
-            stack.finish(&path, contents);
-            self.changed.notify_all();
+            stack.finish(&path, read.is_ok().then_some(contents));
+            if stack.waited_for {
+                self.done.notify_one();
+            }
         }
     }
 }
 
 impl Stack {
-    /// The directory to read next, if there is one and room for it.
-    fn begin(&mut self) -> Option<PathBuf> {
+    /// The directory a thread should read next, if there is one and room for it. What is near
+    /// the top is left to the walk.
+    fn next(&mut self) -> Option<&mut Entry> {
         if self.waiting > MOST {
             return None;
         }
-        let expected = |entry: &&mut (PathBuf, Work)| matches!(entry.1, Work::Expected);
-        let (path, work) = self.directories.iter_mut().rev().take(WINDOW).find(expected)?;
-        *work = Work::Begun;
-        Some(path.clone())
+        self.directories
+            .iter_mut()
+            .rev()
+            .skip(self.near)
+            .take(WINDOW)
+            .find(|entry| matches!(entry.work, Work::Expected))
     }
 
-    fn finish(&mut self, path: &Path, contents: Option<Contents>) {
-        let begun = |entry: &&mut (PathBuf, Work)| matches!(entry.1, Work::Begun) && entry.0 == path;
+    fn finish(&mut self, path: &Path, contents: Option<Box<Contents>>) {
+        let begun = |entry: &&mut Entry| matches!(entry.work, Work::Begun) && entry.path == path;
         // The walk may have dropped it.
-        if let Some((_, work)) = self.directories.iter_mut().rfind(begun) {
-            self.waiting += contents.as_ref().map_or(0, Contents::size);
-            *work = Work::Done(contents);
+        if let Some(entry) = self.directories.iter_mut().rfind(begun) {
+            entry.work = Work::Done(contents);
+            self.waiting += entry.size();
+        }
+    }
+}
+
+impl Entry {
+    /// Takes it for work.
+    fn begin(&mut self) -> PathBuf {
+        self.work = Work::Begun;
+        self.path.clone()
+    }
+
+    /// Bytes read and not asked for.
+    fn size(&self) -> usize {
+        match &self.work {
+            Work::Done(Some(contents)) => contents.size(),
+            _ => 0,
         }
     }
 }
