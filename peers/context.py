@@ -11,9 +11,10 @@ from pathlib import Path
 
 import crowd
 import data
+import listing
 from measure import Contender, Failed, Goal, Series, alternate, run_once
 from servers import AWS, CLEAN, Server, Servers
-from tools import HERE, TUNED, Tools
+from tools import AWS_CLI, HERE, TUNED, Tools
 
 
 @dataclass
@@ -200,6 +201,28 @@ class Bench:
         wanted = size * (len(series[0].samples) + 1)
         again = self.servers.end_link(stalling.server)["bytes_to_client"] / wanted - 1
         self.verdict("bytes fetched twice", f"{again:.1%}", f"<= {reread:.0%}", again <= reread)
+
+    def behind_link_list(self, preset: str, count: int, goals: list[Goal]) -> None:
+        """Listing very many keys; then once more while others come and go, every line compared."""
+        root = self.directory("root")
+        keys = [f"run-{number % 7}/plate-{number % 83:03}/image_{number:06}.tif" for number in range(count)]
+        listing.plant(root / "bench", keys)
+        tools = self.linked(Tools(self.firstbyte, self.stage, self.servers.serve(root, "--write")), preset)
+        aws = [AWS_CLI, "--endpoint-url", tools.server.url, "s3", "ls", "--recursive", "s3://bench/"]
+        self.compare(
+            [
+                Contender("firstbyte ls -R", lambda d: tools.ours("ls", "-R", "s3://bench/"), AWS),
+                Contender("s5cmd ls", lambda d: tools.s5("ls", "s3://bench/*"), AWS),
+                Contender("aws s3 ls --recursive", lambda d: aws, tools.aws_env()),
+            ],
+            goals,
+            data.unchecked,
+        )
+        with listing.coming_and_going(root / "bench", keys, 1000) as guests:
+            ours = tools.ours("ls", "-R", "-l", "--format", "ndjson", "s3://bench/")
+            shown = subprocess.run(ours, env=CLEAN | AWS, capture_output=True, text=True, check=True).stdout
+        wrong = listing.mistakes(shown, keys, guests)
+        self.verdict("keys missing or doubled while 1,000 come and go", str(wrong), "0", wrong == 0)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import curls
 import data
+import rows_python
 from context import Bench
 from measure import Contender, Goal
 from servers import AWS, certificates
@@ -132,6 +133,11 @@ def region_stalls(bench: Bench) -> None:
     bench.stalls("region", GIB, most=1.3, reread=0.05)
 
 
+def region_list(bench: Bench) -> None:
+    """listing 200,000 keys behind `region`"""
+    bench.behind_link_list("region", 200_000, [Goal("aws s3 ls --recursive", 1 / 4), Goal("s5cmd ls", 1 / 3)])
+
+
 def sync_unchanged(bench: Bench) -> None:
     """sync of 100,000 unchanged objects, against the listing alone"""
     bench.sync_unchanged(100_000, most=1.2)
@@ -147,7 +153,8 @@ ROWS: list[Callable[[Bench], None]] = [
     minio_big, minio_tls, minio_small, minio_small_disk, upload_big, upload_small,
     first_byte, memory,
     function_big, region_big, function_small, region_small, region_stalls,
-    sync_unchanged, many_clients,
+    region_list, sync_unchanged, many_clients,
+    *rows_python.ROWS,
 ]  # fmt: skip
 
 

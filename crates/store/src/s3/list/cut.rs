@@ -99,45 +99,58 @@ impl Shape {
     pub(super) fn cut(&self, last: &str, until: Option<&str>) -> Option<Cut> {
         let shared = until.map_or(0, |until| shared_prefix(last, until));
         let (mut depth, mut offset) = (0, 0);
+        let mut closing: Option<Cut> = None;
         let ends = last.char_indices().map(|(at, symbol)| (at, Some(symbol))).chain([(last.len(), None)]);
         for (at, low) in ends {
             if at >= shared {
                 let high = until.filter(|_| at == shared).map(|until| &until[shared..]);
-                if let Some((symbol, breadth)) = self.symbol(&self.places[place(depth, offset)], low, high) {
-                    return Some(Cut { at: format!("{}{symbol}", &last[..at]), shared: at, breadth });
+                let fits = |symbol: char| {
+                    low.is_none_or(|low| symbol > low)
+                        && high.is_none_or(|high| precedes(symbol, high))
+                        && !(self.grouping == Grouping::Prefixes && symbol == '/')
+                };
+                if let Some((symbol, breadth)) = middle(&self.places[place(depth, offset)], fits) {
+                    let cut = Cut { at: format!("{}{symbol}", &last[..at]), shared: at, breadth };
+                    return Some(closing.unwrap_or(cut));
+                }
+                // Nothing else was seen here. So that this need not be tried for every such place in turn, all of them
+                // are closed by one cut: keys that begin like the last one are below it.
+                if let Some(next) = low.and_then(following).filter(|next| fits(*next)) {
+                    let shared = closing.map_or(at, |cut| cut.shared);
+                    closing = Some(Cut { at: format!("{}{next}", &last[..at]), shared, breadth: 1 });
                 }
             }
             if low == Some('/') {
                 if self.grouping == Grouping::Prefixes {
-                    return None;
+                    break;
                 }
                 (depth, offset) = (depth + 1, 0);
             } else {
                 offset += 1;
             }
         }
-        None
+        closing
     }
+}
 
-    /// A character that parts those behind `low` and before what `high` begins with: the middle one of those that may
-    /// be there, else the one right behind `low`, so that everything that begins alike is below.
-    fn symbol(&self, seen: &Seen, low: Option<char>, high: Option<&str>) -> Option<(char, u32)> {
-        let fits = |symbol: char| {
-            low.is_none_or(|low| symbol > low)
-                && high.is_none_or(|high| {
-                    high.chars().next().is_some_and(|first| symbol < first) || longer(high, symbol)
-                })
-                && !(self.grouping == Grouping::Prefixes && symbol == '/')
-        };
-        let total: u32 =
-            seen.candidates().filter(|(symbol, _)| fits(*symbol)).map(|(_, weight)| weight).sum();
-        let mut below = 0;
-        let middle = seen.candidates().filter(|(symbol, _)| fits(*symbol)).find(|(_, weight)| {
-            below += weight;
-            2 * below >= total
-        });
-        let next = || low.and_then(following).filter(|next| fits(*next));
-        middle.map(|(symbol, _)| (symbol, total)).or_else(|| next().map(|symbol| (symbol, 1)))
+/// The middle one of the characters that may stand at a place, by weight, and the weight of all.
+fn middle(seen: &Seen, fits: impl Fn(char) -> bool) -> Option<(char, u32)> {
+    let candidates = || seen.candidates().filter(|(symbol, _)| fits(*symbol));
+    let total = candidates().map(|(_, weight)| weight).sum();
+    let mut below = 0;
+    let middle = candidates().find(|(_, weight)| {
+        below += weight;
+        2 * below >= total
+    });
+    middle.map(|(symbol, _)| (symbol, total))
+}
+
+/// Whether a cut at `symbol` leaves something of a range that ends at `until` above it.
+fn precedes(symbol: char, until: &str) -> bool {
+    let mut symbols = until.chars();
+    match symbols.next() {
+        Some(first) => symbol < first || (symbol == first && symbols.next().is_some()),
+        None => false,
     }
 }
 
@@ -147,11 +160,6 @@ fn following(symbol: char) -> Option<char> {
         '\u{d7ff}' => Some('\u{e000}'),
         _ => char::from_u32(u32::from(symbol) + 1),
     }
-}
-
-/// Whether `text` begins with `symbol` and goes on: cut there, the end of the range stays above.
-fn longer(text: &str, symbol: char) -> bool {
-    text.strip_prefix(symbol).is_some_and(|rest| !rest.is_empty())
 }
 
 fn place(depth: usize, offset: usize) -> usize {
@@ -184,20 +192,22 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_nothing_else_was_seen_is_closed_by_one_cut() {
+    fn places_where_nothing_else_was_seen_are_closed_by_one_cut() {
         let shape = shape(&["dir/a", "dir/b"], Grouping::Keys);
         let first = shape.cut("dir/a", None).unwrap();
-        assert_eq!(first.at, "e");
-        assert_eq!(shape.cut("dir/a", Some(&first.at)).unwrap().at, "dj");
+        assert_eq!((first.at.as_str(), first.shared), ("dir0", 0));
+        assert_eq!(shape.cut("dir/a", Some(&first.at)).unwrap().at, "dir/b");
     }
 
     #[test]
     fn a_common_prefix_is_never_parted() {
         let shape = shape(&["a/x", "b/y", "c/z"], Grouping::Prefixes);
-        let mut until: Option<String> = None;
-        while let Some(cut) = shape.cut("a/", until.as_deref()) {
-            assert!(!cut.at.contains('/'), "{cut:?}");
-            until = Some(cut.at);
+        for last in ["a/", "a.", "a"] {
+            let mut until: Option<String> = None;
+            while let Some(cut) = shape.cut(last, until.as_deref()) {
+                assert!(!cut.at.contains('/'), "{cut:?}");
+                until = Some(cut.at);
+            }
         }
     }
 

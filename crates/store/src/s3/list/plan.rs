@@ -26,6 +26,8 @@ const GUESSES_PER_PAGE: u64 = 2;
 /// A request that brings fewer keys than this was not worth it: it would have come along with the page before.
 const WORTH: usize = 250;
 
+/// Where keys are wanted in order, one of the first so many ranges is cut: what lies further on would wait long.
+const NEAR: usize = 16;
 /// Keys of a page that its shape is learnt from: one of so many.
 const SAMPLE: usize = 16;
 
@@ -120,16 +122,17 @@ impl Plan {
         if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
-        let cuts =
-            self.ranges.iter().enumerate().filter(|(_, range)| !range.listed).filter_map(|(at, range)| {
-                let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
-                Some((at, cut))
-            });
-        let (at, cut) = match self.order {
-            Order::Any => cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?,
-            // What comes first is wanted first.
-            Order::Bytes => cuts.into_iter().next()?,
+        let near = match self.order {
+            Order::Any => usize::MAX,
+            Order::Bytes => NEAR,
         };
+        let open = self.ranges.iter().enumerate().filter(|(_, range)| !range.listed).take(near);
+        let cuts = open.filter_map(|(at, range)| {
+            let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
+            Some((at, cut))
+        });
+        // The widest: a narrow one may have no more than the page that is under way.
+        let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
         let id = self.next_id;

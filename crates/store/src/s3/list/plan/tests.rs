@@ -141,9 +141,8 @@ fn every_family_of_names_is_listed_whole_in_few_requests_and_rounds() {
             }
             assert!(found.iter().eq(&service.keys), "{name}: {} of {}", found.len(), service.keys.len());
             let (pages, requests, rounds) = (keys.len() / PAGE, service.requests, service.rounds);
-            println!("{name}, {order:?}: {pages} pages, {requests} requests, {rounds} rounds");
-            assert!(requests <= 3 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
-            assert!(rounds <= pages / 3, "{name}, {order:?}: {rounds} rounds for {pages} pages");
+            assert!(requests <= 2 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
+            assert!(rounds <= pages / 6, "{name}, {order:?}: {rounds} rounds for {pages} pages");
         }
     }
 }
@@ -184,7 +183,7 @@ proptest! {
 
     #[test]
     fn common_prefixes_are_listed_once_whatever_is_cut(
-        seeds in proptest::collection::btree_set("[a-d0-2]{1,4}(/[a-c]{1,2}){0,2}", 1..200),
+        seeds in proptest::collection::btree_set("[a-d0-2.]{1,4}(/[a-c]{1,2}){0,2}", 1..200),
         workers in 1_usize..20,
     ) {
         let keys = seeds.iter().flat_map(|seed| (0..40).map(move |n| format!("{seed}{}", n * 7919 % 1000)));
