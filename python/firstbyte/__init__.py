@@ -9,7 +9,7 @@ Everything waits without the interpreter's lock and may be used from any thread;
 from firstbyte._columns import Batches, Listing, RecordBatch, iter_batches, list_arrow
 from firstbyte._layout import Layout
 from firstbyte._listdir import listdir
-from firstbyte._native import DirEntry
+from firstbyte._native import DirEntry, __version__
 from firstbyte._scandir import ScandirIterator, scandir
 from firstbyte._walk import walk
 
@@ -20,6 +20,7 @@ __all__ = [
     "Listing",
     "RecordBatch",
     "ScandirIterator",
+    "__version__",
     "iter_batches",
     "list_arrow",
     "listdir",

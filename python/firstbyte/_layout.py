@@ -10,7 +10,6 @@ from firstbyte import _native
 
 Name = str | bytes
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-Hash = Literal["xxh3", "sha256", "md5", "name-prefix", "content-sha256"]
 
 
 class Layout:
@@ -41,7 +40,7 @@ class Layout:
         cls,
         root: Path,
         *,
-        hash: Hash = "xxh3",
+        hash: Literal["xxh3", "sha256", "md5", "name-prefix", "content-sha256"] = "xxh3",
         files: int = 1_000_000,
         levels: int | None = None,
         width: int | None = None,

@@ -1,11 +1,29 @@
 """The native half. Use it by the package's own names, which check arguments and emit audit events."""
 
 import os
+import sys
 from collections.abc import Iterator
 from types import GenericAlias, TracebackType
 from typing import Any, AnyStr, Generic, Literal, final
 
-from typing_extensions import CapsuleType, Self
+from typing_extensions import CapsuleType, Self, disjoint_base
+
+__all__ = [
+    "Ahead",
+    "Batches",
+    "DirEntry",
+    "Layout",
+    "Listing",
+    "Names",
+    "RecordBatch",
+    "Scandir",
+    "__version__",
+    "iter_batches",
+    "list_arrow",
+    "listdir",
+]
+
+__version__: str
 
 @final
 class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
@@ -31,8 +49,9 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
     def is_symlink(self) -> bool:
         """Whether it is a symbolic link."""
 
-    def is_junction(self) -> bool:
-        """False; there where `os.DirEntry` has it, from Python 3.12."""
+    if sys.version_info >= (3, 12):
+        def is_junction(self) -> bool:
+            """False: there are none on Linux."""
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """`os.stat` of the entry, asked for once and kept."""
@@ -40,6 +59,7 @@ class DirEntry(Generic[AnyStr], os.PathLike[AnyStr]):
     def __fspath__(self) -> AnyStr: ...
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
+@disjoint_base
 class Scandir(Generic[AnyStr]):
     def __new__(cls, path: object) -> Self: ...
     def __iter__(self) -> Self: ...
@@ -134,4 +154,10 @@ class Layout:
     def delete(self, name: str | bytes) -> bool: ...
     def exists(self, name: str | bytes) -> bool: ...
     def count(self) -> int: ...
-    def names(self) -> Iterator[str | bytes]: ...
+    def names(self) -> Names: ...
+@final
+class Names(Iterator[str | bytes]):
+    """The names in a layout, listed by a thread while they are taken."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> str | bytes: ...

@@ -133,6 +133,7 @@ impl DirEntry {
 
     /// See PEP 585.
     #[classmethod]
+    #[pyo3(signature = (item, /))]
     fn __class_getitem__<'py>(
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,

@@ -26,6 +26,10 @@ mod _native {
 
     use crate::entry::DirEntry as Entry;
 
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "what Python calls it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
     /// `os.DirEntry` has junctions from Python 3.12 on, and so has ours.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -88,6 +88,7 @@ impl Scandir {
 
     /// See PEP 585.
     #[classmethod]
+    #[pyo3(signature = (item, /))]
     fn __class_getitem__<'py>(
         cls: &Bound<'py, PyType>,
         item: &Bound<'py, PyAny>,

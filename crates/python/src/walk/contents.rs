@@ -94,9 +94,9 @@ impl Stamp {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-            settled: stat.st_mtime.max(stat.st_ctime) as i64 + SETTLED < now,
+            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+            settled: stat.st_mtime.max(stat.st_ctime) + SETTLED < now,
         }
     }
 }

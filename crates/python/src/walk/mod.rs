@@ -81,7 +81,7 @@ impl Ahead {
         let py = path.py();
         audit(path)?;
         let place = Place::new(path, "scandir")?;
-        let mut found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
+        let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let state = &mut *state;
         let taken = place.path().and_then(|path| py.detach(|| state.take(path)));

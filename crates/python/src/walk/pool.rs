@@ -52,6 +52,10 @@ struct Stack {
     /// Bytes read and not asked for.
     waiting: usize,
     /// What the walk has done with, to be filled again.
+    #[expect(
+        clippy::vec_box,
+        reason = "they come and go in their boxes, so that an entry of the stack is small"
+    )]
     spent: Vec<Box<Contents>>,
     /// Directories at the top that are the walk's.
     near: usize,

@@ -1,0 +1,50 @@
+"""What the package is: its names, types and texts, and what importing it brings along."""
+
+import inspect
+import subprocess
+import sys
+from importlib import metadata, resources
+
+import firstbyte
+
+
+def test_every_public_name_is_documented_and_says_what_it_takes():
+    for name in firstbyte.__all__:
+        thing = getattr(firstbyte, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isfunction(thing):  # Classes say it of each method.
+            assert all(word in inspect.getdoc(thing) for word in ("Args:", "Returns:" if name != "walk" else "Yields:")), name
+    assert sorted(firstbyte.__all__) == firstbyte.__all__
+
+
+def test_signatures_are_those_of_os():
+    import os
+
+    for name in ("scandir", "listdir", "walk"):
+        have = inspect.signature(getattr(firstbyte, name)).parameters.values()
+        want = inspect.signature(getattr(os, name)).parameters.values()
+        assert [(p.name, p.default) for p in have] == [(p.name, p.default) for p in want]
+    for name in ("is_dir", "is_file", "is_symlink", "stat", "inode"):
+        have, want = getattr(firstbyte.DirEntry, name), getattr(os.DirEntry, name)
+        assert inspect.signature(have) == inspect.signature(want), name
+
+
+def test_importing_brings_no_other_package_along():
+    program = "import sys; before = set(sys.modules); import firstbyte; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    standard = {"posix", "typing", "warnings", "contextlib", "functools", "operator", "re", "enum", "types"}
+    brought = {name.split(".")[0] for name in eval(done.stdout)} - set(sys.stdlib_module_names) - standard
+    assert brought == {"firstbyte"}
+
+
+def test_the_package_is_typed_and_carries_its_version():
+    assert (resources.files(firstbyte) / "py.typed").is_file()
+    assert (resources.files(firstbyte) / "_native.pyi").is_file()
+    assert metadata.version("firstbyte") == firstbyte.__version__
+
+
+def test_the_stub_names_what_the_module_has(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "firstbyte"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
