@@ -99,6 +99,11 @@ impl Flights {
         lock(&self.patience).median_wait()
     }
 
+    /// How long a request takes at the least, where enough is known.
+    pub(crate) fn least_wait(&self) -> Option<Duration> {
+        lock(&self.patience).least_wait()
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(IDLE - 1)
     }

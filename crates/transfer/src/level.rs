@@ -62,6 +62,18 @@ impl Level {
         self.now
     }
 
+    /// Goes to the cap at once: the work is known to be all waiting.
+    pub(crate) fn leap(&mut self) -> usize {
+        self.now = self.cap;
+        self.phase = Phase::Holding { left: HOLD };
+        self.now
+    }
+
+    /// Nothing has been learnt yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        matches!(self.phase, Phase::Fresh)
+    }
+
     /// The server asked for less, or stopped answering.
     pub(crate) fn back_off(&mut self) {
         self.now = (self.now / 2).max(1);
@@ -106,6 +118,15 @@ mod tests {
     #[test]
     fn it_does_not_grow_where_nothing_is_gained() {
         assert_eq!(settle(&mut Level::new(4, MOST), 15, |_| 1.0), 4);
+    }
+
+    #[test]
+    fn a_leap_ends_at_the_cap_and_stays_for_a_while() {
+        let mut level = Level::new(4, MOST);
+        assert!(level.is_fresh());
+        assert_eq!(level.leap(), MOST);
+        assert!(!level.is_fresh());
+        assert_eq!(settle(&mut level, 10, |_| 1.0), MOST);
     }
 
     #[test]

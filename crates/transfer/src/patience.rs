@@ -74,6 +74,10 @@ impl Samples {
         sorted.sort_unstable();
         (sorted.len() >= FEWEST).then(|| sorted[sorted.len() / 2])
     }
+
+    fn least(&self) -> Option<Duration> {
+        self.ring.iter().min().copied().filter(|_| self.ring.len() >= FEWEST)
+    }
 }
 
 impl Patience {
@@ -89,6 +93,11 @@ impl Patience {
     /// How long a request typically takes to show an effect: the head of a read, the whole of a write.
     pub(crate) fn median_wait(&self) -> Option<Duration> {
         self.heads.median().max(self.writes.median())
+    }
+
+    /// The shortest time a request took to show an effect: what the path costs, however busy the server is.
+    pub(crate) fn least_wait(&self) -> Option<Duration> {
+        self.heads.least().or(self.writes.least())
     }
 
     /// A request was sent.
@@ -166,6 +175,12 @@ mod tests {
             }
         }
         assert_eq!(patience.cuts, FREE_CUTS + 10_000 / BUDGET);
+    }
+
+    #[test]
+    fn the_path_shows_in_the_fastest_answer_once_there_are_a_few() {
+        assert_eq!(taught(&[40, 31]).least_wait(), None);
+        assert_eq!(taught(&[40, 31, 90, 5_000]).least_wait(), Some(MS * 31));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
+use crate::engine::Batch;
 use crate::level::Level;
 use crate::processors::Processors;
 use crate::run::Run;
@@ -20,6 +21,10 @@ const WINDOW_BYTES: u64 = 2 << 20;
 const LONGEST_WINDOW: Duration = Duration::from_millis(1_000);
 /// What a finished object or piece counts for beside its bytes: an S3 request costs a server about as much as this.
 const STEP_BYTES: u64 = 64 << 10;
+
+/// A server that answers no sooner than this is far away. Many objects are then all waiting, which costs nobody
+/// anything, and a level found by doubling would be found when a thousand of them have come: as many as may be, at once.
+const FAR: Duration = Duration::from_millis(10);
 
 /// The window being measured.
 struct Window {
@@ -63,7 +68,10 @@ pub(crate) fn supervise<'scope>(
         }
         // At the end of the work throughput falls for want of it: nothing to be learnt.
         if plenty {
-            if let Some(now) = window.measure(run, &mut level) {
+            let far = || run.flights.least_wait().is_some_and(|wait| wait >= FAR);
+            if run.batch == Batch::Many && level.is_fresh() && far() {
+                run.set_level(level.leap());
+            } else if let Some(now) = window.measure(run, &mut level) {
                 run.set_level(now);
             }
             capped |= level.is_at_cap();

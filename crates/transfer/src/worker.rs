@@ -6,15 +6,17 @@ use std::time::{Duration, SystemTime};
 use firstbyte_location::Location;
 use firstbyte_store::{Cancel, Error as StoreError};
 
+use crate::engine::Batch;
 use crate::flight::Flight;
 use crate::patience::Wait;
 use crate::pieces::Begun;
 use crate::run::{Run, micros};
 use crate::{Error, Job, Result, download, relay, upload};
 
-/// Bytes that pass through this process do so in pieces of this size: fits the second-level cache, and 128 workers
-/// together need 16 MiB at the most.
+/// Bytes that pass through this process do so in pieces of this size: it fits the second-level cache.
 pub(crate) const SCRATCH: usize = 128 << 10;
+/// The same where many objects move: most of them are smaller, and many workers share the memory.
+const SCRATCH_OF_MANY: usize = 32 << 10;
 /// First pause before a request that failed is tried again; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -55,6 +57,14 @@ impl Attempt<'_> {
     }
 }
 
+/// Size of the buffer that each worker of a batch has, bytes.
+pub(crate) fn scratch(batch: Batch) -> usize {
+    match batch {
+        Batch::One => SCRATCH,
+        Batch::Many => SCRATCH_OF_MANY,
+    }
+}
+
 impl<'a> Worker<'a> {
     pub(crate) fn new(run: &'a Run<'a>, index: usize) -> Self {
         Self { run, index, scratch: Vec::new() }
@@ -77,8 +87,10 @@ impl<'a> Worker<'a> {
         mut cancel: Option<Cancel>,
         mut once: impl FnMut(&mut Attempt<'_>, &mut [u8]) -> Result<T>,
     ) -> Result<T> {
-        // Zeroed pages cost nothing until bytes do pass through.
-        self.scratch.resize(SCRATCH, 0);
+        if self.scratch.is_empty() {
+            // Zeroed by the kernel: its pages cost nothing until bytes do pass through.
+            self.scratch = vec![0; scratch(self.run.batch)];
+        }
         let (mut cuts, mut failures) = (0, 0);
         loop {
             if self.run.is_ended() {
