@@ -27,7 +27,7 @@ check: ## the inner loop: format, lints, house rules, unit tests
 	@python3 scripts/check.py fast
 
 test: ## everything: check, conformance on real servers, client compatibility, the Python package, docs, audit
-	@scripts/need.sh build servers clients python
+	@scripts/need.sh build mounts servers clients python
 	@python3 scripts/check.py full
 
 bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md

@@ -2,7 +2,7 @@
 # Installs what a step needs, and only what is missing, so that every make target works on a fresh machine and costs
 # nothing on a prepared one.
 #
-#   need.sh build|servers|clients|python|peers|dist ...
+#   need.sh build|mounts|servers|clients|python|peers|dist ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +51,11 @@ build() {
     have=$(rustc --version | cut -d' ' -f2)
     older "$have" "$least" && die "rustc $have is too old, $least is needed: install it by rustup"
     return 0
+}
+
+# The file systems that listings are tested on, made in image files; mounting them takes root.
+mounts() {
+    apt mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs mount=mount find=findutils
 }
 
 # older A B: whether version A comes before version B.

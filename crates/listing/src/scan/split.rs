@@ -214,3 +214,6 @@ impl Stamp {
                 .is_ok_and(|now| (now.seconds, now.nanoseconds) == (self.seconds, self.nanoseconds))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! A name that is there all the while is listed exactly once, whatever comes and goes beside it.
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstbyte_listing::{Detail, Options, Order, walk};
+use support::mount::{Mounted, is_allowed};
+use support::{Found, TREE};
+
+/// Enough for a large ext4 directory to be read from several positions.
+const STAY: usize = 60_000;
+
+/// Lists `root` again and again while names come and go in it.
+fn list_while_it_changes(root: &Path) {
+    for number in 0..STAY {
+        File::create(root.join(format!("stays-{number}"))).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            let over = &over;
+            scope.spawn(move || come_and_go(root, half, over));
+        }
+        let listed = std::panic::catch_unwind(|| {
+            for round in 0..6 {
+                let detail = if round % 2 == 0 { Detail::Names } else { Detail::Size };
+                check(Found::below(root, &Options { detail, ..TREE }));
+            }
+            let mut sorted = Found::default();
+            for entry in walk(root, Order::Bytes, &TREE).unwrap() {
+                *sorted.names.entry(entry.unwrap().name).or_default() += 1;
+            }
+            check(sorted);
+        });
+        over.store(true, Ordering::Relaxed);
+        listed.unwrap();
+    });
+}
+
+fn come_and_go(root: &Path, half: u32, over: &AtomicBool) {
+    for number in 0.. {
+        let name = |number: u32| root.join(format!("goes-{half}-{number}"));
+        fs::create_dir(name(number)).unwrap();
+        File::create(name(number).join("inside")).unwrap();
+        if number >= 100 {
+            fs::remove_dir_all(name(number - 100)).unwrap();
+        }
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+}
+
+fn check(found: Found) {
+    assert!(found.errors.is_empty(), "{:?}", found.errors);
+    let stayed: Vec<u32> =
+        found.names.iter().filter(|(name, _)| name.starts_with(b"stays-")).map(|(_, times)| *times).collect();
+    assert_eq!(stayed.len(), STAY);
+    assert!(stayed.iter().all(|times| *times == 1), "{} doubled", stayed.iter().filter(|n| **n > 1).count());
+}
+
+#[test]
+fn in_the_temporary_directory() {
+    let root = tempfile::tempdir().unwrap();
+    list_while_it_changes(root.path());
+}
+
+#[test]
+fn on_ext4_and_tmpfs() {
+    if is_allowed() {
+        list_while_it_changes(Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]).path());
+        list_while_it_changes(Mounted::tmpfs().path());
+    }
+}

@@ -1,0 +1,28 @@
+//! How many directories a listing has open stays below a cap, whatever the tree. Alone in its process, whose limit it
+//! lowers.
+
+mod support;
+
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::{Found, TREE};
+
+#[test]
+fn a_tree_deep_and_wide_is_listed_with_few_descriptors() {
+    const LEVELS: usize = 400;
+    let root = tempfile::tempdir().unwrap();
+    let mut path = root.path().to_owned();
+    for _ in 0..LEVELS {
+        // Whichever of them is entered first, the others keep the directory they are in waiting.
+        for name in ["x", "y", "z"] {
+            fs::create_dir(path.join(name)).unwrap();
+        }
+        path.push("y");
+    }
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(290), ..limit }).unwrap();
+    let found = Found::below(root.path(), &firstbyte_listing::Options { threads: 4.try_into().ok(), ..TREE });
+    setrlimit(Resource::Nofile, limit).unwrap();
+    assert_eq!(found.exact().len(), LEVELS * 3);
+}

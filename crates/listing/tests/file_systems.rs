@@ -1,0 +1,88 @@
+//! A listing's names are those of `find`, byte for byte, on every kind of file system.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use firstbyte_listing::{Detail, Options, Order, walk};
+use firstbyte_testkit::SlowFs;
+use support::mount::{Mounted, is_allowed};
+use support::{Found, TREE, find, plant};
+
+/// Enough for a large ext4 directory to be read from several positions.
+const MANY: u32 = 80_000;
+
+/// Lists a tree in every way there is.
+fn compare(name: &str, root: &Path) {
+    let wanted = find(root);
+    assert!(!wanted.is_empty());
+    let check = |how: &str, found: Vec<Vec<u8>>| {
+        let missing: Vec<_> =
+            wanted.iter().filter(|name| found.binary_search(name).is_err()).take(5).collect();
+        assert!(missing.is_empty(), "{name}, {how}: missing {missing:?}");
+        assert!(found == wanted, "{name}, {how}: {} names, find has {}", found.len(), wanted.len());
+    };
+    for threads in [1, 2, 5] {
+        for detail in [Detail::Names, Detail::Full] {
+            let options = Options { threads: threads.try_into().ok(), detail, ..TREE };
+            check(&format!("{threads} threads, {detail:?}"), Found::below(root, &options).exact());
+        }
+    }
+    let mut sorted: Vec<_> =
+        walk(root, Order::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
+    sorted.sort();
+    check("sorted", sorted);
+}
+
+fn planted(mounted: &Mounted, flat: u32) {
+    plant(mounted.path(), flat);
+    compare(mounted.name, mounted.path());
+}
+
+#[test]
+fn names_are_those_of_find_on_the_temporary_directory() {
+    let root = tempfile::tempdir().unwrap();
+    plant(root.path(), MANY);
+    compare("temporary directory", root.path());
+}
+
+#[test]
+fn names_are_those_of_find_on_ext4_with_and_without_an_index() {
+    if is_allowed() {
+        planted(&Mounted::image("ext4", &["mkfs.ext4", "-q", "-N", "100000"]), MANY);
+        let plain = ["mkfs.ext4", "-q", "-N", "10000", "-O", "^dir_index"];
+        planted(&Mounted::image("ext4 without index", &plain), 8_000);
+    }
+}
+
+#[test]
+fn names_are_those_of_find_on_xfs_and_btrfs() {
+    if is_allowed() {
+        planted(&Mounted::image("xfs", &["mkfs.xfs", "-q"]), 20_000);
+        planted(&Mounted::image("btrfs", &["mkfs.btrfs", "-q"]), 20_000);
+    }
+}
+
+#[test]
+fn names_are_those_of_find_on_tmpfs_and_overlay() {
+    if is_allowed() {
+        let tmpfs = Mounted::tmpfs();
+        let overlay = Mounted::overlay(&tmpfs);
+        planted(&overlay, 20_000);
+        drop(overlay);
+        compare("tmpfs", tmpfs.path());
+    }
+}
+
+#[test]
+fn names_are_those_of_find_through_fuse() {
+    if is_allowed() {
+        let source = tempfile::tempdir().unwrap();
+        plant(source.path(), 3_000);
+        let at = tempfile::tempdir().unwrap();
+        let mounted = SlowFs::mount(source.path(), at.path(), Duration::ZERO).unwrap();
+        compare("fuse", at.path());
+        assert!(mounted.requests() > 3_000);
+    }
+}

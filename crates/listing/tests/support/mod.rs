@@ -1,0 +1,106 @@
+//! What the tests of listings share: trees to list, file systems to put them on, and both tellers of their names.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+pub(crate) mod mount;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use firstbyte_listing::{Batch, Depth, Options, Visitor, scan};
+
+/// Everything below a root.
+pub(crate) const TREE: Options = Options {
+    depth: Depth::Recursive,
+    symlinks: firstbyte_listing::Symlinks::Report,
+    detail: firstbyte_listing::Detail::Names,
+    boundary: firstbyte_listing::Boundary::Cross,
+    buffer: None,
+    threads: None,
+};
+
+/// What a listing found: how often each name, and what went wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) names: BTreeMap<Vec<u8>, u32>,
+    pub(crate) errors: Vec<String>,
+}
+
+impl Visitor for Found {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        for directory in batch.directories() {
+            for entry in directory.entries() {
+                *self.names.entry([directory.path(), entry.name()].concat()).or_default() += 1;
+            }
+        }
+        self.errors.extend(batch.errors().iter().map(ToString::to_string));
+        ControlFlow::Continue(())
+    }
+}
+
+impl Found {
+    pub(crate) fn below(root: &Path, options: &Options) -> Self {
+        let mut all = Self::default();
+        for found in scan(root, options, Self::default).unwrap() {
+            for (name, times) in found.names {
+                *all.names.entry(name).or_default() += times;
+            }
+            all.errors.extend(found.errors);
+        }
+        all
+    }
+
+    /// The names, each of which must have come once and without trouble.
+    pub(crate) fn exact(self) -> Vec<Vec<u8>> {
+        assert!(self.errors.is_empty(), "{:?}", self.errors);
+        let doubled: Vec<_> = self.names.iter().filter(|(_, times)| **times > 1).take(5).collect();
+        assert!(doubled.is_empty(), "{doubled:?}");
+        self.names.into_keys().collect()
+    }
+}
+
+/// The names `find` gives, in order of their bytes.
+pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
+    let out = Command::new("find").arg(root).args(["-mindepth", "1", "-printf", "%P\\0"]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut names: Vec<Vec<u8>> = out.stdout.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+    names.pop();
+    names.sort();
+    names
+}
+
+/// Puts into `root` a flat directory of `flat` files, a deep chain, names of every byte, and all kinds of entries.
+pub(crate) fn plant(root: &Path, flat: u32) {
+    let directory = root.join("flat");
+    fs::create_dir(&directory).unwrap();
+    for number in 0..flat {
+        File::create(directory.join(format!("file-{number:07}"))).unwrap();
+    }
+    fs::create_dir_all(root.join("a/chain/".to_owned() + &"deeper/".repeat(40))).unwrap();
+    let names = root.join("names");
+    fs::create_dir(&names).unwrap();
+    for byte in (1..=255_u8).filter(|byte| !b"./".contains(byte)) {
+        File::create(names.join(OsStr::from_bytes(&[byte]))).unwrap();
+        File::create(names.join(OsStr::from_bytes(&[b'x', byte, b'\n', byte]))).unwrap();
+    }
+    for length in [3, 12, 13, 254, 255] {
+        fs::create_dir(names.join("L".repeat(length))).unwrap();
+    }
+    symlink("nowhere", root.join("dangling")).unwrap();
+    symlink("..", root.join("a/loop")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    fs::hard_link(directory.join("file-0000000"), root.join("linked")).unwrap();
+}
