@@ -5,8 +5,10 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +73,8 @@ class Servers(contextlib.ExitStack):
         super().__init__()
         self.stage, self.binary = stage, firstbyte
         self.ours: dict[int, subprocess.Popen] = {}
+        self.closing = threading.Event()
+        self.callback(self.closing.set)
 
     def start(self, command: list[str], port: int, env: dict[str, str] | None = None, scheme: str = "http") -> Server:
         """Starts a server that listens on `port`."""
@@ -116,13 +120,20 @@ class Servers(contextlib.ExitStack):
         command += ["--console-address", f"127.0.0.1:{console}"]
         if certificates:
             command += ["--certs-dir", str(certificates)]
-        # Deleted objects would stay on the stage, which is memory, for five minutes.
         env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
-        env["MINIO_API_DELETE_CLEANUP_INTERVAL"] = "1s"
         server = self.start([*command, str(root)], port, env, "https" if certificates else "http")
+        # What is deleted or overwritten stays on the stage, which is memory, for minutes: uploads would fill it.
+        trash = root / ".minio.sys" / "tmp" / ".trash"
+        threading.Thread(target=self.empty, args=(trash,), daemon=True).start()
         # It accepts before it can serve.
         time.sleep(2)
         return server
+
+    def empty(self, directory: Path) -> None:
+        """Removes what appears in `directory`, until the servers are stopped."""
+        while not self.closing.wait(1):
+            for entry in directory.glob("*"):
+                shutil.rmtree(entry, ignore_errors=True)
 
     def serve(self, root: Path, *flags: str) -> Server:
         """Our own server over `root`; it says on standard output where it listens."""
