@@ -260,22 +260,23 @@ impl Run<'_> {
 
     /// Goes on to the next record; false at the end.
     fn advance(&mut self) -> io::Result<bool> {
-        self.buffer.drain(..self.record.end);
         if !self.fill(HEAD)? {
             return Ok(false);
         }
-        let length = self.buffer.first_chunk::<HEAD>().map_or(0, |head| u32::from_ne_bytes(*head) as usize);
+        let head = self.buffer[self.record.end..].first_chunk::<HEAD>();
+        let length = head.map_or(0, |head| u32::from_ne_bytes(*head) as usize);
         if !self.fill(HEAD + length)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.record = HEAD..HEAD + length;
+        let start = self.record.end + HEAD;
+        self.record = start..start + length;
         self.rank = self.order.key(self.record()).rank;
         Ok(true)
     }
 
-    /// Makes sure that the buffer holds `bytes`; false where the run has no more.
+    /// Makes sure that the buffer holds `bytes` behind the record; false where the run has no more.
     fn fill(&mut self, bytes: usize) -> io::Result<bool> {
-        let have = self.buffer.len();
+        let have = self.buffer.len() - self.record.end;
         if have >= bytes {
             return Ok(true);
         }
@@ -283,6 +284,9 @@ impl Run<'_> {
         if have + left < bytes {
             return Ok(false);
         }
+        // Only where more is read, so that what is left is moved once for each share.
+        self.buffer.drain(..self.record.end);
+        self.record = 0..0;
         let more = self.share.max(bytes - have).min(left);
         self.buffer.resize(have + more, 0);
         self.file.read_exact_at(&mut self.buffer[have..], self.next)?;
