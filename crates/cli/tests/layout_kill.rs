@@ -120,12 +120,17 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
 }
 
 /// Kills conversions there and back until there have been `kills` of them; how many came to their end meanwhile.
-fn kill_conversions(world: &World, root: &Path, scheme: Scheme, kills: u64, longest: u64) -> u64 {
+fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
-    while killed < kills {
-        let mut child = convert(world, verb, root, scheme);
-        std::thread::sleep(Duration::from_micros(draws.below(longest * 1000)));
+    for attempt in 0.. {
+        if killed == kills {
+            break;
+        }
+        let mut child = convert(world, verb, &field.root, scheme);
+        // From the first milliseconds, when the layout file is made, to long enough for whole conversions.
+        let longest = (1000 << (attempt % 10)) * (field.files / 100_000).max(1);
+        std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();
         let status = child.wait().unwrap();
         match status.code() {
@@ -177,8 +182,7 @@ fn killed_conversions_lose_nothing_and_hide_nothing() {
         let field = &field;
         let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || field.write(number))).collect();
         let readers: Vec<_> = (0..READERS).map(|number| scope.spawn(move || field.read(number))).collect();
-        // Long enough that all kills together are some whole conversions.
-        let completed = kill_conversions(&world, root, scheme, kills, 15 + files / 5000);
+        let completed = kill_conversions(&world, field, scheme, kills);
         let last = convert(&world, "shard", root, scheme).wait().unwrap();
         field.over.store(true, Ordering::Relaxed);
         println!("{kills} kills, {completed} conversions came to their end between them");

@@ -20,6 +20,7 @@ use super::protocol::Move;
 use super::record::{self, Record, State};
 use super::root::Root;
 use super::scheme::Scheme;
+use super::stage::remove_abandoned;
 use super::survey::{Wish, survey_of};
 use crate::Batch;
 
@@ -79,6 +80,9 @@ impl Job<'_> {
         for (index, entry) in (0..).zip(batch.entries()) {
             let name = entry.name();
             if record::is_reserved(name) {
+                if record::is_staged(name) {
+                    remove_abandoned(self.root, name)?;
+                }
                 continue;
             }
             match type_of(self.root, name, &entry)? {
