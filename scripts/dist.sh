@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-# What maturin packs as the wheel's scripts.
-scripts=python/firstbyte.data/scripts
+# What maturin finds here by its name, it packs as the wheel's scripts.
+scripts=firstbyte._native.data/scripts
 mkdir -p dist "$scripts"
-trap 'rm -rf python/firstbyte.data' EXIT
+trap 'rm -rf firstbyte._native.data' EXIT
 
 # try_wheel WHEEL: installs it where nothing else is, and uses both halves.
 try_wheel() {

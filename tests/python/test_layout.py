@@ -125,7 +125,7 @@ def test_files_are_found_while_the_directory_is_converted_and_back(tmp_path):
 def test_an_iteration_left_early_leaves_no_thread(tmp_path):
     layout = Layout.create(tmp_path / "new")
     for number in range(5000):
-        layout.put(str(number), b"")
+        layout.put(f"file-{number}", b"")
     before = len(os.listdir("/proc/self/task"))
     for _ in range(20):
         names = iter(layout)
