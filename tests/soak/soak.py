@@ -188,7 +188,15 @@ def faults_without_crc(soak: Soak) -> int:
     return faults(soak, [f"{link.url}/big.bin", f"{out}/"], out, file, "length", may_fail=0)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, faults_with_crc, faults_without_crc)}
+def kill_layout(soak: Soak) -> int:
+    """kill -9 during conversions of 1,000,000 files to a layout and back, with four writers and four readers at work"""
+    # The same test as in `make test`, with more of everything.
+    long = {"FIRSTBYTE_LAYOUT_FILES": "1000000", "FIRSTBYTE_LAYOUT_KILLS": str(2 * soak.times)}
+    test = ["cargo", "test", "--release", "--locked", "-p", "firstbyte-cli", "--test", "layout_kill", "--", "--nocapture"]
+    return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
+
+
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc)}
 
 
 def main() -> int:
