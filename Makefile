@@ -32,6 +32,7 @@ test: ## everything: check, conformance on real servers, client compatibility, t
 
 bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
+	cargo build --release --locked -p firstbyte-listing --example rename_loop
 	@scripts/module.sh --release
 	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
 
@@ -45,4 +46,4 @@ dist: ## static binaries and Python wheels for x86-64 and aarch64 in dist/
 
 clean: ## what the other targets made
 	cargo clean
-	rm -rf .venv dist report.html python/firstbyte.data python/firstbyte/*.so
+	rm -rf .venv dist report.html firstbyte._native.data python/firstbyte/*.so

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import curls
 import data
+import rows_layout
+import rows_local
 import rows_python
 from context import Bench
 from measure import Contender, Goal
@@ -154,7 +156,7 @@ ROWS: list[Callable[[Bench], None]] = [
     first_byte, memory,
     function_big, region_big, function_small, region_small, region_stalls,
     region_list, sync_unchanged, many_clients,
-    *rows_python.ROWS,
+    *rows_local.ROWS, *rows_layout.ROWS, *rows_python.ROWS,
 ]  # fmt: skip
 
 

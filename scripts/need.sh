@@ -96,7 +96,7 @@ python() {
 }
 
 peers() {
-    apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time
+    apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find
     venv tests/python/requirements.txt
     venv peers/requirements.txt
 }

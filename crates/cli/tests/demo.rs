@@ -34,10 +34,12 @@ fn a_small_demo_measures_every_section_writes_its_report_and_leaves_nothing_else
     assert!(figures["ready"]["lazy_first_byte"].as_f64() < figures["ready"]["lazy_all"].as_f64());
     assert_eq!(figures["small"]["files"], 20);
     assert!(figures["small"]["cp"].as_f64().unwrap() > 0.0);
+    assert_eq!(figures["list"]["names"], 4_000);
+    assert!(figures["list"]["ls"].as_f64().unwrap() > 0.0);
     assert_eq!(figures["survive"]["identical"], true);
     assert!((1..100).contains(&figures["survive"]["killed_at"].as_u64().unwrap()), "{figures}");
     let report = std::fs::read_to_string(scratch.path().join("report.html")).unwrap();
-    assert!(report.contains("firstbyte cp") && report.contains("Survive"));
+    assert!(report.contains("firstbyte cp") && report.contains("firstbyte ls") && report.contains("Survive"));
     assert!(!report.contains("http://") && !report.contains("https://"), "the report needs only itself");
     assert_eq!(names(scratch.path()), ["report.html"]);
 }

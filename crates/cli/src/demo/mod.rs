@@ -7,6 +7,7 @@
 
 mod bytes;
 mod children;
+mod list;
 mod peer;
 mod ready;
 mod report;
@@ -46,7 +47,7 @@ pub struct DemoArgs {
     /// Size of the large object
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_object_size)]
     size: u64,
-    /// Number of small files
+    /// Number of small files; 200 times as many names are listed, up to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
     /// Runs of each measurement; their median counts
@@ -81,6 +82,7 @@ pub(crate) struct Figures {
     place: String,
     ready: ready::Ready,
     small: small::Small,
+    list: list::List,
     survive: survive::Survive,
     seconds: f64,
     report: String,
@@ -112,6 +114,8 @@ fn show(args: &DemoArgs, children: &Children, screen: &Screen, began: Instant) -
     screen.section(&ready.text());
     let small = small::measure(args, &stage, peer.as_ref(), screen)?;
     screen.section(&small.text());
+    let list = list::measure(args, &stage, screen)?;
+    screen.section(&list.text());
     let survive = survive::measure(&stage, screen)?;
     screen.section(&survive.text());
     let mut figures = Figures {
@@ -125,6 +129,7 @@ fn show(args: &DemoArgs, children: &Children, screen: &Screen, began: Instant) -
         place: stage.place(),
         ready,
         small,
+        list,
         survive,
         seconds: 0.0,
         report: args.report.display().to_string(),

@@ -93,7 +93,7 @@ impl Peer {
 }
 
 /// Where a program lies on the search path. A pyenv shim is looked through: its start-up is not the peer's.
-fn find(name: &str, children: &Children) -> Option<PathBuf> {
+pub(super) fn find(name: &str, children: &Children) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found =
         std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())?;

@@ -41,6 +41,16 @@ pub(crate) fn page(figures: &Figures) -> String {
     section(&mut page, "Ready", &subtitle, &bars(&ready.collect::<Vec<_>>()));
     let subtitle = format!("{} files of 10-100 KB, {} in all", grouped(small.files), human(small.bytes));
     section(&mut page, "Small", &subtitle, &bars(&peer.into_iter().chain([own]).collect::<Vec<_>>()));
+    let list = &figures.list;
+    let bar = |name: &str, time, own| Bar { name: name.to_owned(), time, note: String::new(), own };
+    let rows = list.peer.map(|time| bar("ls -f", time, false)).into_iter();
+    let subtitle = format!("{} names in one directory, warm, into a pipe", grouped(list.names));
+    section(
+        &mut page,
+        "List",
+        &subtitle,
+        &bars(&rows.chain([bar("firstbyte ls", list.ls, true)]).collect::<Vec<_>>()),
+    );
     let cards = [
         (format!("{} %", survive.killed_at), "done when killed"),
         (human(survive.resumed_bytes), "not fetched again"),

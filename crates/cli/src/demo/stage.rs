@@ -122,6 +122,18 @@ impl<'a> Stage<'a> {
         command
     }
 
+    /// This binary's `ls`.
+    pub(crate) fn ls(&self) -> Command {
+        let mut command = self.command(&self.binary);
+        command.arg("ls");
+        command
+    }
+
+    /// The directory whose names are listed.
+    pub(crate) fn names(&self) -> PathBuf {
+        self.scratch.path.join("names")
+    }
+
     /// The file system it plays on.
     pub(crate) fn place(&self) -> String {
         let parent = self.scratch.path.parent().unwrap_or(&self.scratch.path);

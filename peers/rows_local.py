@@ -1,0 +1,152 @@
+"""The rows of docs/benchmarks.md about listing local directories. See rows.py for what a row is.
+
+All print to a pipe, as in scripts. Names are on the disk's file system, whose caches are warm unless a row says so.
+"""
+
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import data
+import trees
+from context import Bench
+from measure import Contender, Goal
+from servers import CLEAN
+from tools import HERE
+
+
+def piped(name: str, *command: object) -> Contender:
+    """A program whose output goes into a pipe."""
+    line = f"{shlex.join(map(str, command))} | cat > /dev/null"
+    return Contender(name, lambda d: ["bash", "-o", "pipefail", "-c", line])
+
+
+def installed(*contenders: tuple[str, ...]) -> list[Contender]:
+    """Those whose program is here, each given by its name and its command."""
+    return [piped(name, *command) for name, *command in contenders if shutil.which(command[0])]
+
+
+def list_flat(bench: Bench) -> None:
+    """names of 1,000,000 files in one directory"""
+    root = trees.flat(bench.disk() / "flat", 1_000_000)
+    peers = installed(
+        ("ls -f", "ls", "-f", root), ("ls -U", "ls", "-U", root), ("find", "find", root), ("bfs", "bfs", root), ("fd", "fdfind", "-uu", ".", root)
+    )
+    bench.compare([piped("firstbyte ls", bench.firstbyte, "ls", root), *peers], [Goal("ls -f", 0.45)], data.unchecked)
+    ours = names(bench.firstbyte, "ls", "-0", root)
+    same = ours == names("find", root, "-mindepth", "1", "-printf", "%P\\0")
+    bench.verdict("names as find gives them", str(len(ours)), "the same", same)
+
+
+def list_tree(bench: Bench) -> None:
+    """508,000 entries in 16,640 directories"""
+    root = trees.tree(bench.disk() / "tree", 508_000, 16_640)
+    peers = installed(("bfs", "bfs", root), ("find", "find", root), ("fd", "fdfind", "-uu", ".", root))
+    ours = piped("firstbyte ls -R", bench.firstbyte, "ls", "-R", root)
+    bench.compare([ours, *peers], [Goal("bfs", 0.75)], data.unchecked)
+    found = names(bench.firstbyte, "ls", "-R", "-0", root)
+    same = found == names("find", root, "-mindepth", "1", "-printf", "%P\\0")
+    bench.verdict("names as find gives them", str(len(found)), "the same", same)
+
+
+def list_details(bench: Bench) -> None:
+    """kind, size and time of 508,000 entries in 16,640 directories"""
+    root = trees.tree(bench.disk() / "tree", 508_000, 16_640)
+    ours = piped("firstbyte ls -R -l", bench.firstbyte, "ls", "-R", "-l", root)
+    find = piped("find -printf", "find", root, "-printf", "%y %s %t %P\\n")
+    bench.compare([ours, find], [Goal("find -printf", 0.6)], data.unchecked)
+
+
+def disk_usage(bench: Bench) -> None:
+    """disk usage of 508,000 entries in 16,640 directories"""
+    root = trees.tree(bench.disk() / "tree", 508_000, 16_640)
+    contenders = [piped("firstbyte du", bench.firstbyte, "du", root), piped("GNU du -s", "du", "-s", root)]
+    bench.compare(contenders, [Goal("GNU du -s", 0.5)], data.unchecked)
+
+
+def list_memory(bench: Bench) -> None:
+    """10,000,000 names in one directory: memory, and when the first one comes"""
+    root = trees.linked(bench.disk() / "linked", 10_000_000)
+    series = bench.compare([piped("firstbyte ls", bench.firstbyte, "ls", root)], [], data.unchecked, pairs=3)
+    peak = series[0].peak_bytes()
+    bench.verdict("peak memory", f"{peak / 1e6:.0f} MB", "<= 32 MB", peak <= 32e6)
+    began = time.perf_counter()
+    with subprocess.Popen([bench.firstbyte, "ls", root], env=CLEAN, stdout=subprocess.PIPE) as ours:
+        ours.stdout.read(1)
+        first = time.perf_counter() - began
+        while ours.stdout.read(1 << 20):
+            pass
+    bench.verdict("first name after the start of the process", f"{first * 1e3:.1f} ms", "<= 10 ms", first <= 0.01)
+
+
+def list_first_access(bench: Bench) -> None:
+    """1,000,000 names by scandir and by getdents, first access (caches dropped before each run)"""
+    bench.compare(scandir_and_getdents(bench), [], trees.drop_caches, pairs=3)
+
+
+def list_again(bench: Bench) -> None:
+    """1,000,000 names by scandir and by getdents, repeated access"""
+    bench.compare(scandir_and_getdents(bench), [], data.unchecked)
+
+
+def scandir_and_getdents(bench: Bench) -> list[Contender]:
+    root = trees.flat(bench.disk() / "flat", 1_000_000)
+    python = [sys.executable, HERE / "list_python.py"]
+    return [
+        piped("firstbyte ls", bench.firstbyte, "ls", root),
+        piped("os.scandir", *python, "os-scandir", root),
+        piped("getdents package", *python, "getdents", root),
+    ]
+
+
+def list_slow(bench: Bench) -> None:
+    """2,000 entries in 100 directories through FUSE, 2 ms a request: a stand-in for network storage"""
+    stage = bench.disk()
+    root = trees.tree(stage / "tree", 2_000, 100)
+    program = bench.firstbyte.parent / "examples" / "slow_fs"
+    for name, ours, peer in [
+        ("names", ["ls", "-R"], ["find"]),
+        ("details", ["ls", "-R", "-l"], ["find", "-printf", "%y %s %t %P\\n"]),
+    ]:
+        with trees.slow(program, root, stage / "slow", 2) as mounted:
+            commands = {f"firstbyte, {name}": [bench.firstbyte, *ours, mounted.at], f"find, {name}": [peer[0], mounted.at, *peer[1:]]}
+            bench.compare([piped(who, *command) for who, command in commands.items()], [], data.unchecked, pairs=3)
+            for who, command in commands.items():
+                before = mounted.requests()
+                subprocess.run(command, env=CLEAN, stdout=subprocess.DEVNULL, check=True)
+                bench.result.notes.append(f"{who}: {mounted.requests() - before} requests")
+
+
+def flat_against_sharded(bench: Bench) -> None:
+    """1,000,000 files in one directory against the same in a layout: list, walk, create and delete"""
+    stage = bench.disk()
+    flat, sharded = (trees.flat(stage / name, 1_000_000) for name in ("flat", "sharded"))
+    subprocess.run([bench.firstbyte, "-q", "layout", "shard", sharded], env=CLEAN, check=True)
+    leaf = next(path for path in sharded.glob("*/*") if path.is_dir())
+    bench.compare(
+        [
+            piped("one directory, sharded", bench.firstbyte, "ls", leaf),
+            piped("one directory, flat", bench.firstbyte, "ls", flat),
+            piped("all, sharded", bench.firstbyte, "ls", "-R", sharded),
+            piped("all, flat", bench.firstbyte, "ls", "-R", flat),
+        ],
+        [],
+        data.unchecked,
+        pairs=3,
+    )
+    for name, rate in trees.churn({"flat": flat, "sharded": sharded}, 3).items():
+        bench.result.notes.append(f"created and deleted by four processes, {name}: {rate:,.0f} files a second")
+
+
+def names(*command: object) -> list[bytes]:
+    """What a program prints, in order."""
+    shown = subprocess.run(list(map(str, command)), env=CLEAN, capture_output=True, check=True).stdout
+    return sorted(shown.split(b"\0"))
+
+
+ROWS = [
+    list_flat, list_tree, list_details, disk_usage, list_memory, list_first_access, list_again, list_slow,
+    flat_against_sharded,
+]  # fmt: skip
