@@ -142,7 +142,7 @@ impl Engine {
     /// The listing cannot be begun. Failures of single objects are in the summary.
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|| {
-            let mut jobs = tree::jobs(&self.store, tree, observer)?;
+            let mut jobs = tree::jobs(&self.store, tree, &self.settings, observer)?;
             self.run(&mut jobs, observer, Batch::Many, Route::of(&tree.source, &tree.destination))
         })
     }

@@ -1,5 +1,6 @@
 //! How a transfer is to be done. The edges fill this in from flags; the defaults are for a small machine far from its data.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +65,23 @@ pub struct Settings {
     pub metadata: Metadata,
     /// Ends the run from another thread.
     pub stop: Stop,
+}
+
+/// Requests of a listing beside a transfer's own. They and the pages that wait for it take some 4 MB; a transfer works
+/// off what they bring much more slowly.
+const LISTING: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+
+impl Settings {
+    /// Most requests at once for a listing whose objects are transferred.
+    #[must_use]
+    pub fn listing_requests(&self) -> NonZeroUsize {
+        match self.concurrency {
+            Concurrency::Auto => LISTING,
+            Concurrency::Fixed(level) => {
+                NonZeroUsize::new(level).map_or(NonZeroUsize::MIN, |level| level.min(LISTING))
+            }
+        }
+    }
 }
 
 impl Default for Settings {

@@ -35,11 +35,9 @@ pub(crate) fn sync(
     observer: &dyn Observer,
 ) -> Result<Summary> {
     let store = engine.store();
-    let source = store.list(
-        &tree.source,
-        &firstbyte_store::ListOptions { recursive: true, order: Order::Bytes, ..Default::default() },
-    )?;
-    let destination = tree::list(store, &tree.destination, Order::Bytes)?;
+    let options = tree::listed(Order::Bytes, engine.settings());
+    let source = store.list(&tree.source, &options)?;
+    let destination = tree::list(store, &tree.destination, &options)?;
     let route = Route::of(&tree.source, &tree.destination);
     let comparisons = match engine.settings().compare {
         Compare::SizeMtime => None,

@@ -6,7 +6,7 @@ use std::path::Path;
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Listing, Order, Store};
 
-use crate::{Action, Error, Failure, Job, Observer, Result};
+use crate::{Action, Error, Failure, Job, Observer, Result, Settings};
 
 /// What happens to objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,9 +128,15 @@ fn is_unfinished(name: &[u8]) -> bool {
     last.starts_with(b".") && (last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal"))
 }
 
+/// How a tree is listed.
+pub(crate) fn listed(order: Order, settings: &Settings) -> ListOptions {
+    let requests = Some(settings.listing_requests());
+    ListOptions { recursive: true, order, requests, ..ListOptions::default() }
+}
+
 /// Lists a tree; a place that is not there yet is an empty one.
-pub(crate) fn list(store: &Store, location: &Location, order: Order) -> Result<Option<Listing>> {
-    match store.list(location, &ListOptions { recursive: true, order, ..ListOptions::default() }) {
+pub(crate) fn list(store: &Store, location: &Location, options: &ListOptions) -> Result<Option<Listing>> {
+    match store.list(location, options) {
         Ok(listing) => Ok(Some(listing)),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -141,9 +147,10 @@ pub(crate) fn list(store: &Store, location: &Location, order: Order) -> Result<O
 pub(crate) fn jobs<'a>(
     store: &Store,
     tree: &'a Tree<'a>,
+    settings: &Settings,
     observer: &'a dyn Observer,
 ) -> Result<impl Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a> {
-    let listing = store.list(&tree.source, &ListOptions { recursive: true, ..ListOptions::default() })?;
+    let listing = store.list(&tree.source, &listed(Order::Any, settings))?;
     Ok(listing.filter_map(move |entry| match entry {
         Ok(entry) if !tree.takes(&entry) => None,
         Ok(entry) => match tree.job(entry) {

@@ -221,7 +221,8 @@ impl Copy<'_> {
         to: Location,
     ) -> Result<Jobs<'a>> {
         let store: &Store = self.engine.store();
-        let options = ListOptions { recursive: levels == Levels::All, ..ListOptions::default() };
+        let requests = Some(self.engine.settings().listing_requests());
+        let options = ListOptions { recursive: levels == Levels::All, requests, ..ListOptions::default() };
         let listing = store.list(base, &options)?;
         let (base, trees) = (base.clone(), self.args.recursive);
         let wanted = move |entry: &Entry| {

@@ -16,15 +16,15 @@ use super::pace::Pace;
 use super::page::{From, Page, Query};
 use super::plan::{Next, Plan};
 
-/// Pages that wait for a consumer, all ranges together: 300 KB each. Where they are wanted in order, a page fetched far
-/// ahead waits long.
-const MOST_WAITING: usize = 32;
 /// A worker's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
 
 struct Shared {
     s3: Arc<S3>,
     query: Query,
+    /// Requests at once at most, and as many pages may wait for the consumer: 300 KB each. Where they are wanted in order,
+    /// a page fetched far ahead waits long.
+    most: usize,
     state: Mutex<State>,
     /// Workers wait here: for a range to cut, for room, for the end.
     work: Condvar,
@@ -57,6 +57,7 @@ impl Crew {
         let shared = Arc::new(Shared {
             s3,
             query,
+            most,
             state: Mutex::new(state),
             work: Condvar::new(),
             brought: Condvar::new(),
@@ -79,15 +80,16 @@ impl Crew {
             if state.stopped {
                 return None;
             }
-            match state.plan.take() {
-                Next::Page(page) => {
-                    self.shared.work.notify_all();
-                    return Some(Ok(page));
-                }
+            let first = state.plan.first();
+            let next = state.plan.take();
+            // There is room, or another range comes first now, which may always bring pages.
+            if matches!(next, Next::Page(_)) || state.plan.first() != first {
+                self.shared.work.notify_all();
+            }
+            match next {
+                Next::Page(page) => return Some(Ok(page)),
                 Next::End => return None,
                 Next::Wait => {
-                    // In order, the range that comes first now may not have been the first before.
-                    self.shared.work.notify_all();
                     state = self.shared.brought.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -190,7 +192,7 @@ impl Shared {
     fn wait_for_room(&self, range: u64) -> bool {
         let mut state = self.state();
         while !state.is_over() {
-            if state.plan.has_room(range, MOST_WAITING) {
+            if state.plan.has_room(range, self.most) {
                 return true;
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -190,11 +190,15 @@ impl Plan {
         }
     }
 
+    /// The range whose pages are taken first.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.ranges.first().map(|range| range.id)
+    }
+
     /// Whether a range may bring another page, with `most` of them waiting at most. The one whose pages are taken first
     /// always may, or nothing would ever be taken.
     pub(super) fn has_room(&self, id: u64, most: usize) -> bool {
-        self.waiting < most
-            || (self.order == Order::Bytes && self.ranges.first().is_some_and(|range| range.id == id))
+        self.waiting < most || (self.order == Order::Bytes && self.first() == Some(id))
     }
 
     /// Whether everything has been listed.
