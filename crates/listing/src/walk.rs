@@ -26,7 +26,7 @@ pub struct Walk(Kinds);
 #[derive(Debug)]
 enum Kinds {
     Any(Unsorted),
-    Bytes(Sorted),
+    Bytes(Box<Sorted>),
 }
 
 /// Lists what is below the directory `root`.
@@ -41,7 +41,7 @@ pub fn walk(root: &Path, order: Order, options: &Options) -> Result<Walk> {
             stream: stream(root, options)?,
             found: Vec::new().into_iter(),
         }),
-        Order::Bytes => Kinds::Bytes(Sorted::open(root, options)?),
+        Order::Bytes => Kinds::Bytes(Box::new(Sorted::open(root, options)?)),
     }))
 }
 
