@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import data
 import trees
@@ -124,7 +125,8 @@ def flat_against_sharded(bench: Bench) -> None:
     stage = bench.disk()
     flat, sharded = (trees.flat(stage / name, 1_000_000) for name in ("flat", "sharded"))
     subprocess.run([bench.firstbyte, "-q", "layout", "shard", sharded], env=CLEAN, check=True)
-    leaf = next(path for path in sharded.glob("*/*") if path.is_dir())
+    path = subprocess.check_output([bench.firstbyte, "layout", "path", sharded, "image_00000000.tif"], env=CLEAN, text=True)
+    leaf = Path(path).parent
     bench.compare(
         [
             piped("one directory, sharded", bench.firstbyte, "ls", leaf),
