@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import shutil
 import sys
 
@@ -57,28 +58,31 @@ def test_the_caller_prunes_and_orders_the_walk(tree):
 
 
 def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
+    # Long unchanged, so that what threads read ahead is taken for current unless it is looked at again.
     old = 1_000_000_000
-    for root, _, _ in os.walk(tree):
-        os.utime(root, (old, old))
-
-    def walked(walk, root):
-        seen = []
-        for place, dirs, files in walk(root):
-            seen.append((os.path.relpath(place, root), sorted(dirs), sorted(files)))
-            dirs.sort()
-            # In each directory below, even in those a thread may have read by now.
-            for name in dirs:
-                if not os.path.islink(os.path.join(place, name)):
-                    with open(os.path.join(place, name, "new"), "w"):
-                        pass
-            if "last" in dirs:
-                for below, _, _ in list(os.walk(os.path.join(root, dirs[len(dirs) // 2]))):
-                    os.mkdir(os.path.join(below, "made"))
-        return seen
-
+    places = sorted(os.path.relpath(root, tree) for root, _, _ in os.walk(tree))
     copy = tree.with_name("copy")
     shutil.copytree(tree, copy, symlinks=True)
-    assert walked(firstbyte.walk, tree) == walked(os.walk, copy)
+    for top in (tree, copy):
+        for place in places:
+            os.utime(top / place, (old, old))
+
+    def walked(walk, root):
+        seen, seeded = [], random.Random(5)
+        for number, (place, dirs, files) in enumerate(walk(root)):
+            seen.append((os.path.relpath(place, root), sorted(dirs), sorted(files)))
+            dirs.sort()
+            # Anywhere: in directories walked already, and in those that threads have read and the walk has not.
+            for target in seeded.sample(places, 5):
+                (root / target / f"file {number}").write_bytes(b"")
+                (root / target / f"directory {number}").mkdir()
+            if number == 100:
+                return seen
+        return seen
+
+    theirs = walked(os.walk, copy)
+    assert len(theirs) == 101 and any(name.startswith("file ") for _, _, files in theirs for name in files)
+    assert walked(firstbyte.walk, tree) == theirs
 
 
 def test_a_directory_replaced_by_a_link_is_not_entered(tree):
