@@ -120,9 +120,10 @@ fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     let world = World::new();
     world.write("keep", b"");
     // A file system with room for so many inodes; the directories of the layout do not fit.
-    let script = "mount -t tmpfs -o nr_inodes=130 none . && mkdir data && cd data && touch $(seq -f file-%g 100) && cd .. \
-        && { \"$0\" layout shard data --levels 1 --width 2; echo \"code $?\"; } \
-        && ls -R data | grep -c '^file-' && mount -o remount,nr_inodes=1000 none . \
+    let script = "mkdir disk && mount -t tmpfs -o nr_inodes=130 none disk && cd disk && mkdir data \
+        && (cd data && touch $(seq -f file-%g 100)) \
+        && { \"$0\" layout shard data --levels 1 --width 2 || echo \"code $?\"; } \
+        && ls -R data | grep -c '^file-' && mount -o remount,nr_inodes=1000 none \"$PWD\" \
         && \"$0\" layout shard data && \"$0\" layout check data && \"$0\" layout unshard data && ls data | wc -l";
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-ec", script, env!("CARGO_BIN_EXE_firstbyte")]);
