@@ -129,7 +129,7 @@ fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) ->
         }
         let mut child = convert(world, verb, &field.root, scheme);
         // From the first milliseconds, when the layout file is made, to long enough for whole conversions.
-        let longest = (1000 << (attempt % 10)) * (field.files / 100_000).max(1);
+        let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();
         let status = child.wait().unwrap();
