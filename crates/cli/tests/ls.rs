@@ -9,7 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
+use firstbyte_testkit::SlowFs;
 use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
@@ -139,7 +141,7 @@ fn rows_come_in_the_order_asked_for_also_where_memory_is_short() {
     for number in 0..3_000_u64 {
         let path = world
             .write(&format!("tree/{:04}", number * 7919 % 3000), &vec![b'x'; (number * 31 % 97) as usize]);
-        let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + number * 13 % 501);
+        let then = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000 + number * 13 % 501);
         fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
     }
     let listed = |sort: &str, more: &[&str]| {
@@ -176,7 +178,7 @@ fn several_places_are_listed_with_their_names_in_front() {
 fn a_long_listing_says_kind_size_and_time() {
     let world = World::new();
     let path = world.write("tree/f", b"12345");
-    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let then = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     fs::File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
     assert_eq!(lines(&world.run(&["ls", "-l", "tree"]).ok()), ["f            5 2023-11-14T22:13:20Z f"]);
 }
@@ -190,9 +192,12 @@ fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let mut command = world.command(&["--json", "ls", "-R", "tree"]);
     if rustix::process::geteuid().is_root() {
-        // Nothing is closed to root. Its own files are made passable for somebody else.
-        for path in closed.ancestors().skip(1) {
-            let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+        // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
+        let own = world.path("..").canonicalize().unwrap();
+        for path in
+            closed.canonicalize().unwrap().ancestors().skip(1).take_while(|path| path.starts_with(&own))
+        {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         }
         command.uid(65_534).gid(65_534);
     }
@@ -219,6 +224,48 @@ fn a_root_that_cannot_be_listed_is_one_clear_line() {
         (ran.code, sorted_lines(&ran)),
         (Some(3), vec!["tree/a/b".to_owned(), "tree/a/two.txt".to_owned()])
     );
+}
+
+#[test]
+fn a_crowded_directory_of_a_network_file_system_is_pointed_out_once() {
+    let world = World::new();
+    for number in 0..10_500 {
+        world.write(&format!("tree/crowded/{number:05}"), b"");
+        world.write(&format!("tree/too/{number:05}"), b"");
+    }
+    fs::create_dir(world.path("mounted")).unwrap();
+    let mounted = SlowFs::mount(&world.path("tree"), &world.path("mounted"), Duration::ZERO).unwrap();
+    let ran = world.run(&["ls", "-R", "mounted"]).ok();
+    assert_eq!(lines(&ran).len(), 21_002);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    for fact in ["mounted/", "more than 10,000 entries", "fuse", "firstbyte layout"] {
+        assert!(ran.stderr.contains(fact), "{}", ran.stderr);
+    }
+    assert_eq!(world.run(&["-q", "ls", "-R", "mounted"]).ok().stderr, "");
+    drop(mounted);
+    assert_eq!(world.run(&["ls", "-R", "tree"]).ok().stderr, "");
+}
+
+#[test]
+fn verbose_says_how_a_directory_is_read_and_why() {
+    let world = World::new();
+    plant(&world);
+    let ran = world.run(&["-v", "ls", "--buffer", "128KiB", "tree"]).ok();
+    assert!(ran.stderr.contains("128 KiB") && ran.stderr.contains("asked"), "{}", ran.stderr);
+    assert!(world.run(&["-v", "ls", "tree"]).ok().stderr.contains("KiB"));
+}
+
+#[test]
+fn a_directory_page_of_a_web_server_is_listed_as_well() {
+    let s3 = S3::ours();
+    let world = World::new();
+    fs::create_dir(s3.root.join("bucket/d")).unwrap();
+    for name in ["d/x", "f 1"] {
+        fs::write(s3.root.join("bucket").join(name), "12").unwrap();
+    }
+    let url = format!("{}/bucket/", s3.url);
+    assert_eq!(sorted_lines(&world.run(&["ls", &url]).ok()), ["d/", "f 1"]);
+    assert_eq!(sorted_lines(&world.run(&["ls", "-R", &url]).ok()), ["d/x", "f 1"]);
 }
 
 #[test]
