@@ -2,18 +2,23 @@
 //!
 //! Pure: told the throughput of a window, it says the level for the next. Doubling finds 64 from 8 in three windows,
 //! which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise that brought nothing is taken back: on a short
-//! path more requests only take processor time from each other. Where the processors are full it is not even tried.
+//! path more requests only take processor time from each other. Where the processors are full none is added, and half of
+//! them is tried instead, since fewer connections at once keep more of their bytes in the caches.
 
 use crate::processors::Room;
 
 /// Growth of throughput that pays for twice the requests; less than this lies within the noise of a window.
 const GAIN: f64 = 1.12;
+/// A lowered level stays unless throughput fell by more than this: within the noise of a window.
+const LOSS: f64 = 1.05;
 /// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
 const HOLD: u32 = 20;
 #[derive(Debug)]
 enum Phase {
     /// The level has been raised from one that had this throughput.
     Raised { from: usize, rate: f64 },
+    /// The level has been lowered from one that had this throughput, because the processors were full.
+    Lowered { from: usize, rate: f64 },
     /// Nothing is known of the level yet.
     Fresh,
     /// The level is good for so many windows.
@@ -54,6 +59,15 @@ impl Level {
                 self.now = from;
                 self.phase = Phase::Holding { left: HOLD };
             }
+            Phase::Lowered { from, rate: before } if rate * LOSS < before => {
+                self.now = from;
+                self.phase = Phase::Holding { left: HOLD };
+            }
+            Phase::Fresh if room == Room::None && self.now > 1 => {
+                self.phase = Phase::Lowered { from: self.now, rate };
+                self.now = self.now.div_ceil(2);
+            }
+            Phase::Lowered { .. } => self.phase = Phase::Holding { left: HOLD },
             _ if room == Room::None => self.phase = Phase::Holding { left: HOLD },
             Phase::Raised { .. } | Phase::Fresh => self.raise(rate, 2.0),
             Phase::Holding { left: 0 } => self.raise(rate, 1.5),
@@ -135,7 +149,16 @@ mod tests {
         for _ in 0..30 {
             level.observe(level.now() as f64, Room::None);
         }
-        assert_eq!(level.now(), 4);
+        assert_eq!(level.now(), 4, "fewer moved less");
+    }
+
+    #[test]
+    fn half_as_many_do_where_the_processors_are_full_and_nothing_is_lost() {
+        let mut level = Level::new(12, MOST);
+        for _ in 0..10 {
+            level.observe(100.0, Room::None);
+        }
+        assert_eq!(level.now(), 6);
     }
 
     #[test]
