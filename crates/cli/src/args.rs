@@ -13,8 +13,8 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::error::Result;
 use crate::verbs::{
-    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, layout::LayoutArgs,
-    link::LinkArgs, ls::LsArgs, serve::ServeArgs, stat::StatArgs, sync::SyncArgs,
+    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, layout::LayoutArgs, link::LinkArgs,
+    ls::LsArgs, serve::ServeArgs, stat::StatArgs, sync::SyncArgs,
 };
 use crate::{environment, size};
 

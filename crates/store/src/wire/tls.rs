@@ -41,7 +41,9 @@ pub(super) fn read(session: &mut Session, mut socket: &TcpStream, buffer: &mut [
         }
         while fed < received {
             fed += session.read_tls(&mut &buffer[fed..received])?;
-            session.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            session
+                .process_new_packets()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             plain += take_plaintext(session, &mut buffer[plain..fed])?;
         }
         while session.wants_write() {
