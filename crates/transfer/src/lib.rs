@@ -8,6 +8,7 @@
 //! Pure parts, tested without a disk or a network: [`Plan`] (which bytes form a chunk), `level` (how many requests at
 //! once), `patience` (when a silent request is given up), `limit` (the token bucket), `journal` (its records).
 
+mod ahead;
 mod begun;
 mod bound;
 mod compare;

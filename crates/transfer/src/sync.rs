@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Entry, Location};
-use firstbyte_store::{Listing, Order, Store};
+use firstbyte_store::{Order, Store};
 
+use crate::ahead::Ahead;
 use crate::compare::Comparisons;
 use crate::engine::{Batch, Engine, Route};
 use crate::tree::{self, Tree};
@@ -51,8 +52,8 @@ pub(crate) fn sync(
         comparisons,
         observer,
         counts: &counts,
-        source: Side::new(Some(source), tree),
-        destination: Side::new(destination, tree),
+        source: Side::new(Some(Ahead::start(source)?), tree),
+        destination: Side::new(destination.map(Ahead::start).transpose()?, tree),
         deletions: Vec::new(),
         failures: Vec::new(),
     };
@@ -76,7 +77,7 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn new(listing: Option<Listing>, tree: &'a Tree<'a>) -> Self {
+    fn new(listing: Option<Ahead>, tree: &'a Tree<'a>) -> Self {
         let takes = move |entry: &firstbyte_store::Result<Entry>| {
             entry.as_ref().map_or(true, |entry| tree.takes(entry))
         };

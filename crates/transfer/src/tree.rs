@@ -1,8 +1,5 @@
 //! Copies of whole trees: which names, where to, and whether for real.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Listing, Order, Store};
 
@@ -124,8 +121,8 @@ impl Tree<'_> {
 
 /// What an unfinished copy leaves beside its destination is no content of a tree.
 fn is_unfinished(name: &[u8]) -> bool {
-    let last = Path::new(std::ffi::OsStr::from_bytes(name)).file_name().unwrap_or_default().as_bytes();
-    last.starts_with(b".") && (last.ends_with(b".firstbyte-part") || last.ends_with(b".firstbyte-journal"))
+    let ours = name.ends_with(b".firstbyte-part") || name.ends_with(b".firstbyte-journal");
+    ours && name.rsplit(|byte| *byte == b'/').next().is_some_and(|last| last.starts_with(b"."))
 }
 
 /// How a tree is listed.
