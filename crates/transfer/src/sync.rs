@@ -37,8 +37,9 @@ pub(crate) fn sync(
 ) -> Result<Summary> {
     let store = engine.store();
     let options = tree::listed(Order::Bytes, engine.settings());
-    let source = store.list(&tree.source, &options)?;
-    let destination = tree::list(store, &tree.destination, &options)?;
+    // The source is on its way while the destination is opened, which for a wide directory means read and sorted.
+    let source = Ahead::start(store.list(&tree.source, &options)?)?;
+    let destination = tree::list(store, &tree.destination, &options)?.map(Ahead::start).transpose()?;
     let route = Route::of(&tree.source, &tree.destination);
     let comparisons = match engine.settings().compare {
         Compare::SizeMtime => None,
@@ -52,8 +53,8 @@ pub(crate) fn sync(
         comparisons,
         observer,
         counts: &counts,
-        source: Side::new(Some(Ahead::start(source)?), tree),
-        destination: Side::new(destination.map(Ahead::start).transpose()?, tree),
+        source: Side::new(Some(source), tree),
+        destination: Side::new(destination, tree),
         deletions: Vec::new(),
         failures: Vec::new(),
     };
