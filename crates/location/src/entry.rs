@@ -15,6 +15,19 @@ pub enum Kind {
     Other,
 }
 
+impl Kind {
+    /// What programs read it as: `file`, `directory`, `symlink` or `other`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// One name found under a listed location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -110,6 +110,11 @@ impl Location {
                 bytes.extend_from_slice(name);
                 Self::Local(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
             }
+            // The names under the service itself are buckets.
+            Self::S3(S3Object { bucket, .. }) if bucket.is_empty() => {
+                let bucket = String::from_utf8_lossy(name).into_owned();
+                Self::S3(S3Object { bucket, key: String::new() })
+            }
             Self::S3(S3Object { bucket, key }) => {
                 let mut joined = key.clone().into_bytes();
                 add_slash(&mut joined);
@@ -241,6 +246,7 @@ mod tests {
         assert_eq!(parse("http://h/d?x=1").join(b"a b#").to_string(), "http://h/d/a%20b%23");
         assert_eq!(parse("s3://b/p").join(b"k").to_string(), "s3://b/p/k");
         assert_eq!(parse("s3://b").join(b"k").to_string(), "s3://b/k");
+        assert_eq!(parse("s3://").join(b"b").to_string(), "s3://b/");
         let Location::Local(path) = parse("/d").join(b"\xff") else { panic!() };
         assert_eq!(path.as_os_str().as_bytes(), b"/d/\xff");
     }

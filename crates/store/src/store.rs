@@ -101,6 +101,29 @@ impl Store {
         }
     }
 
+    /// Describes the object at `location` and never what lies below it: one request.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], also where an S3 key is no more than a prefix, and what keeps the store from answering.
+    pub fn stat_object(&self, location: &Location) -> Result<Stat> {
+        match location {
+            Location::S3(object) if !object.key.is_empty() => self.s3.head(object, None),
+            _ => self.stat(location),
+        }
+    }
+
+    /// Whether any S3 key begins with that of `location` and a `/`: one request. Elsewhere a name is either a file or a
+    /// directory, and nothing is.
+    ///
+    /// # Errors
+    /// What keeps the store from answering.
+    pub fn has_below(&self, location: &Location) -> Result<bool> {
+        match location {
+            Location::S3(object) => self.s3.has_below(object),
+            _ => Ok(false),
+        }
+    }
+
     /// Asks for bytes: one request, returned when the answer's head is here. The length and version of an object nobody
     /// has asked about yet come with its first range.
     /// A zero-length object answers any range with an empty body.

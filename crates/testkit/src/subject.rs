@@ -180,6 +180,8 @@ pub struct Subject {
     pub store: Store,
     /// Where tests work: a directory, a bucket, a URL.
     pub base: Location,
+    /// Where its server is; none for files.
+    pub url: Option<String>,
     /// What can be done here.
     pub can: Capabilities,
     /// The same place without rights.
@@ -217,11 +219,13 @@ impl Subject {
             Place::Nginx | Place::ServeHttp => http(),
             Place::Versitygw | Place::Minio | Place::ServeS3 => s3,
         };
-        let options = Options { endpoint_url: (!url.is_empty()).then_some(url), ..Options::default() };
+        let url = (!url.is_empty()).then_some(url);
+        let options = Options { endpoint_url: url.clone(), ..Options::default() };
         let stranger = Options { signing: Signing::Anonymous, ..options.clone() };
         Self {
             store: Store::new(options).expect("a store"),
             base,
+            url,
             can: place.capabilities(),
             stranger: Store::new(stranger).expect("a store"),
             files: (place != Place::Minio).then_some(files),
@@ -234,6 +238,15 @@ impl Subject {
     #[must_use]
     pub fn at(&self, name: &str) -> Location {
         self.base.join(name.as_bytes())
+    }
+
+    /// The plain file that holds an object.
+    ///
+    /// # Panics
+    /// Where objects are not kept as files.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.files.as_ref().expect("a place of files").join(name)
     }
 
     /// Writes an object: through the store, or where that cannot write, as a file below it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Bound;
 use crate::engine::Route;
-use crate::processors::process_time;
+use crate::processors::{process_time, quota};
 use crate::run::Run;
 
 /// Shorter runs are all start-up: nothing to be told from them.
@@ -36,13 +36,12 @@ impl Clock {
             return None;
         }
         let seconds = wall.as_secs_f64();
-        let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         let busy = run.meters.busy.load(Ordering::Relaxed) as f64;
         let share = |part: &std::sync::atomic::AtomicU64| part.load(Ordering::Relaxed) as f64 / busy.max(1.0);
         let used = process_time().saturating_sub(self.processor).as_secs_f64() / seconds;
         Some(if run.settings.limit_rate.is_some_and(|rate| moved / seconds >= MET * rate as f64) {
             Bound::Link
-        } else if used >= MET * processors {
+        } else if used >= MET * quota() {
             Bound::Cpu
         } else if memory_capped {
             Bound::Memory

@@ -16,8 +16,9 @@ const TOGETHER: usize = 4;
 /// ... where together means within about a tick of the watch.
 const SPREAD: Duration = Duration::from_millis(10);
 
+/// The slots, and how long requests may stay silent.
 #[derive(Debug)]
-pub(crate) struct Flights {
+pub struct Flights {
     slots: Vec<Slot>,
     patience: Mutex<Patience>,
     start: Instant,
@@ -39,14 +40,16 @@ struct Request {
 }
 
 /// One request under way, seen by its worker.
-pub(crate) struct Flight<'a> {
+pub struct Flight<'a> {
     flights: &'a Flights,
     slot: &'a Slot,
     began: Instant,
 }
 
 impl Flights {
-    pub(crate) fn new(slots: usize) -> Self {
+    /// So many slots, all idle.
+    #[must_use]
+    pub fn new(slots: usize) -> Self {
         let slot = |_| Slot {
             since: AtomicU64::new(IDLE),
             request: Mutex::new(Request { cancel: Cancel::new(), wait: Wait::Head, cuts: 0, cut: false }),
@@ -55,7 +58,7 @@ impl Flights {
     }
 
     /// Begins a request in a slot; `cuts` times it was cut and asked again already.
-    pub(crate) fn begin(&self, slot: usize, wait: Wait, cancel: Cancel, cuts: u32) -> Flight<'_> {
+    pub fn begin(&self, slot: usize, wait: Wait, cancel: Cancel, cuts: u32) -> Flight<'_> {
         let slot = &self.slots[slot];
         lock(&self.patience).asked();
         *lock(&slot.request) = Request { cancel, wait, cuts, cut: false };
@@ -65,7 +68,7 @@ impl Flights {
 
     /// Cuts requests that have been silent for too long. Long bodies one at a time: when a crowded link lets several
     /// starve, ending one may be all the others need.
-    pub(crate) fn cut_silent(&self) {
+    pub fn cut_silent(&self) {
         let now = self.now();
         let silence = |slot: &Slot| {
             let since = slot.since.load(Ordering::Relaxed);
@@ -77,9 +80,8 @@ impl Flights {
             let Some(silence) = *silence else { continue };
             let mut request = lock(&slot.request);
             let limit = patience.limit(request.wait, request.cuts, is_shared(silence, &silences));
-            if silence > limit && !request.cut && patience.may_cut() {
+            if silence > limit && !request.cut && patience.cut(request.wait) {
                 tracing::debug!(wait = ?request.wait, cuts = request.cuts, ?silence, ?limit, "silent: asking again");
-                patience.cut();
                 request.cut = true;
                 request.cancel.cancel();
                 if request.wait == Wait::Body {
@@ -90,17 +92,19 @@ impl Flights {
     }
 
     /// Ends every request, for the run has ended.
-    pub(crate) fn cancel_all(&self) {
+    pub fn cancel_all(&self) {
         self.slots.iter().for_each(|slot| lock(&slot.request).cancel.cancel());
     }
 
     /// How long a request typically takes to show an effect, where enough is known.
-    pub(crate) fn median_wait(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn median_wait(&self) -> Option<Duration> {
         lock(&self.patience).median_wait()
     }
 
     /// How long a request takes at the least, where enough is known.
-    pub(crate) fn least_wait(&self) -> Option<Duration> {
+    #[must_use]
+    pub fn least_wait(&self) -> Option<Duration> {
         lock(&self.patience).least_wait()
     }
 
@@ -117,7 +121,7 @@ fn is_shared(silence: Duration, all: &[Option<Duration>]) -> bool {
 
 impl Flight<'_> {
     /// The answer's head is here; from now on its body, so long, is waited for. Returns how long the head took.
-    pub(crate) fn head_arrived(&self, body: u64) -> Duration {
+    pub fn head_arrived(&self, body: u64) -> Duration {
         let took = self.began.elapsed();
         lock(&self.flights.patience).learn(Wait::Head, took);
         lock(&self.slot.request).wait = Wait::body(body);
@@ -126,17 +130,17 @@ impl Flight<'_> {
     }
 
     /// Bytes arrived.
-    pub(crate) fn heard(&self) {
+    pub fn heard(&self) {
         self.slot.since.store(self.flights.now(), Ordering::Relaxed);
     }
 
     /// The worker itself pauses: no silence of the server's.
-    pub(crate) fn paused(&self) {
+    pub fn paused(&self) {
         self.slot.since.store(IDLE, Ordering::Relaxed);
     }
 
     /// The request is over. Returns whether it was cut for its silence.
-    pub(crate) fn end(self, succeeded: bool) -> bool {
+    pub fn end(self, succeeded: bool) -> bool {
         self.slot.since.store(IDLE, Ordering::Relaxed);
         let (wait, cut) = {
             let request = lock(&self.slot.request);

@@ -25,8 +25,9 @@ enum Phase {
     Holding { left: u32 },
 }
 
+/// The number of requests at once, and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Level {
+pub struct Level {
     now: usize,
     cap: usize,
     phase: Phase,
@@ -34,26 +35,32 @@ pub(crate) struct Level {
 
 impl Level {
     /// Starts at `start` and never leaves 1 to `cap`.
-    pub(crate) fn new(start: usize, cap: usize) -> Self {
+    #[must_use]
+    pub fn new(start: usize, cap: usize) -> Self {
         let cap = cap.max(1);
         Self { now: start.clamp(1, cap), cap, phase: Phase::Fresh }
     }
 
     /// A level that stays.
-    pub(crate) fn fixed(level: usize) -> Self {
+    #[must_use]
+    pub fn fixed(level: usize) -> Self {
         Self { now: level.max(1), cap: level.max(1), phase: Phase::Holding { left: u32::MAX } }
     }
 
-    pub(crate) fn now(&self) -> usize {
+    /// The level at present.
+    #[must_use]
+    pub fn now(&self) -> usize {
         self.now
     }
 
-    pub(crate) fn is_at_cap(&self) -> bool {
+    /// Whether it cannot rise any further.
+    #[must_use]
+    pub fn is_at_cap(&self) -> bool {
         self.now == self.cap
     }
 
     /// Takes the throughput of a whole window at the present level, in any unit, and whether the processors had room in it; returns the level for the next one.
-    pub(crate) fn observe(&mut self, rate: f64, room: Room) -> usize {
+    pub fn observe(&mut self, rate: f64, room: Room) -> usize {
         match self.phase {
             Phase::Raised { from, rate: before } if rate < before * GAIN => {
                 self.now = from;
@@ -77,19 +84,20 @@ impl Level {
     }
 
     /// Goes to the cap at once: the work is known to be all waiting.
-    pub(crate) fn leap(&mut self) -> usize {
+    pub fn leap(&mut self) -> usize {
         self.now = self.cap;
         self.phase = Phase::Holding { left: HOLD };
         self.now
     }
 
     /// Nothing has been learnt yet.
-    pub(crate) fn is_fresh(&self) -> bool {
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
         matches!(self.phase, Phase::Fresh)
     }
 
     /// The server asked for less, or stopped answering.
-    pub(crate) fn back_off(&mut self) {
+    pub fn back_off(&mut self) {
         self.now = (self.now / 2).max(1);
         self.phase = Phase::Holding { left: HOLD };
     }

@@ -12,6 +12,7 @@ mod ahead;
 mod begun;
 mod bound;
 mod compare;
+pub mod control;
 mod download;
 mod engine;
 mod error;
@@ -38,6 +39,7 @@ mod tree;
 mod upload;
 mod verify;
 mod watch;
+mod window;
 mod worker;
 
 pub use engine::{Engine, Job, Jobs};

@@ -8,8 +8,9 @@ use std::time::Duration;
 /// What may be moved at once after a pause, in seconds of the rate: short enough that a second's average holds.
 const BURST_SECONDS: f64 = 0.1;
 
+/// The bucket of one limit.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     rate: f64,
     tokens: f64,
     filled_at: Duration,
@@ -17,13 +18,14 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A full bucket for `rate` bytes a second.
-    pub(crate) fn new(rate: u64) -> Self {
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
         let rate = rate.max(1) as f64;
         Self { rate, tokens: rate * BURST_SECONDS, filled_at: Duration::ZERO }
     }
 
     /// Takes `bytes` at the time `now` since the start; returns how long to pause.
-    pub(crate) fn take(&mut self, bytes: u64, now: Duration) -> Duration {
+    pub fn take(&mut self, bytes: u64, now: Duration) -> Duration {
         let filled = now.saturating_sub(self.filled_at).as_secs_f64() * self.rate;
         self.tokens = (self.tokens + filled).min(self.rate * BURST_SECONDS) - bytes as f64;
         self.filled_at = now.max(self.filled_at);

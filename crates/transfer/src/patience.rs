@@ -20,10 +20,12 @@ const FACTOR: u32 = 4;
 const BUDGET: u64 = 10;
 /// Cuts allowed before that counts.
 const FREE_CUTS: u64 = 16;
+/// A cut write is sent again from its start, so it counts as so many cut reads.
+const WRITE_COST: u64 = 8;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub enum Wait {
     /// The head of an answer to a read.
     Head,
     /// The next bytes of a long body.
@@ -39,7 +41,8 @@ const SHORT: u64 = 1 << 20;
 
 impl Wait {
     /// The wait for a body of `length` bytes.
-    pub(crate) fn body(length: u64) -> Self {
+    #[must_use]
+    pub fn body(length: u64) -> Self {
         if length <= SHORT { Self::ShortBody } else { Self::Body }
     }
 }
@@ -105,14 +108,12 @@ impl Patience {
         self.requests += 1;
     }
 
-    /// A request was cut.
-    pub(crate) fn cut(&mut self) {
-        self.cuts += 1;
-    }
-
-    /// Whether the budget has room for a cut: however slow all is, few requests are asked twice.
-    pub(crate) fn may_cut(&self) -> bool {
-        self.cuts < FREE_CUTS + self.requests / BUDGET
+    /// Takes a cut from the budget; false where it has no room: however slow all is, few requests are asked twice.
+    pub(crate) fn cut(&mut self, wait: Wait) -> bool {
+        let cost = if wait == Wait::Write { WRITE_COST } else { 1 };
+        let allowed = self.cuts + cost <= FREE_CUTS + self.requests / BUDGET;
+        self.cuts += if allowed { cost } else { 0 };
+        allowed
     }
 
     /// How long to wait for a request that was cut `cuts` times already. `shared`: others fell silent
@@ -170,11 +171,15 @@ mod tests {
         let mut patience = Patience::default();
         for _ in 0..10_000 {
             patience.asked();
-            if patience.may_cut() {
-                patience.cut();
-            }
+            patience.cut(Wait::Head);
         }
         assert_eq!(patience.cuts, FREE_CUTS + 10_000 / BUDGET);
+    }
+
+    #[test]
+    fn writes_are_cut_seldom_for_all_of_them_is_sent_again() {
+        let mut patience = Patience::default();
+        assert_eq!((0..100).filter(|_| patience.cut(Wait::Write)).count() as u64, FREE_CUTS / WRITE_COST);
     }
 
     #[test]

@@ -7,16 +7,17 @@
 
 use firstbyte_location::ByteRange;
 
-/// Chunk of a large download: at 40 MB/s, what one S3 connection gives, 0.2 s of body for 0.03 s of round trip.
-const CHUNK: u64 = 8 << 20;
-/// What the first request asks for before the length is known, and the smallest chunk. Objects up to this length come
-/// in one request.
+/// What the first request asks for before the length is known, and the length of a chunk. Objects up to this length come
+/// in one request. Larger ones are asked for several chunks at a time: at 40 MB/s, what one S3 connection gives, 8 MiB
+/// are 0.2 s of body for 0.03 s of round trip; but a killed run loses of each request the chunk it was at, and what lay in
+/// the socket behind it.
 pub(crate) const OPENING: u64 = 2 << 20;
-/// A download has about so many chunks until they reach [`CHUNK`]: a killed run that had a dozen under way, all but
-/// finished, then reads no more than a tenth of the object again.
-const PIECES: u64 = 128;
-/// Above this length chunks are twice as large, so that journals stay short; not more, for they bound what is read again.
-const HUGE: u64 = 64 << 30;
+/// A download has no more chunks than this before they grow, so that journals stay short.
+const MOST_CHUNKS: u64 = 32_768;
+/// The longest chunk of a download, for they bound what is read again.
+const LONGEST: u64 = 16 << 20;
+/// Part of an upload: S3 wants 5 MiB at least, and takes each in one request.
+const PART: u64 = 8 << 20;
 /// The end of an object cut into quarter chunks: about as much as the workers have under way together.
 const FINE_TAIL: u64 = 64 << 20;
 /// Objects up to this length go up in one request.
@@ -38,10 +39,7 @@ impl Plan {
     /// Chunks for reading `size` bytes in parallel.
     #[must_use]
     pub fn download(size: u64) -> Self {
-        let chunk = match size {
-            HUGE.. => 2 * CHUNK,
-            _ => (size / PIECES).next_multiple_of(1 << 20).clamp(OPENING, CHUNK),
-        };
+        let chunk = (size / MOST_CHUNKS).next_multiple_of(1 << 20).clamp(OPENING, LONGEST);
         let tail = FINE_TAIL.min(size / 4);
         let fine_from = ((size - tail) / chunk * chunk).max(chunk).min(size);
         Self { size, chunk, fine_from, fine: (chunk / 4).max(OPENING / 2) }
@@ -50,7 +48,7 @@ impl Plan {
     /// Parts for writing `size` bytes as a multipart upload: all alike but the last, as some stores ask for.
     #[must_use]
     pub fn upload(size: u64) -> Self {
-        let chunk = CHUNK.max(size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20));
+        let chunk = PART.max(size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20));
         Self { size, chunk, fine_from: size, fine: chunk }
     }
 
@@ -126,8 +124,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_run_reads_again_stays_bounded() {
-        assert_eq!(Plan::download(1 << 30).chunk(), 8 << 20);
-        assert_eq!(Plan::download(256 << 20).chunk(), 2 << 20);
+        assert_eq!(Plan::download(64 << 30).chunk(), 2 << 20);
         assert_eq!(Plan::download(5 << 40).chunk(), 16 << 20);
     }
 }

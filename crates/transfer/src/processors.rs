@@ -15,7 +15,7 @@ const LEFT: f64 = 0.08;
 
 /// What the processors can still take on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub enum Room {
     /// Some of their time is unused, or nobody knows.
     Some,
     /// They are busy all the time.
@@ -37,22 +37,24 @@ struct Ticks {
 }
 
 impl Processors {
+    /// As it stands now.
+    #[must_use]
     pub(crate) fn now() -> Self {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Self { at: Instant::now(), own: process_time(), machine: Ticks::parse(&text) }
     }
 
     /// What was left of them since then.
+    #[must_use]
     pub(crate) fn room(&self) -> Room {
         let now = Self::now();
-        let quota = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         let own = now.own.saturating_sub(self.own).as_secs_f64();
         let wall = now.at.duration_since(self.at).as_secs_f64();
         let machine_full = match (self.machine, now.machine) {
             (Some(then), Some(now)) => now.idle_since(then).is_some_and(|idle| idle < LEFT),
             _ => false,
         };
-        if machine_full || own > (1.0 - LEFT) * quota * wall { Room::None } else { Room::Some }
+        if machine_full || own > (1.0 - LEFT) * quota() * wall { Room::None } else { Room::Some }
     }
 }
 
@@ -72,6 +74,11 @@ impl Ticks {
         let all = self.all.saturating_sub(then.all);
         (all > 0).then(|| self.idle.saturating_sub(then.idle) as f64 / all as f64)
     }
+}
+
+/// Processors this process may use: all, or its quota.
+pub(crate) fn quota() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
 /// Processor time this process has used.

@@ -147,7 +147,9 @@ fn entry(line: Line) -> Entry {
     let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
     let name =
         line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
-    Entry { name, kind, size: line.size, modified, etag: line.etag, storage_class: None }
+    // The listing tells it bare, as it stands between the quotes of the header.
+    let etag = line.etag.map(|etag| if etag.ends_with('"') { etag } else { format!("\"{etag}\"") });
+    Entry { name, kind, size: line.size, modified, etag, storage_class: None }
 }
 
 /// The links of a directory page (nginx, Apache, Python's) that lead one level down. Sizes stand in prose there, in as

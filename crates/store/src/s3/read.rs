@@ -22,9 +22,7 @@ impl S3 {
                 Ok(Stat { kind: Kind::Directory, ..marker })
             }
             Err(Error::NotFound { location }) => {
-                let key = format!("{}/", object.key.trim_end_matches('/'));
-                let prefix = S3Object { bucket: object.bucket.clone(), key };
-                if self.has_keys_under(&prefix)? {
+                if self.has_below(object)? {
                     Ok(directory())
                 } else {
                     Err(Error::NotFound { location })
@@ -34,8 +32,14 @@ impl S3 {
         }
     }
 
+    /// Whether any key begins with this one and a `/`.
+    pub(crate) fn has_below(&self, object: &S3Object) -> Result<bool> {
+        let key = format!("{}/", object.key.trim_end_matches('/'));
+        self.has_keys_under(&S3Object { bucket: object.bucket.clone(), key })
+    }
+
     /// `HeadObject`, of one version where it is given.
-    pub(super) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
+    pub(crate) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Head, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));

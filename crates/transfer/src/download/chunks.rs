@@ -25,9 +25,9 @@ pub(super) const ASK_CHECKSUM: u32 = u32::MAX;
 const AUDIT_FETCHES: u32 = 6;
 /// Times the whole is audited before the source itself counts as damaged.
 const AUDITS: u32 = 2;
-/// Chunks one request fetches, while there are plenty. A request costs a server about a millisecond of its processor,
-/// and is billed; chunks stay small beside that, because a killed run reads again what was unfinished of them.
-const MOST_TOGETHER: u32 = 4;
+/// Bytes one request fetches in neighbouring chunks, while there are plenty. A request costs a server about a millisecond
+/// of its processor, and is billed; chunks stay small beside that, because a killed run reads again what was unfinished.
+const TOGETHER: u64 = 32 << 20;
 
 /// A download in chunks.
 pub(super) struct Download {
@@ -245,7 +245,7 @@ impl Pieces for Download {
     }
 
     fn most_together(&self) -> u32 {
-        MOST_TOGETHER
+        u32::try_from(TOGETHER / self.plan.chunk()).unwrap_or(u32::MAX)
     }
 
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {

@@ -1,6 +1,6 @@
 //! The threads that list the ranges of a [`Plan`], and the iterator that takes what they bring.
 //!
-//! A thread lists the range it has to its end, then cuts another for itself. Threads are started as the [`Pace`] allows
+//! A thread lists the range it has while there is room for its pages, then takes up or cuts another. Threads are started as the [`Pace`] allows
 //! more requests; one too many waits. They end with the listing, or when it is dropped: requests under way are then
 //! cut off, so that nothing is fetched for nobody.
 
@@ -13,18 +13,18 @@ use crate::s3::{S3, protocol};
 use crate::{Cancel, Error, Order, Result};
 
 use super::pace::Pace;
-use super::page::{From, Page, Query};
-use super::plan::{Next, Plan};
+use super::page::{Page, Query};
+use super::plan::{Cutting, Next, Plan, Task};
 
 /// A worker's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
 
+/// Pages that may wait for their turn, and as many again of those wanted next: 12 MB in all.
+const MOST_AHEAD: usize = 20;
+
 struct Shared {
     s3: Arc<S3>,
     query: Query,
-    /// Requests at once at most, and as many pages may wait for the consumer: 300 KB each. Where they are wanted in order,
-    /// a page fetched far ahead waits long.
-    most: usize,
     state: Mutex<State>,
     /// Workers wait here: for a range to cut, for room, for the end.
     work: Condvar,
@@ -49,22 +49,23 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Goes on behind a first page, with at most `most` requests at once.
+    /// Goes on behind a first page, with at most `most` requests at once, and as many pages that wait: 300 KB each.
     pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
-        let mut plan = Plan::new(query.grouping, order);
-        let next = plan.arrived(Plan::WHOLE, first);
+        let waiting = match order {
+            Order::Any => most,
+            Order::Bytes => most.min(MOST_AHEAD),
+        };
+        let mut plan = Plan::new(query.grouping, order, waiting);
+        plan.arrived(Plan::WHOLE, first);
         let state = State { plan, pace: Pace::new(most), cancels: Vec::new(), error: None, stopped: false };
         let shared = Arc::new(Shared {
             s3,
             query,
-            most,
             state: Mutex::new(state),
             work: Condvar::new(),
             brought: Condvar::new(),
         });
-        if let Some(token) = next {
-            shared.spawn(&mut shared.state(), Some((Plan::WHOLE, From::Token(token))))?;
-        }
+        shared.spawn(&mut shared.state())?;
         Ok(Self { shared, page: Vec::new().into_iter() })
     }
 
@@ -136,21 +137,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a worker, which begins with `task`.
-    fn spawn(self: &Arc<Self>, state: &mut State, task: Option<(u64, From)>) -> Result<()> {
+    /// Starts a worker.
+    fn spawn(self: &Arc<Self>, state: &mut State) -> Result<()> {
         let (shared, cancel, index) = (Arc::clone(self), Cancel::new(), state.cancels.len());
         let worker = cancel.clone();
         let thread = std::thread::Builder::new().name(format!("list-{index}")).stack_size(STACK);
         thread
-            .spawn(move || shared.work(index, task, &worker))
+            .spawn(move || shared.work(index, &worker))
             .map_err(|source| Error::Io { location: "starting a thread".to_owned(), source })?;
         state.cancels.push(cancel);
         Ok(())
     }
 
-    fn work(self: &Arc<Self>, index: usize, mut task: Option<(u64, From)>, cancel: &Cancel) {
-        while let Some((range, from)) = task.take().or_else(|| self.next_task(index)) {
-            if let Err(error) = self.list(range, from, cancel) {
+    fn work(self: &Arc<Self>, index: usize, cancel: &Cancel) {
+        let mut at = None;
+        while let Some(task) = self.next_task(index, at) {
+            at = Some(task.range);
+            if let Err(error) = self.fetch(&task, cancel) {
                 self.state().error.get_or_insert(error);
                 self.work.notify_all();
                 self.brought.notify_one();
@@ -159,51 +162,35 @@ impl Shared {
         }
     }
 
-    /// Waits for a range to cut; nothing at the end.
-    fn next_task(&self, index: usize) -> Option<(u64, From)> {
+    /// Waits for something to do; nothing at the end.
+    fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
         let mut state = self.state();
         while !state.is_over() {
-            let task = if index < state.pace.allowed() { state.plan.cut() } else { None };
-            if let Some(task) = task {
-                return Some((task.range, From::After(task.after)));
+            let cutting = if index < state.pace.allowed() { Cutting::Allowed } else { Cutting::Never };
+            if let Some(task) = state.plan.task(at, cutting) {
+                return Some(task);
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         None
     }
 
-    /// Lists a range to its end.
-    fn list(self: &Arc<Self>, range: u64, from: From, cancel: &Cancel) -> Result<()> {
-        let mut from = Some(from);
-        while let Some(at) = from.filter(|_| self.wait_for_room(range)) {
-            let retries = self.s3.retries();
-            let began = Instant::now();
-            let page = self.s3.page(&self.query, &at, cancel)?;
-            if !page.is_sorted() {
-                let place = firstbyte_location::Location::S3(self.query.bucket.clone()).to_string();
-                return Err(protocol(&place, "keys out of order in a listing"));
-            }
-            from = self.deliver(range, page, began.elapsed(), self.s3.retries() > retries).map(From::Token);
+    fn fetch(self: &Arc<Self>, task: &Task, cancel: &Cancel) -> Result<()> {
+        let retries = self.s3.retries();
+        let began = Instant::now();
+        let page = self.s3.page(&self.query, &task.from, cancel)?;
+        if !page.is_sorted() {
+            let place = firstbyte_location::Location::S3(self.query.bucket.clone()).to_string();
+            return Err(protocol(&place, "keys out of order in a listing"));
         }
+        self.deliver(task.range, page, began.elapsed(), self.s3.retries() > retries);
         Ok(())
     }
 
-    /// False when it is over.
-    fn wait_for_room(&self, range: u64) -> bool {
-        let mut state = self.state();
-        while !state.is_over() {
-            if state.plan.has_room(range, self.most) {
-                return true;
-            }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        false
-    }
-
-    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Option<String> {
+    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) {
         let full = page.next.is_some();
         let mut state = self.state();
-        let next = state.plan.arrived(range, page);
+        state.plan.arrived(range, page);
         if refused {
             state.pace.refused();
         } else if full {
@@ -211,13 +198,12 @@ impl Shared {
         }
         while state.cancels.len() < state.pace.allowed() && !state.is_over() {
             // Those that run will do: there are fewer requests at once then.
-            if self.spawn(&mut state, None).is_err() {
+            if self.spawn(&mut state).is_err() {
                 break;
             }
         }
         drop(state);
         self.work.notify_all();
         self.brought.notify_one();
-        next
     }
 }

@@ -19,6 +19,9 @@ const MOST_OTHERS: usize = 64;
 /// How much likelier a character that was seen is to be there than a digit that merely could be.
 const SEEN: u32 = 4;
 
+/// A part of all keys so small that nothing is told apart within it.
+const NARROW: f64 = 1e-12;
+
 /// Characters seen at one place.
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -69,6 +72,17 @@ impl Seen {
         }
     }
 
+    /// The weight of all characters that may stand here, of those before `symbol`, and of itself.
+    fn weights(&self, symbol: char) -> (u32, u32, u32) {
+        let mut weights = (0, 0, 0);
+        for (candidate, weight) in self.candidates() {
+            weights.0 += weight;
+            weights.1 += if candidate < symbol { weight } else { 0 };
+            weights.2 += if candidate == symbol { weight } else { 0 };
+        }
+        weights
+    }
+
     /// Characters that may stand here, each with its weight: those seen, and all digits where one was.
     fn candidates(&self) -> impl Iterator<Item = (char, u32)> + '_ {
         let counts = ('0'..='9').any(|digit| self.has(digit));
@@ -93,6 +107,23 @@ impl Shape {
             self.places[place(depth, offset)].add(symbol);
             (depth, offset) = if symbol == '/' { (depth + 1, 0) } else { (depth, offset + 1) };
         }
+    }
+
+    /// How far into all keys of this shape one lies, from 0 to 1, if they are evenly spread: enough to compare how far a
+    /// page has come with how far a range goes on.
+    pub(super) fn rank(&self, key: &str) -> f64 {
+        let (mut rank, mut scale) = (0.0, 1.0);
+        let (mut depth, mut offset) = (0, 0);
+        for symbol in key.chars() {
+            let (all, below, own) = self.places[place(depth, offset)].weights(symbol);
+            rank += scale * f64::from(below) / f64::from(all.max(1));
+            scale *= f64::from(own) / f64::from(all.max(1));
+            if scale < NARROW {
+                break;
+            }
+            (depth, offset) = if symbol == '/' { (depth + 1, 0) } else { (depth, offset + 1) };
+        }
+        rank
     }
 
     /// Where to cut what lies behind `last` and not behind `until`; nothing where no place is known.

@@ -6,6 +6,7 @@
 //!
 //! The first page is fetched before the listing is handed out, so that a wrong name fails at once.
 
+mod answer;
 mod crew;
 mod cut;
 mod pace;

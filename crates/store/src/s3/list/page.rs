@@ -3,11 +3,12 @@
 use firstbyte_location::{Entry, Kind, S3Object};
 
 use crate::object::in_listing_order;
-use crate::s3::xml::{self, BucketPage, ObjectPage};
+use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
 use crate::wire::Method;
 use crate::{Cancel, ListOptions, Result, answer};
 
+use super::answer::ObjectPage;
 use super::cut::Grouping;
 
 /// What is listed: everything that stays the same from page to page.
@@ -96,7 +97,7 @@ impl S3 {
             });
         }
         for prefix in page.common_prefixes {
-            let Some(mut name) = name(&prefix.prefix) else { continue };
+            let Some(mut name) = name(&prefix) else { continue };
             // `a//b` has a directory called `/` under `a/`: its slash is its name.
             if name.len() > 1 {
                 name.pop();
@@ -133,8 +134,8 @@ impl S3 {
             From::Start => call.query.extend(query.start_after.as_ref().map(start_after)),
         }
         let (_, body) = self.call_text(&call)?;
-        let page: ObjectPage = xml::parse_root("ListBucketResult", &body)
-            .ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
+        let page =
+            ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
         if page.is_truncated && page.next_continuation_token.is_none() {
             return Err(protocol(&call.place(), "a listing that goes on without saying where"));
         }

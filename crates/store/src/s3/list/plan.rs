@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use firstbyte_location::Entry;
 
 use super::cut::{Grouping, Shape};
-use super::page::Page;
+use super::page::{From, Page};
 use crate::Order;
 use crate::object::in_listing_order;
 
@@ -28,6 +28,8 @@ const WORTH: usize = 250;
 
 /// Where keys are wanted in order, one of the first so many ranges is cut: what lies further on would wait long.
 const NEAR: usize = 16;
+/// Pages that a range must still have, as far as can be told, to be worth cutting: each half asks for part of a page in vain.
+const FEWEST_PAGES: f64 = 2.5;
 /// Keys of a page that its shape is learnt from: one of so many.
 const SAMPLE: usize = 16;
 
@@ -39,17 +41,21 @@ struct Range {
     after: Option<String>,
     /// The last key seen of it; nothing before its first page.
     last: Option<String>,
+    /// The first key of its last page.
+    first: Option<String>,
     /// The last key that may be in it; nothing for the last range of all.
     until: Option<String>,
     /// It has been listed to its end.
     listed: bool,
+    /// Where it goes on, while no worker is at it.
+    idle: Option<From>,
     /// Pages that nobody has taken yet.
     pages: VecDeque<Vec<Entry>>,
 }
 
 impl Range {
     fn new(id: u64, after: Option<String>, until: Option<String>) -> Self {
-        Self { id, after, last: None, until, listed: false, pages: VecDeque::new() }
+        Self { id, after, last: None, first: None, until, listed: false, idle: None, pages: VecDeque::new() }
     }
 
     /// Leaves of a page what lies in this range. False where it went beyond its end.
@@ -78,11 +84,18 @@ pub(super) enum Next {
     End,
 }
 
-/// A range to list: its name, and the key it begins behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A page to ask for: of which range, and where it begins.
+#[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) range: u64,
-    pub(super) after: String,
+    pub(super) from: From,
+}
+
+/// Whether a range may be cut for a worker that would have nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cutting {
+    Allowed,
+    Never,
 }
 
 /// The whole key space.
@@ -92,8 +105,10 @@ pub(super) struct Plan {
     ranges: Vec<Range>,
     shape: Shape,
     order: Order,
-    /// Pages that nobody has taken yet, of all ranges.
+    /// Pages that nobody has taken yet, of all ranges, and those asked for.
     waiting: usize,
+    /// So many pages may wait, before only those wanted next are asked for.
+    most: usize,
     next_id: u64,
     worth: u64,
     poor: u64,
@@ -103,22 +118,57 @@ impl Plan {
     /// The range that a listing begins with.
     pub(super) const WHOLE: u64 = 0;
 
-    /// One range over everything.
-    pub(super) fn new(grouping: Grouping, order: Order) -> Self {
+    /// One range over everything, of which `most` pages may wait, and as many again where they are wanted in order.
+    pub(super) fn new(grouping: Grouping, order: Order, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
             ranges: vec![whole],
             shape: Shape::new(grouping),
             order,
             waiting: 0,
+            most,
             next_id: Self::WHOLE + 1,
             worth: 0,
             poor: 0,
         }
     }
 
-    /// Cuts a range in two and gives its upper half away; nothing where a guess is not worth a request now.
-    pub(super) fn cut(&mut self) -> Option<Task> {
+    /// What a worker does next, who was at the range `at` before: he stays with it while there is room for its pages. Else he takes
+    /// up what another has left, or cuts a range in two.
+    pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<Task> {
+        let room = self.rooms();
+        let may = |range: &Range| range.idle.is_some() && !range.listed;
+        let first = || self.ranges[..room].iter().position(may);
+        let own = at.and_then(|id| self.ranges[..room].iter().position(|range| range.id == id && may(range)));
+        if let Some(range) = own.or_else(first).map(|at| &mut self.ranges[at]) {
+            let task = range.idle.take().map(|from| Task { range: range.id, from });
+            self.waiting += 1;
+            return task;
+        }
+        if cutting == Cutting::Allowed { self.cut(room) } else { None }
+    }
+
+    /// How many ranges, from the first on, may bring another page. All may while there is room. Behind that, as much
+    /// room again is kept for those wanted next: pages from far on must not keep the workers from what is waited
+    /// for. The first range always may, or nothing would ever be taken.
+    fn rooms(&self) -> usize {
+        if self.waiting < self.most {
+            return self.ranges.len();
+        }
+        if self.order == Order::Any {
+            return 0;
+        }
+        let mut near = 0;
+        let within = self.ranges.iter().take_while(|range| {
+            near += range.pages.len();
+            near < self.most
+        });
+        within.count().max(1).min(self.ranges.len())
+    }
+
+    /// Cuts one of the first `room` ranges in two and gives its upper half away; nothing where a guess is not worth a
+    /// request now.
+    fn cut(&mut self, room: usize) -> Option<Task> {
         if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
         }
@@ -126,10 +176,10 @@ impl Plan {
             Order::Any => usize::MAX,
             Order::Bytes => NEAR,
         };
-        let open = self.ranges.iter().enumerate().filter(|(_, range)| !range.listed).take(near);
+        let open = self.ranges[..room].iter().enumerate().filter(|(_, range)| !range.listed).take(near);
         let cuts = open.filter_map(|(at, range)| {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
-            Some((at, cut))
+            (self.pages_left(range)? >= FEWEST_PAGES).then_some((at, cut))
         });
         // The widest: a narrow one may have no more than the page that is under way.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
@@ -138,14 +188,27 @@ impl Plan {
         let id = self.next_id;
         self.next_id += 1;
         self.ranges.insert(at + 1, Range::new(id, Some(cut.at.clone()), until));
-        Some(Task { range: id, after: cut.at })
+        self.waiting += 1;
+        Some(Task { range: id, from: From::After(cut.at) })
     }
 
-    /// Takes in a page of a range. Gives the token to go on with; nothing when the range is at its end.
-    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Option<String> {
+    /// How many pages a range goes on for, as far as keys are spread as those seen are.
+    fn pages_left(&self, range: &Range) -> Option<f64> {
+        let last = self.shape.rank(range.last.as_ref()?);
+        let page = last - self.shape.rank(range.first.as_ref()?);
+        let until = range.until.as_ref().map_or(1.0, |until| self.shape.rank(until));
+        Some((until - last) / page)
+    }
+
+    /// Takes in a page of a range.
+    pub(super) fn arrived(&mut self, id: u64, page: Page) {
         let Page { mut entries, last, next, .. } = page;
-        let at = self.ranges.iter().position(|range| range.id == id && !range.listed)?;
+        self.waiting = self.waiting.saturating_sub(1);
+        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else { return };
         let range = &mut self.ranges[at];
+        if let Some(first) = entries.first() {
+            range.first = Some(String::from_utf8_lossy(&first.name).into_owned());
+        }
         let within = range.keep(&mut entries);
         let worth = entries.len() >= WORTH;
         (self.worth, self.poor) = (self.worth + u64::from(worth), self.poor + u64::from(!worth));
@@ -163,7 +226,7 @@ impl Plan {
             // The service says that no key lies behind these: every range behind this one is empty.
             self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
         }
-        next.filter(|_| within)
+        self.ranges[at].idle = next.filter(|_| within).map(From::Token);
     }
 
     /// Takes the next page, in the order asked for.
@@ -193,12 +256,6 @@ impl Plan {
     /// The range whose pages are taken first.
     pub(super) fn first(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.id)
-    }
-
-    /// Whether a range may bring another page, with `most` of them waiting at most. The one whose pages are taken first
-    /// always may, or nothing would ever be taken.
-    pub(super) fn has_room(&self, id: u64, most: usize) -> bool {
-        self.waiting < most || (self.order == Order::Bytes && self.first() == Some(id))
     }
 
     /// Whether everything has been listed.
