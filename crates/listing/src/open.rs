@@ -5,13 +5,13 @@
 //! at a time, which costs more and is as safe; nor does a path's length matter to either.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::Symlinks;
 
@@ -34,9 +34,7 @@ impl Open {
 
     /// Opens the root of a listing, by a link too.
     pub(crate) fn root(path: &Path, count: &Arc<AtomicUsize>) -> rustix::io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, path.as_os_str().as_bytes(), flags, Mode::empty())?;
-        Ok(Self::new(fd, count))
+        open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map(|fd| Self::new(fd, count))
     }
 
     /// Opens the directory `name`, of one component, in this one. A link is followed only where the listing follows.
@@ -81,7 +79,13 @@ impl Drop for Open {
     }
 }
 
-fn open_at(at: impl AsFd, name: &[u8], symlinks: Symlinks, access: OFlags) -> rustix::io::Result<OwnedFd> {
+/// Opens the directory `name` as seen from `at`.
+pub(crate) fn open_at(
+    at: impl AsFd,
+    name: impl Arg,
+    symlinks: Symlinks,
+    access: OFlags,
+) -> rustix::io::Result<OwnedFd> {
     let mut flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if symlinks == Symlinks::Report {
         flags |= OFlags::NOFOLLOW;

@@ -1,14 +1,14 @@
 //! One open directory, read a buffer at a time: the plainest use of this crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
 use crate::batch::Take;
-use crate::{Batch, Error, Result};
+use crate::open::open_at;
+use crate::{Batch, Error, Result, Symlinks};
 
 /// An open directory. Its entries are as the directory has them: a type may be unknown, a name gone by now.
 #[derive(Debug)]
@@ -23,8 +23,7 @@ impl Reader {
     /// # Errors
     /// [`Error::Io`] with the operating system's code.
     pub fn open(path: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(CWD, path.as_os_str().as_bytes(), flags, Mode::empty())
+        open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY)
             .map(Self::from)
             .map_err(|error| Error::at(path, b"", error))
     }

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
 use super::root::{Root, file_type};
-use super::scheme::{self, Hash, Scheme};
+use super::scheme::{Hash, Scheme};
 use crate::Entry;
 
 /// Bytes of names that are read, sorted and moved at once: some 60,000 files of usual names. More at once means more
@@ -120,7 +120,7 @@ pub(super) fn digest_of(
     let mut buffer = vec![0; 64 << 10];
     loop {
         match content.read(&mut buffer) {
-            Ok(0) => return Ok(scheme::hex(&digest.finalize())),
+            Ok(0) => return Ok(hex::encode(digest.finalize())),
             Ok(read) => {
                 digest.update(&buffer[..read]);
                 pass(&buffer[..read])?;

@@ -187,7 +187,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Name`]: this layout's names are no digests. [`Error::Io`].
     pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
-        let name = scheme::hex(&Sha256::digest(content)).into_bytes();
+        let name = hex::encode(Sha256::digest(content)).into_bytes();
         if self.scheme.hash() != Hash::ContentSha256 {
             return Err(Error::name(&name, "only layouts by content-sha256 name files by their content"));
         }

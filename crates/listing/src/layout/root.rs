@@ -16,7 +16,8 @@ use rustix::path::Arg;
 
 use super::error::{Error, Result};
 use super::protocol::Move;
-use crate::{Batch, Reader};
+use crate::open::open_at;
+use crate::{Batch, Reader, Symlinks};
 
 /// Rights of a directory and of a file, less those the user's mask takes away.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
@@ -33,8 +34,8 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Error::io(path, error))?;
+        let fd =
+            open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map_err(|error| Error::io(path, error))?;
         Ok(Self { fd, path: path.to_owned(), links_only: AtomicBool::new(false) })
     }
 
@@ -60,9 +61,8 @@ impl Root {
 
     /// Opens the directory `name`, or the root again.
     pub(super) fn directory(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = if name.is_empty() { b".".as_slice() } else { name };
-        rustix::fs::openat(&self.fd, name, flags, Mode::empty())
+        open_at(&self.fd, name, Symlinks::Report, OFlags::RDONLY)
     }
 
     /// Opens a file; nothing if there is none.

@@ -288,11 +288,6 @@ pub(super) fn is_digit(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// Bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn is_sha256(name: &[u8]) -> bool {
     name.len() == 64 && name.iter().all(is_digit)
 }

@@ -209,7 +209,7 @@ fn names_that_are_no_hashes_are_not_used_as_such() {
     assert!(matches!(sharded(directory.path(), &wish), Err(Error::Uneven { .. } | Error::Unfit { .. })));
     let hashes = tempfile::tempdir().unwrap();
     for number in 0..400_u32 {
-        let name = scheme::hex(&Sha256::digest(number.to_le_bytes()));
+        let name = hex::encode(Sha256::digest(number.to_le_bytes()));
         fs::write(hashes.path().join(name), "").unwrap();
     }
     assert_eq!(sharded(hashes.path(), &wish).unwrap().moved, 400);
