@@ -1,0 +1,178 @@
+//! What is here, told without opening it: from the headers of the maps, one at a time.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::{Location, Version};
+
+use super::cached::Cached;
+use super::directory::{SHARDS, maps, shard};
+use super::header::{DIRTY, DURABLE, Header, Live, PINNED};
+use super::identity::{Identity, Name};
+use super::{Cache, Pin};
+use crate::{BLOCK, Error, Result};
+
+/// How much of a version is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All blocks.
+    Hydrated,
+    /// Some.
+    Partial,
+    /// None.
+    Released,
+}
+
+impl State {
+    /// What programs read it as: `hydrated`, `partial` or `released`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hydrated => "hydrated",
+            Self::Partial => "partial",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// One version in the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The object.
+    pub location: Location,
+    /// What pins its content: the strongest fact that the store told.
+    pub version: Version,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Bytes of it that are here.
+    pub here: u64,
+    /// When it was last opened, to the second.
+    pub last_use: SystemTime,
+    /// How much is here.
+    pub state: State,
+    /// Whether it stays when room is needed.
+    pub pin: Pin,
+}
+
+impl Status {
+    fn new(identity: &Identity, live: &Live) -> Option<Self> {
+        let size = identity.size();
+        let blocks = size.div_ceil(BLOCK);
+        let flags = live.flags.load(Ordering::Relaxed);
+        let present = live.present.load(Ordering::Relaxed).min(blocks);
+        let complete = live.complete.load(Ordering::Relaxed) != 0 || flags & (DURABLE | DIRTY) != DIRTY;
+        Some(Self {
+            location: identity.location()?,
+            version: identity.version(),
+            size,
+            here: (present * BLOCK).min(size),
+            last_use: UNIX_EPOCH + Duration::from_secs(live.last_open.load(Ordering::Relaxed)),
+            state: match present {
+                // While blocks are being filled the count runs a little ahead.
+                present if present == blocks && complete => State::Hydrated,
+                0 => State::Released,
+                _ => State::Partial,
+            },
+            pin: if flags & PINNED == 0 { Pin::Unpinned } else { Pin::Pinned },
+        })
+    }
+}
+
+impl Cached {
+    /// What is here of it.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        Status::new(&self.inner.identity, self.inner.map.live())
+    }
+}
+
+impl Cache {
+    /// All versions of a location that something is here of.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: the directory cannot be read.
+    pub fn find(&self, location: &Location) -> Result<Vec<Status>> {
+        let found = self.maps_of(location)?.into_iter().map(|path| read(&path));
+        let found = found.filter_map(Result::transpose);
+        // A name is a hash: the text decides.
+        found
+            .filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)))
+            .collect()
+    }
+
+    /// Every version, in no order; a directory of the cache is read when its turn comes.
+    #[must_use]
+    pub fn entries(&self) -> Entries {
+        Entries { objects: self.shared.objects.clone(), next: 0, maps: Vec::new() }
+    }
+
+    /// The maps of all versions of a location, and of others with the same hash.
+    pub(super) fn maps_of(&self, location: &Location) -> Result<Vec<PathBuf>> {
+        let prefix = Name::prefix(location);
+        let shard = self.shared.objects.join(&prefix[..2]);
+        let names = maps(&shard).map_err(Error::cache(&shard, "cannot read the cache directory"))?;
+        let of_it = names.into_iter().filter(|name| name.to_string_lossy().starts_with(&prefix));
+        Ok(of_it.map(|name| shard.join(name)).collect())
+    }
+}
+
+/// Whether two locations are the same object.
+pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
+    Name::prefix(found) == Name::prefix(wanted)
+}
+
+/// The versions in a cache.
+#[derive(Debug)]
+pub struct Entries {
+    objects: PathBuf,
+    next: u64,
+    maps: Vec<PathBuf>,
+}
+
+impl Entries {
+    /// The next map, whatever is in it.
+    pub(super) fn next_map(&mut self) -> Option<Result<PathBuf>> {
+        while self.maps.is_empty() {
+            if self.next == SHARDS {
+                return None;
+            }
+            let shard = shard(&self.objects, self.next);
+            self.next += 1;
+            match maps(&shard) {
+                Ok(names) => self.maps = names.into_iter().map(|name| shard.join(name)).collect(),
+                Err(error) => {
+                    return Some(Err(Error::cache(&shard, "cannot read the cache directory")(error)));
+                }
+            }
+        }
+        self.maps.pop().map(Ok)
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Result<Status>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let found = self.next_map()?.and_then(|path| read(&path)).transpose();
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+}
+
+/// What a map tells. `None` where it has gone, is being made, or is corrupt: then nothing is here.
+fn read(path: &PathBuf) -> Result<Option<Status>> {
+    let header = File::open(path).and_then(|file| Header::read(&file));
+    match header {
+        Ok(header) => Ok(header.and_then(|header| {
+            Identity::from_text(&header.text).and_then(|identity| Status::new(&identity, &header.live))
+        })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::cache(path, "cannot read a cached object")(error)),
+    }
+}

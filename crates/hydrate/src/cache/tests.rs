@@ -1,0 +1,122 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::Ordering;
+
+use firstbyte_location::{Algorithm, Hasher};
+use firstbyte_testkit::{bytes, bytes_at, scratch};
+use proptest::prelude::*;
+
+use super::*;
+use crate::BLOCK;
+
+mod basics;
+mod crowd;
+mod damage;
+mod full;
+mod model;
+mod processes;
+mod space;
+
+const NO_LIMITS: Limits = Limits { size: None, reserve: 0 };
+
+fn location(text: &str) -> Location {
+    Location::parse(OsStr::new(text)).unwrap()
+}
+
+fn strong(size: u64, etag: &str) -> Version {
+    Version { size: Some(size), etag: Some(format!("\"{etag}\"")), ..Version::default() }
+}
+
+fn open_at(dir: &Path) -> Cache {
+    Cache::open(dir, NO_LIMITS).unwrap()
+}
+
+/// A version of `s3://b/SEED` with the bytes of that seed.
+fn seeded(cache: &Cache, seed: u64, size: u64) -> Cached {
+    cache.version(&location(&format!("s3://b/{seed}")), &strong(size, "a"), None).unwrap()
+}
+
+/// A block of the object that `seed` names.
+fn block(cached: &Cached, seed: u64, block: u64) -> Vec<u8> {
+    let len = BLOCK.min(cached.size() - block * BLOCK);
+    bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
+}
+
+fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
+    cached.fill(index, &block(cached, seed, index))
+}
+
+fn fill_all(cached: &Cached, seed: u64) {
+    for index in 0..cached.blocks() {
+        assert_eq!(fill(cached, seed, index), Stored::Kept, "block {index}");
+    }
+}
+
+/// Reads a block and makes sure that it is right; whether it is here.
+fn is_right(cached: &Cached, seed: u64, index: u64) -> bool {
+    let expected = block(cached, seed, index);
+    let mut buffer = vec![0xEE; expected.len()];
+    let read = cached.read_at(&mut buffer, index * BLOCK);
+    assert!(read == 0 || buffer == expected, "block {index} of {seed}");
+    read > 0
+}
+
+/// Blocks that are here, each of them right.
+fn present(cached: &Cached, seed: u64) -> Vec<u64> {
+    (0..cached.blocks()).filter(|index| is_right(cached, seed, *index)).collect()
+}
+
+fn end_with(dir: &Path, suffix: &str) -> Vec<PathBuf> {
+    let shards = fs::read_dir(dir.join("objects")).unwrap().map(|entry| entry.unwrap().path());
+    let files = shards.flat_map(|shard| fs::read_dir(shard).unwrap()).map(|entry| entry.unwrap().path());
+    files.filter(|path| path.to_str().unwrap().ends_with(suffix)).collect()
+}
+
+/// Bytes that the disk says are taken.
+fn on_disk(dir: &Path) -> u64 {
+    end_with(dir, "").iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
+}
+
+fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at).unwrap();
+    file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), at).unwrap();
+}
+
+/// Waits until nobody has a file open: a process that another test starts has it for a moment too.
+fn alone(path: &Path) {
+    let is_alone = || lock::shut(&File::options().read(true).write(true).open(path).unwrap()).unwrap();
+    while !is_alone() {
+        std::thread::yield_now();
+    }
+}
+
+fn all_alone(dir: &Path) {
+    end_with(dir, ".map").iter().for_each(|map| alone(map));
+    alone(&dir.join("usage"));
+}
+
+/// Makes a directory that nobody has open look as if its last process had been killed.
+fn as_if_killed(dir: &Path) {
+    all_alone(dir);
+    end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | header::DIRTY));
+    change(&dir.join("usage"), 16, |_| 1);
+}
+
+/// Makes a directory that nobody has open look as if the machine had restarted since.
+fn as_if_restarted(dir: &Path) {
+    all_alone(dir);
+    end_with(dir, ".map").iter().for_each(|map| change(map, 64, |boot| boot ^ 1));
+    change(&dir.join("usage"), 8, |boot| boot ^ 1);
+}
+
+/// Waits until the count is right.
+fn counted(cache: &Cache) -> u64 {
+    while !cache.shared.usage.is_exact() {
+        std::thread::yield_now();
+    }
+    cache.usage().taken.unwrap()
+}

@@ -1,0 +1,185 @@
+//! What one process sees of one version.
+
+use super::*;
+
+#[test]
+fn blocks_are_read_as_they_were_filled_and_the_gap_ends_a_read() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let size = 3 * BLOCK + 100;
+    let cached = seeded(&cache, 1, size);
+    let whole = bytes(1, usize::try_from(size).unwrap());
+    let mut buffer = vec![0; whole.len() + 10];
+    assert_eq!(cached.read_at(&mut buffer, 0), 0);
+    assert_eq!(fill(&cached, 1, 1), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 3), Stored::Kept);
+    assert_eq!(fill(&cached, 1, 3), Stored::Already);
+    assert_eq!(cached.next_missing(0), Some(0));
+    assert_eq!(cached.next_missing(1), Some(2));
+    assert_eq!(cached.next_missing(3), None);
+    let start = BLOCK + 5;
+    assert_eq!(cached.read_at(&mut buffer, start), usize::try_from(BLOCK - 5).unwrap());
+    assert_eq!(buffer[..100], whole[usize::try_from(start).unwrap()..][..100]);
+    assert_eq!(fill(&cached, 1, 2), Stored::Kept);
+    assert_eq!(cached.read_at(&mut buffer, start), whole.len() - usize::try_from(start).unwrap());
+    assert_eq!(cached.read_at(&mut buffer, size), 0);
+    assert!(!cached.all_here());
+    assert_eq!(cached.status().unwrap().state, State::Partial);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    assert_eq!(cached.read_at(&mut buffer, 0), whole.len());
+    assert!(buffer[..whole.len()] == whole);
+}
+
+#[test]
+fn a_version_is_complete_when_the_whole_is_what_the_store_says() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    // Large enough to be synced, too.
+    let size = 5 << 20;
+    let whole = bytes(1, size);
+    let cached = seeded(&cache, 1, size as u64);
+    fill_all(&cached, 1);
+    assert!(cached.all_here() && !cached.is_complete() && cached.backing().is_none());
+    cached.expect(Hasher::of(Algorithm::Sha256, &whole));
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    let mut read = vec![0; size];
+    File::from(cached.backing().unwrap().as_fd().try_clone_to_owned().unwrap())
+        .read_exact_at(&mut read, 0)
+        .unwrap();
+    assert!(read == whole);
+    drop(cached);
+    let status = cache.find(&location("s3://b/1")).unwrap();
+    assert_eq!((status.len(), status[0].here, status[0].state), (1, size as u64, State::Hydrated));
+
+    let cached = seeded(&cache, 2, size as u64);
+    fill_all(&cached, 2);
+    cached.expect(Hasher::of(Algorithm::Crc64Nvme, &whole));
+    let error = cached.verify_complete().unwrap_err().to_string();
+    assert!(error.starts_with("s3://b/2: CRC64NVME mismatch"), "{error}");
+    assert_eq!(present(&cached, 2), Vec::<u64>::new());
+}
+
+#[test]
+fn an_empty_object_is_complete_at_once() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 0);
+    assert_eq!((cached.read_at(&mut [0; 4], 0), cached.next_missing(0)), (0, None));
+    assert!(cached.all_here() && cached.backing().is_some());
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert_eq!(cached.status().unwrap().state, State::Hydrated);
+}
+
+#[test]
+fn five_tebibytes_take_what_is_here_of_them() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 5 << 40);
+    let blocks = cached.blocks();
+    let some = [0, 1, 511, 512, 12_345_678, blocks / 2, blocks - 1];
+    for index in some {
+        assert_eq!(fill(&cached, 1, index), Stored::Kept);
+    }
+    drop((cached, cache));
+    as_if_killed(dir.path());
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 5 << 40);
+    assert!(some.iter().all(|index| is_right(&cached, 1, *index)));
+    assert_eq!(cached.next_missing(0), Some(2));
+    assert_eq!(cached.next_missing(blocks - 1), None);
+    assert_eq!(cached.status().unwrap().here, 7 * BLOCK);
+    assert!(on_disk(dir.path()) <= 7 * BLOCK + 8 * map::page());
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+}
+
+#[test]
+fn versions_of_one_location_are_kept_apart_and_released_together() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let place = location("s3://b/k");
+    let open = |etag| cache.version(&place, &strong(BLOCK, etag), None).unwrap();
+    let (old, new) = (open("old"), open("new"));
+    fill_all(&old, 1);
+    assert_eq!(present(&new, 1), Vec::<u64>::new());
+    fill_all(&new, 2);
+    assert_eq!((present(&old, 1), present(&new, 2)), (vec![0], vec![0]));
+    let other = seeded(&cache, 3, BLOCK);
+    fill_all(&other, 3);
+    drop((old, new, other));
+    assert_eq!(cache.find(&place).unwrap().len(), 2);
+    assert_eq!(cache.release_version(&place, &strong(BLOCK, "old")).unwrap().versions, 1);
+    assert_eq!(cache.find(&place).unwrap()[0].version, strong(BLOCK, "new"));
+    assert_eq!(cache.release(&place).unwrap().versions, 1);
+    assert_eq!(cache.find(&place).unwrap(), []);
+    let left: Vec<_> = cache.entries().map(|status| status.unwrap().location).collect();
+    assert_eq!(left, [location("s3://b/3")]);
+}
+
+#[test]
+fn an_open_version_is_released_block_by_block_but_for_one_handed_out() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 600 * BLOCK + 1);
+    fill_all(&cached, 1);
+    cached.pin(Pin::Pinned);
+    cached.verify_complete().unwrap();
+    let backing = cached.backing().unwrap();
+    assert_eq!(cache.release(&location("s3://b/1")).unwrap(), Released { busy: 1, ..Released::default() });
+    assert_eq!(present(&cached, 1).len(), 601);
+    drop(backing);
+    let released = cache.release(&location("s3://b/1")).unwrap();
+    assert_eq!((released.versions, released.bytes), (1, 600 * BLOCK + 4096));
+    assert_eq!(present(&cached, 1), Vec::<u64>::new());
+    assert!(!cached.is_complete() && cached.backing().is_none());
+    let status = cached.status().unwrap();
+    assert_eq!((status.state, status.pin), (State::Released, Pin::Unpinned));
+}
+
+#[test]
+fn a_weak_version_is_forgotten_when_it_is_closed() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let weak = Version { size: Some(3 * BLOCK), last_modified: Some("Mon".into()), ..Version::default() };
+    let open = || cache.version(&location("http://h/k"), &weak, None).unwrap();
+    let (cached, other) = (open(), open());
+    fill_all(&cached, 1);
+    assert_eq!(present(&cached, 1), [0, 1, 2]);
+    assert_eq!(present(&other, 1), Vec::<u64>::new());
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    assert!(cached.backing().is_some());
+    assert!(cache.usage().taken.unwrap() >= 3 * BLOCK);
+    assert_eq!(fs::read_dir(dir.path().join("temporary")).unwrap().count(), 0);
+    drop((cached, other));
+    assert_eq!(cache.usage().taken, Some(0));
+    assert_eq!(cache.entries().count(), 0);
+    let unknown = Version::default();
+    assert!(cache.version(&location("http://h/k"), &unknown, None).is_err());
+}
+
+#[test]
+fn a_version_that_nothing_was_read_of_leaves_nothing() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    drop(seeded(&cache, 1, 1 << 30));
+    assert_eq!((end_with(dir.path(), ""), cache.usage().taken), (vec![], Some(0)));
+    seeded(&cache, 1, 1 << 30).pin(Pin::Pinned);
+    assert_eq!(cache.find(&location("s3://b/1")).unwrap()[0].pin, Pin::Pinned);
+}
+
+#[test]
+fn a_block_is_claimed_by_one_and_free_when_that_one_is_done() {
+    let dir = scratch();
+    let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
+    let (here, there) = (seeded(&cache, 1, 100 * BLOCK), seeded(&other, 1, 100 * BLOCK));
+    let mut claim = here.claim(10..20).unwrap();
+    assert!(here.claim(19..21).is_none() && there.claim(0..11).is_none());
+    let beside = there.claim(20..30).unwrap();
+    assert!(here.claim(25..26).is_none());
+    claim.truncate(15);
+    assert_eq!(claim.blocks(), 10..15);
+    assert!(there.claim(15..20).is_some() && there.claim(14..15).is_none());
+    drop((claim, beside));
+    assert!(here.claim(0..100).is_some());
+    assert!(there.claim(0..100).is_some());
+}

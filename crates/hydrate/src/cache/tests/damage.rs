@@ -1,0 +1,169 @@
+//! What is left by kills, power cuts and other hands.
+
+use super::*;
+
+/// Makes holes where blocks were, as a power cut does to pages that had not reached the disk.
+fn lose(dir: &Path, blocks: &[u64]) {
+    for data in end_with(dir, ".data") {
+        let file = File::options().write(true).open(data).unwrap();
+        let zeros = vec![0; BLOCK as usize];
+        blocks.iter().for_each(|block| file.write_all_at(&zeros, block * BLOCK).unwrap());
+    }
+}
+
+#[test]
+fn after_a_power_cut_lost_blocks_are_absent_and_others_here() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 10 * BLOCK);
+    fill_all(&cached, 1);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+    drop((cached, cache));
+    lose(dir.path(), &[2, 3, 9]);
+    as_if_restarted(dir.path());
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 10 * BLOCK);
+    assert!(!cached.is_complete() && cached.backing().is_none(), "it was too small to be synced");
+    assert_eq!(present(&cached, 1), [0, 1, 4, 5, 6, 7, 8]);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert!([2, 3, 9].into_iter().all(|index| fill(&cached, 1, index) == Stored::Kept));
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+}
+
+#[test]
+fn after_a_power_cut_completion_finds_lost_blocks_that_nobody_read() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    fill_all(&seeded(&cache, 1, 10 * BLOCK), 1);
+    drop(cache);
+    lose(dir.path(), &[0, 5]);
+    as_if_restarted(dir.path());
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 10 * BLOCK);
+    assert!(cached.all_here());
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert!(!cached.all_here());
+    assert_eq!(present(&cached, 1), [1, 2, 3, 4, 6, 7, 8, 9]);
+}
+
+#[test]
+fn a_synced_version_is_complete_after_a_restart_until_blocks_are_taken_away() {
+    let dir = scratch();
+    let size = 64 * BLOCK;
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, size);
+    fill_all(&cached, 1);
+    cached.verify_complete().unwrap();
+    drop((cached, cache));
+    as_if_restarted(dir.path());
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, size);
+    assert!(cached.is_complete() && cached.backing().is_some());
+    assert_eq!(present(&cached, 1).len(), 64);
+    assert_eq!(cached.inner.evict(0..1), BLOCK);
+    assert!(!cached.is_complete());
+    assert_eq!(present(&cached, 1).len(), 63);
+    drop((cached, cache));
+    lose(dir.path(), &[5]);
+    as_if_restarted(dir.path());
+    assert_eq!(
+        present(&seeded(&open_at(dir.path()), 1, size), 1).len(),
+        62,
+        "it is no longer trusted as a whole"
+    );
+}
+
+#[test]
+fn after_a_kill_blocks_are_verified_and_kept() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    fill_all(&seeded(&cache, 1, 5 * BLOCK), 1);
+    drop(cache);
+    as_if_killed(dir.path());
+    // Not what a kill does: it shows that they are verified.
+    lose(dir.path(), &[1]);
+    let cache = open_at(dir.path());
+    assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
+}
+
+#[test]
+fn verification_of_the_cache_drops_what_other_hands_changed() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    for seed in 1..4 {
+        fill_all(&seeded(&cache, seed, 5 * BLOCK + 1), seed);
+    }
+    let open = seeded(&cache, 1, 5 * BLOCK + 1);
+    lose(dir.path(), &[4]);
+    fs::write(dir.path().join("objects/00junk.map"), "junk").unwrap();
+    let report = cache.verify().unwrap();
+    assert_eq!(report, Report { versions: 3, corrupt: 0, blocks: 15, wrong: 3 });
+    assert_eq!(present(&open, 1), [0, 1, 2, 3, 5]);
+    assert_eq!(cache.verify().unwrap(), Report { versions: 3, corrupt: 0, blocks: 15, wrong: 0 });
+}
+
+#[test]
+fn files_that_are_not_what_they_should_be_are_started_over() {
+    let dir = scratch();
+    type Damage = fn(&Path, &Path);
+    let damages: [Damage; 7] = [
+        |map, _| File::options().write(true).open(map).unwrap().set_len(200).unwrap(),
+        |map, _| File::options().write(true).open(map).unwrap().set_len(0).unwrap(),
+        |map, _| change(map, 8, |size| size + 1),
+        |map, _| change(map, 136, |text| text ^ 4),
+        |map, _| fs::write(map, vec![0; 8192]).unwrap(),
+        |_, data| fs::remove_file(data).unwrap(),
+        |_, data| File::options().write(true).open(data).unwrap().set_len(BLOCK).unwrap(),
+    ];
+    for (index, damage) in damages.into_iter().enumerate() {
+        let cache = open_at(dir.path());
+        fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
+        let (map, data) = (end_with(dir.path(), ".map"), end_with(dir.path(), ".data"));
+        damage(&map[0], &data[0]);
+        assert_eq!(cache.entries().filter(Result::is_err).count(), 0);
+        cache.verify().unwrap();
+        let cached = seeded(&cache, 1, 3 * BLOCK);
+        assert_eq!(present(&cached, 1), Vec::<u64>::new(), "damage {index}");
+        fill_all(&cached, 1);
+        assert_eq!(present(&cached, 1), [0, 1, 2], "damage {index}");
+        assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+        drop(cached);
+        cache.release(&location("s3://b/1")).unwrap();
+    }
+}
+
+#[test]
+fn a_corrupt_version_that_is_in_use_is_an_error() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let _cached = seeded(&cache, 1, 3 * BLOCK);
+    change(&end_with(dir.path(), ".map")[0], 8, |size| size + 1);
+    let error = cache.version(&location("s3://b/1"), &strong(3 * BLOCK, "a"), None).unwrap_err();
+    assert!(error.to_string().contains("it is corrupt, and in use"), "{error}");
+}
+
+#[test]
+fn a_directory_of_a_newer_format_or_of_something_else_is_refused() {
+    let dir = scratch();
+    drop(open_at(dir.path()));
+    let format = dir.path().join("format");
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 1\n");
+    fs::write(&format, "firstbyte cache 2\n").unwrap();
+    let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
+    fs::write(&format, "hello").unwrap();
+    let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err().to_string();
+    assert!(error.contains("no firstbyte cache"), "{error}");
+    let error = Cache::open(&format, NO_LIMITS).unwrap_err();
+    assert!(matches!(error, Error::Cache { .. }), "{error}");
+}
+
+#[test]
+fn opening_reads_no_objects() {
+    let dir = scratch();
+    drop(open_at(dir.path()));
+    // Whoever reads the directories of objects stumbles over this.
+    fs::write(dir.path().join("objects/00"), "").unwrap();
+    let cache = open_at(dir.path());
+    assert_eq!(cache.entries().filter(Result::is_err).count(), 1);
+}

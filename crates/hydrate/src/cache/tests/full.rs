@@ -1,0 +1,120 @@
+//! Disks that are full, and such that cannot be written.
+
+use std::process::Command;
+
+use super::*;
+
+/// A small file system in memory, unmounted when it is dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new(options: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "cache-test"]).arg(dir.path()).status();
+        assert!(mounted.unwrap().success(), "mounting a tmpfs needs root");
+        Self(dir)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+/// Takes all space that is left.
+fn stuff(path: &Path) {
+    let file = File::create(path).unwrap();
+    for at in 0.. {
+        if file.write_all_at(&[1; 4096], at * 4096).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
+    let small = Small::new("size=4m");
+    let dir = small.path().join("cache");
+    let cache = open_at(&dir);
+    let cached = seeded(&cache, 1, 5 << 40);
+    // Far apart, so that each needs a page of the map as well.
+    let mut kept = Vec::new();
+    for index in (0..200).map(|step| step * 1000) {
+        if fill(&cached, 1, index) == Stored::Kept {
+            assert!(is_right(&cached, 1, index));
+            kept.push(index);
+        }
+    }
+    assert!(kept.len() > 50, "{} kept", kept.len());
+    kept.retain(|index| is_right(&cached, 1, *index));
+    assert!(kept.len() > 10, "{} left", kept.len());
+}
+
+#[test]
+fn on_a_disk_that_others_fill_nothing_is_kept_and_nothing_fails() {
+    let small = Small::new("size=4m");
+    let dir = small.path().join("cache");
+    let cache = open_at(&dir);
+    let cached = seeded(&cache, 1, 5 << 40);
+    cached.pin(Pin::Pinned);
+    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    let stuffing = small.path().join("other");
+    stuff(&stuffing);
+    assert_eq!(fill(&cached, 1, 1), Stored::NoRoom);
+    assert_eq!(fill(&cached, 1, 100_000), Stored::NoRoom);
+    // As if others had filled it since the count said that there was room.
+    assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
+    assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
+    assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
+    drop((cached, cache));
+    let cache = open_at(&dir);
+    let cached = seeded(&cache, 1, 5 << 40);
+    assert!(is_right(&cached, 1, 0));
+    assert!(matches!(Cache::open(&small.path().join("new"), NO_LIMITS), Err(Error::Cache { .. })));
+    fs::remove_file(stuffing).unwrap();
+    assert_eq!(fill(&cached, 1, 100_000), Stored::Kept);
+}
+
+#[test]
+fn the_disk_says_no_though_the_count_says_yes() {
+    // Of inodes there are plenty until there are none.
+    let small = Small::new("size=64m,nr_inodes=12");
+    let cache = open_at(&small.path().join("cache"));
+    let opened: Vec<_> = (0..10)
+        .map(|seed| cache.version(&location(&format!("s3://b/{seed}")), &strong(BLOCK, "a"), None))
+        .collect();
+    assert!(opened.iter().any(Result::is_err) && opened.iter().any(Result::is_ok));
+    let before = cache.usage().taken.unwrap();
+    assert_eq!(before, opened.iter().flatten().count() as u64 * map::page());
+}
+
+#[test]
+fn the_reserve_is_left_free() {
+    let small = Small::new("size=16m");
+    let reserve = 10 << 20;
+    let cache = Cache::open(&small.path().join("cache"), Limits { size: None, reserve }).unwrap();
+    let cached = seeded(&cache, 1, 200 * BLOCK);
+    for index in 0..200 {
+        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        let stat = rustix::fs::statvfs(small.path()).unwrap();
+        assert!(stat.f_bavail * stat.f_frsize >= reserve);
+    }
+    assert!(present(&cached, 1).len() > 10);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_an_error() {
+    let small = Small::new("size=4m");
+    let dir = small.path().join("cache");
+    drop(open_at(&dir));
+    let remount = |options| Command::new("mount").args(["-o", options]).arg(small.path()).status().unwrap();
+    assert!(remount("remount,ro").success());
+    let error = Cache::open(&dir, NO_LIMITS).unwrap_err();
+    assert!(matches!(error, Error::Cache { .. }) && error.to_string().contains("Read-only"), "{error}");
+}

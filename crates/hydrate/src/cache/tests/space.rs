@@ -1,0 +1,186 @@
+//! What is taken, and what goes when there is no room.
+
+use super::*;
+
+fn limited(dir: &Path, size: u64) -> Cache {
+    Cache::open(dir, Limits { size: Some(size), reserve: 0 }).unwrap()
+}
+
+fn within(cache: &Cache, dir: &Path, limit: u64) {
+    let (counted, real) = (cache.usage().taken.unwrap(), on_disk(dir));
+    assert!(real <= counted && counted <= limit, "{real} on disk, {counted} counted, {limit} allowed");
+}
+
+#[test]
+fn what_is_counted_is_what_the_disk_gives() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let versions: Vec<_> =
+        (1..50).map(|seed| (seed, seeded(&cache, seed, 5 * BLOCK * seed % 7_000_000 + seed))).collect();
+    // Where the file system has no lists of its own, what is counted for them is too much.
+    let is_close = || {
+        let (counted, real) = (cache.usage().taken.unwrap(), on_disk(dir.path()));
+        assert!(
+            real <= counted && counted <= real + 49 * 2 * map::page(),
+            "{real} on disk, {counted} counted"
+        );
+    };
+    for (seed, cached) in &versions {
+        fill_all(cached, *seed);
+        is_close();
+    }
+    drop(versions);
+    for seed in 1..50 {
+        cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
+        is_close();
+    }
+    assert_eq!(cache.usage().taken, Some(0));
+}
+
+#[test]
+fn the_least_recently_opened_go_first_and_pinned_ones_stay() {
+    let dir = scratch();
+    let limit = 32 * BLOCK;
+    let cache = limited(dir.path(), limit);
+    for seed in 0..10 {
+        let cached = seeded(&cache, seed, 3 * BLOCK);
+        fill_all(&cached, seed);
+        if seed == 1 {
+            cached.pin(Pin::Pinned);
+        }
+        // The clock of seconds is too coarse for a test.
+        cached.inner.map.live().last_open.store(1000 + seed, Ordering::Relaxed);
+    }
+    let new = seeded(&cache, 10, 6 * BLOCK);
+    fill_all(&new, 10);
+    within(&cache, dir.path(), limit);
+    let mut left: Vec<_> = cache.entries().map(|status| status.unwrap().location.to_string()).collect();
+    left.sort();
+    assert!(left.contains(&"s3://b/1".to_owned()), "{left:?}");
+    assert!(left.contains(&"s3://b/9".to_owned()), "{left:?}");
+    assert!(!left.contains(&"s3://b/0".to_owned()) && !left.contains(&"s3://b/2".to_owned()), "{left:?}");
+}
+
+#[test]
+fn a_file_larger_than_the_cache_is_filled_by_letting_its_own_blocks_go() {
+    let dir = scratch();
+    let limit = 16 * BLOCK;
+    let cache = limited(dir.path(), limit);
+    let cached = seeded(&cache, 1, 100 * BLOCK);
+    for index in 0..100 {
+        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        assert!(is_right(&cached, 1, index));
+        within(&cache, dir.path(), limit);
+    }
+    let present = present(&cached, 1);
+    assert!((8..16).contains(&present.len()), "{present:?}");
+    assert!(!cached.all_here());
+}
+
+#[test]
+fn eviction_spares_what_is_read_all_the_time() {
+    let dir = scratch();
+    let cache = limited(dir.path(), 32 * BLOCK);
+    let cached = seeded(&cache, 1, 400 * BLOCK);
+    let mut missed = 0;
+    for index in 1..400 {
+        assert_eq!(fill(&cached, 1, index), Stored::Kept);
+        if !is_right(&cached, 1, 0) {
+            missed += 1;
+            assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+        }
+    }
+    // In the order of filling it would go every 28 blocks.
+    assert!(missed <= 4, "{missed} times");
+}
+
+#[test]
+fn pinned_and_handed_out_versions_stay_and_there_is_no_room() {
+    let dir = scratch();
+    let cache = limited(dir.path(), 8 * BLOCK);
+    let backed = seeded(&cache, 1, 3 * BLOCK);
+    fill_all(&backed, 1);
+    backed.verify_complete().unwrap();
+    let backing = backed.backing().unwrap();
+    let pinned = seeded(&cache, 2, 4 * BLOCK);
+    pinned.pin(Pin::Pinned);
+    fill_all(&pinned, 2);
+    let other = seeded(&cache, 3, 3 * BLOCK);
+    assert_eq!(fill(&other, 3, 0), Stored::NoRoom);
+    assert_eq!(present(&other, 3), Vec::<u64>::new());
+    drop(backing);
+    assert_eq!(fill(&other, 3, 0), Stored::Kept);
+    assert!(present(&backed, 1).len() < 3 && !backed.is_complete());
+    assert_eq!(present(&pinned, 2).len(), 4);
+}
+
+#[test]
+fn weak_versions_give_way_too() {
+    let dir = scratch();
+    let cache = limited(dir.path(), 8 * BLOCK);
+    let weak = Version { size: Some(30 * BLOCK), last_modified: Some("Mon".into()), ..Version::default() };
+    let cached = cache.version(&location("http://h/k"), &weak, None).unwrap();
+    for index in 0..30 {
+        assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
+        assert!(is_right(&cached, 1, index) && cache.usage().taken.unwrap() <= 8 * BLOCK);
+    }
+}
+
+#[test]
+fn a_limit_smaller_than_a_block_keeps_nothing_and_harms_nobody() {
+    let dir = scratch();
+    let cache = limited(dir.path(), 64 << 10);
+    let cached = seeded(&cache, 1, 3 * BLOCK);
+    assert_eq!(fill(&cached, 1, 0), Stored::NoRoom);
+    assert!(limited(dir.path(), 0).version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
+}
+
+#[test]
+fn a_reserve_larger_than_the_disk_keeps_nothing() {
+    let dir = scratch();
+    let cache = Cache::open(dir.path(), Limits { size: None, reserve: u64::MAX }).unwrap();
+    assert_eq!(cache.usage().room, 0);
+    assert!(cache.version(&location("s3://b/1"), &strong(BLOCK, "a"), None).is_err());
+}
+
+#[test]
+fn a_smaller_limit_is_met_soon_after_opening() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    for seed in 0..100 {
+        fill_all(&seeded(&cache, seed, 2 * BLOCK), seed);
+    }
+    drop(cache);
+    let cache = limited(dir.path(), 50 * BLOCK);
+    while cache.usage().taken.unwrap() > 50 * BLOCK {
+        std::thread::yield_now();
+    }
+    within(&cache, dir.path(), 50 * BLOCK);
+    assert!(cache.entries().count() >= 10);
+}
+
+#[test]
+fn what_the_dead_had_counted_is_found_out() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    for seed in 0..10 {
+        fill_all(&seeded(&cache, seed, 2 * BLOCK), seed);
+    }
+    let taken = cache.usage().taken.unwrap();
+    drop(cache);
+    change(&dir.path().join("usage"), 24, |taken| taken + 12_345_678);
+    // Closed in order, it is believed.
+    let cache = open_at(dir.path());
+    assert_eq!(cache.usage().taken, Some(taken + 12_345_678));
+    drop(cache);
+    as_if_killed(dir.path());
+    assert_eq!(counted(&open_at(dir.path())), taken);
+    change(&dir.path().join("usage"), 24, |_| 0);
+    as_if_restarted(dir.path());
+    assert_eq!(counted(&open_at(dir.path())), taken);
+    fs::remove_file(dir.path().join("usage")).unwrap();
+    let cache = open_at(dir.path());
+    // The first waits until it is known.
+    fill_all(&seeded(&cache, 10, 2 * BLOCK), 10);
+    assert_eq!(counted(&cache), on_disk(dir.path()));
+}

@@ -1,0 +1,365 @@
+//! One fetch: a ranged request over neighbouring blocks, read block by block.
+//!
+//! Memory is one block a thread, whatever the request's length. Blocks that have come stay when the rest fails, and only
+//! the rest is asked for again.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use firstbyte_location::{ByteRange, Location};
+use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
+use firstbyte_transfer::control::{Flight, Wait};
+
+use crate::crew::{Crew, STEP_BYTES};
+use crate::here::Turn;
+use crate::inflight::{Class, Id};
+use crate::job::Portion;
+use crate::node::Node;
+use crate::{BLOCK, Error};
+
+/// First pause before a request that failed is tried again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How often it is looked whether another process has brought a block: a fraction of a round trip.
+const TURN: Duration = Duration::from_millis(3);
+/// How long another process is waited for: a request of 8 MiB takes as long at 8 MB/s.
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+/// Sleeps are cut into this, to notice that nobody waits any more.
+const NAP: Duration = Duration::from_millis(20);
+/// How often a fetch ahead is tried again. Should a reader come after all, its own tries go on until its deadline.
+const TRIES_AHEAD: u32 = 3;
+/// How often a background fetch is: with the pauses this rides out some 20 s of a failing server.
+const TRIES_BACKGROUND: u32 = 14;
+/// An answer that makes no sense is mangled on its way perhaps, but not again and again.
+const TRIES_MANGLED: u32 = 3;
+
+/// Blocks to bring.
+pub(crate) struct Fetch {
+    pub(crate) node: Arc<Node>,
+    pub(crate) id: Id,
+    pub(crate) class: Class,
+    pub(crate) blocks: Range<u64>,
+    /// Whether some of the blocks were another fetch's of this process before, which has the right to fetch them.
+    pub(crate) took_over: bool,
+    /// The handle whose reader is expected; once it has gone, nobody is.
+    pub(crate) handle: Option<Weak<()>>,
+    /// The job this is part of.
+    pub(crate) portion: Option<Arc<Portion>>,
+}
+
+impl Fetch {
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.blocks.end - self.blocks.start) * BLOCK
+    }
+
+    /// Whether anybody will want the bytes.
+    fn is_wanted(&self) -> bool {
+        let expected = self.handle.as_ref().is_none_or(|handle| handle.strong_count() > 0);
+        let asked = self.portion.as_ref().is_none_or(|portion| !portion.is_cancelled());
+        (expected && asked) || self.node.latest_deadline(self.id).is_some()
+    }
+}
+
+/// Brings the blocks of a fetch, or tells those who wait for them why not.
+pub(crate) fn run(crew: &Arc<Crew>, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
+    buffer.resize(BLOCK as usize, 0);
+    let node = &fetch.node;
+    node.started(fetch.id);
+    let inside = (fetch.class != Class::Background).then(|| crew.gate.enter());
+    let mut tries = Tries::default();
+    let mut turn = Waiting::new(&fetch);
+    let result = loop {
+        if !turn.has_come(buffer) && !node.rest(fetch.id).is_empty() && fetch.is_wanted() {
+            continue;
+        }
+        let blocks = node.rest(fetch.id);
+        if (blocks.is_empty() || !fetch.is_wanted()) && node.give_up(fetch.id, None) {
+            break Ok(());
+        }
+        let mut attempt = Attempt { crew, fetch: &fetch, slot, buffer, progressed: false };
+        let result = attempt.bring(blocks, tries.cuts);
+        let progressed = attempt.progressed;
+        let Err(error) = result else { continue };
+        if let Failed::Store(StoreError::RangeIgnored { .. }) = error {
+            node.come_whole();
+            continue;
+        }
+        match tries.again(crew, &fetch, error, progressed) {
+            Ok(()) => {}
+            Err(GaveUp::NoHope(error)) => break Err(error),
+            // Somebody may have come just now, and has a right to tries of its own.
+            Err(GaveUp::Nobody(error)) if node.give_up(fetch.id, Some(&error)) => break Err(error),
+            Err(GaveUp::Nobody(_)) => {}
+        }
+    };
+    drop((inside, turn));
+    crew.moved.fetch_add(STEP_BYTES, Ordering::Relaxed);
+    if let Err(error) = &result {
+        node.failed(fetch.id, error);
+    }
+    node.settle();
+    if let Some(portion) = fetch.portion {
+        portion.ended(result.err());
+    }
+}
+
+/// The right to fetch, among the processes that share the cache.
+struct Waiting<'a> {
+    fetch: &'a Fetch,
+    since: Instant,
+    turn: Turn,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(fetch: &'a Fetch) -> Self {
+        Self { fetch, since: Instant::now(), turn: Turn::Theirs }
+    }
+
+    /// Whether it is ours to fetch now. Else it has waited a moment, and taken what the other process has brought. One that
+    /// takes too long is not waited for: the block comes twice then.
+    fn has_come(&mut self, buffer: &mut [u8]) -> bool {
+        if let Turn::Ours { .. } = self.turn {
+            return true;
+        }
+        let node = &self.fetch.node;
+        let at_once = self.fetch.took_over || self.since.elapsed() > LONGEST_TURN;
+        self.turn = if at_once { Turn::Ours { _claim: None } } else { node.here.turn(&self.fetch.blocks) };
+        node.absorb(self.fetch.id, buffer);
+        let ours = matches!(self.turn, Turn::Ours { .. });
+        if ours {
+            node.has_turn(self.fetch.id);
+        } else {
+            std::thread::sleep(TURN);
+        }
+        ours
+    }
+}
+
+struct Attempt<'a> {
+    crew: &'a Crew,
+    fetch: &'a Fetch,
+    slot: usize,
+    buffer: &'a mut [u8],
+    progressed: bool,
+}
+
+impl Attempt<'_> {
+    /// One request, or one for each block of a local file: its version is checked only when a request's last byte has
+    /// been read, and no block may be kept before.
+    fn bring(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
+        if let Location::Local(_) = self.fetch.node.location {
+            return blocks.into_iter().try_for_each(|block| self.request(block..block + 1, cuts));
+        }
+        self.request(blocks, cuts)
+    }
+
+    fn request(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
+        let cancel = Cancel::new();
+        let crew = self.crew;
+        let flight = crew.flights.begin(self.slot, Wait::Head, cancel.clone(), cuts);
+        let result = self.read(blocks, cancel, &flight);
+        let cut = flight.end(result.is_ok());
+        result.map_err(|error| match error {
+            _ if cut => Failed::Cut,
+            // An answer that was cut at the very moment its head arrived says so only to its first reader.
+            StoreError::Cancelled => Failed::Cut,
+            error => Failed::Store(error),
+        })
+    }
+
+    fn read(&mut self, blocks: Range<u64>, cancel: Cancel, flight: &Flight<'_>) -> Result<(), StoreError> {
+        let node = &self.fetch.node;
+        let range = node.here.bytes(&blocks);
+        let stream = node.is_whole();
+        // The whole in one answer may bring its checksum along, and is then asked for as such.
+        let whole = stream || range.len() == node.size();
+        let blocks = if stream { 0..blocks.end } else { blocks };
+        let get = Get {
+            range: (!whole).then_some(range),
+            version: Some(node.version.clone()),
+            cancel,
+            checksum: whole && node.here.can_keep(),
+        };
+        node.shared.counters.fetched(self.fetch.class);
+        let mut body = node.shared.store.get(&node.location, &get)?;
+        flight.head_arrived(range.len());
+        if get.checksum {
+            node.here.expect(body.stat().checksum.clone());
+        }
+        for block in blocks {
+            let bytes = node.here.bytes(&(block..block + 1));
+            let read = self.fill(&mut body, bytes)?;
+            self.progressed = true;
+            self.crew.moved.fetch_add(bytes.len(), Ordering::Relaxed);
+            if stream && !node.is_own(self.fetch.id, block) {
+                flight.heard();
+                continue;
+            }
+            node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
+            let limit = self.fetch.portion.as_ref().map(|portion| portion.brought(bytes.len()));
+            let is_wanted = self.fetch.class == Class::Demand || self.fetch.is_wanted();
+            if !is_wanted || !node.is_needed(self.fetch.id) {
+                break;
+            }
+            self.make_way(bytes.len(), limit.unwrap_or_default(), flight);
+            if stream {
+                self.wait_for_readers(block + 1, flight);
+            }
+            flight.heard();
+        }
+        Ok(())
+    }
+
+    /// A stream that nothing but memory holds keeps close to its readers.
+    fn wait_for_readers(&self, block: u64, flight: &Flight<'_>) {
+        let node = &self.fetch.node;
+        flight.paused();
+        // As long as the file is open: this fetch is not its only owner then.
+        while node.is_far_ahead(block) && Arc::strong_count(node) > 1 {
+            std::thread::sleep(NAP / 4);
+        }
+    }
+
+    /// Reads one block.
+    fn fill(&mut self, body: &mut Body, bytes: ByteRange) -> Result<usize, StoreError> {
+        let want = usize::try_from(bytes.len()).unwrap_or(0).min(self.buffer.len());
+        let mut done = 0;
+        while done < want {
+            match body.read(&mut self.buffer[done..want])? {
+                0 => {
+                    let location = self.fetch.node.location.to_string();
+                    return Err(StoreError::Truncated { location, missing: (want - done) as u64 });
+                }
+                read => done += read,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Background work pauses for readers, and to keep its rate.
+    fn make_way(&self, bytes: u64, limit: Duration, flight: &Flight<'_>) {
+        if self.fetch.class != Class::Background {
+            return;
+        }
+        let gate = self.crew.gate.pass(bytes, Instant::now());
+        if limit.max(gate).is_zero() {
+            return;
+        }
+        flight.paused();
+        let start = Instant::now();
+        loop {
+            let past = start.elapsed();
+            let yields = past < gate && !self.crew.gate.is_clear(Instant::now());
+            let left = if yields { limit.max(gate) } else { limit }.saturating_sub(past);
+            if left.is_zero() || !self.fetch.is_wanted() {
+                return;
+            }
+            std::thread::sleep(left.min(NAP / 4));
+        }
+    }
+}
+
+/// Why an attempt did not bring all.
+enum Failed {
+    /// It was silent for too long.
+    Cut,
+    Store(StoreError),
+}
+
+/// Why a fetch is not tried again.
+enum GaveUp {
+    /// It would be in vain.
+    NoHope(Error),
+    /// Nobody waits any longer.
+    Nobody(Error),
+}
+
+/// What has been tried so far.
+#[derive(Default)]
+struct Tries {
+    cuts: u32,
+    /// Failures in a row.
+    failures: u32,
+    mangled: u32,
+}
+
+impl Tries {
+    /// Waits until it is time to try again; gives the error back where there is no hope, or nobody waits any longer.
+    fn again(&mut self, crew: &Crew, fetch: &Fetch, failed: Failed, progressed: bool) -> Result<(), GaveUp> {
+        let counters = &fetch.node.shared.counters;
+        let over = progressed && fetch.node.is_once();
+        let error = match failed {
+            Failed::Cut if over => {
+                let location = fetch.node.location.to_string();
+                return Err(GaveUp::NoHope(Error::Unpinned { location }));
+            }
+            Failed::Cut => {
+                self.cuts += 1;
+                counters.cuts.fetch_add(1, Ordering::Relaxed);
+                return if self.gave_up(fetch, self.cuts) {
+                    let location = fetch.node.location.to_string();
+                    let after = fetch.node.shared.settings.deadline;
+                    Err(GaveUp::Nobody(StoreError::TimedOut { location, after }.into()))
+                } else {
+                    Ok(())
+                };
+            }
+            Failed::Store(error) => error,
+        };
+        self.failures = if progressed { 1 } else { self.failures + 1 };
+        let mangled = matches!(error, StoreError::Protocol { .. });
+        self.mangled += u32::from(mangled);
+        let hope = error.is_transient()
+            || matches!(error, StoreError::Unreachable { .. })
+            || (mangled && self.mangled < TRIES_MANGLED);
+        if !hope || over {
+            return Err(GaveUp::NoHope(error.into()));
+        }
+        if self.gave_up(fetch, self.failures) {
+            return Err(GaveUp::Nobody(error.into()));
+        }
+        counters.retries.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(%error, failures = self.failures, "trying again");
+        let (start, pause) = (Instant::now(), self.pause(crew, &error));
+        let asked = fetch.node.latest_deadline(fetch.id);
+        while start.elapsed() < pause {
+            std::thread::sleep(NAP.min(pause));
+            if self.gave_up(fetch, self.failures) {
+                return Err(GaveUp::Nobody(error.into()));
+            }
+            // Whoever has come since has a try of its own, and does not wait out what others have failed.
+            if start.elapsed() > FIRST_PAUSE && fetch.node.latest_deadline(fetch.id) > asked {
+                self.failures = 0;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is nobody left to try for.
+    fn gave_up(&self, fetch: &Fetch, tries: u32) -> bool {
+        if let Some(deadline) = fetch.node.latest_deadline(fetch.id) {
+            return deadline <= Instant::now();
+        }
+        match fetch.class {
+            Class::Demand => true,
+            Class::Ahead => tries > TRIES_AHEAD || !fetch.is_wanted(),
+            Class::Background => tries > TRIES_BACKGROUND || !fetch.is_wanted(),
+        }
+    }
+
+    fn pause(&self, crew: &Crew, error: &StoreError) -> Duration {
+        let doubled = FIRST_PAUSE.saturating_mul(1 << (self.failures - 1).min(10)).min(LONGEST_PAUSE);
+        let mut pause = doubled;
+        if let StoreError::SlowDown { retry_after, .. } = error {
+            crew.slowdowns.fetch_add(1, Ordering::Relaxed);
+            pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE * 5));
+        }
+        // Those who failed together must not come back together. The clock's low digits are random enough.
+        let spread =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        pause.mul_f64(0.5 + f64::from(spread % 1_000) / 1_000.0)
+    }
+}

@@ -1,0 +1,186 @@
+//! The blocks of one version that are on this machine: in the cache, else in memory.
+//!
+//! The cached version is opened by the first who looks, for most names of a directory are never read.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use firstbyte_location::{ByteRange, Checksum, Location, Version};
+
+use crate::BLOCK;
+use crate::cache::{self, Backing, Cache, Cached, Claim, Verified};
+use crate::pending::Hold;
+use crate::pool::Pool;
+
+/// What became of a block that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// It is in the cache.
+    Kept,
+    /// It is in memory, until something else needs the place.
+    Held,
+}
+
+/// Whether blocks may be fetched by this process now.
+pub(crate) enum Turn {
+    /// Yes, as long as this is held; there is nothing to hold where others do not see the blocks.
+    Ours { _claim: Option<Claim> },
+    /// Another process fetches some of them.
+    Theirs,
+}
+
+pub(crate) struct Here {
+    file: u64,
+    size: u64,
+    cache: Option<(Cache, Location, Version)>,
+    cached: OnceLock<Option<Cached>>,
+    /// What the store tells of the whole, once it has been asked.
+    checksum: OnceLock<Option<Checksum>>,
+    /// Whether the last block was kept.
+    keeps: AtomicBool,
+    /// Whether a thread verifies the whole, or did so in vain.
+    verifying: AtomicBool,
+    pool: Arc<Pool>,
+}
+
+impl Here {
+    pub(crate) fn new(
+        file: u64,
+        size: u64,
+        cache: Option<(Cache, Location, Version)>,
+        pool: Arc<Pool>,
+    ) -> Self {
+        let (keeps, verifying) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { file, size, cache, cached: OnceLock::new(), checksum: OnceLock::new(), keeps, verifying, pool }
+    }
+
+    /// The version in the cache, where there is one that can be used.
+    pub(crate) fn cached(&self) -> Option<&Cached> {
+        let open = || {
+            let (cache, location, version) = self.cache.as_ref()?;
+            let opened = cache.version(location, version, self.checksum.get().cloned().flatten());
+            opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
+        };
+        self.cached.get_or_init(open).as_ref()
+    }
+
+    /// Copies the bytes that are here from `offset` on without a gap; returns how many.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let mut read = self.cached().map_or(0, |cached| cached.read_at(&mut buffer[done..], at));
+            if read == 0 {
+                read = self.pool.read_at(self.file, &mut buffer[done..], at);
+            }
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        done
+    }
+
+    pub(crate) fn has(&self, block: u64) -> bool {
+        self.is_kept(block) || self.pool.has(self.file, block)
+    }
+
+    /// Whether a block is in the cache.
+    pub(crate) fn is_kept(&self, block: u64) -> bool {
+        self.cached().is_some_and(|cached| cached.is_present(block))
+    }
+
+    /// Whether there is a cache for it at all.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.cached().is_some()
+    }
+
+    /// Whether what is fetched now is likely to be kept: the last block was.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps.load(Relaxed) && self.can_keep()
+    }
+
+    /// Where the bytes of a read that waits are best held: blocks that are not kept may be gone when the last has come.
+    pub(crate) fn hold(&self) -> Hold {
+        if self.keeps() { Hold::Kept } else { Hold::Copied }
+    }
+
+    /// Takes a block that was fetched.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8]) -> Stored {
+        let kept = self.cached().is_some_and(|cached| cached.fill(block, bytes) != cache::Stored::NoRoom);
+        self.keeps.store(kept, Relaxed);
+        if kept {
+            return Stored::Kept;
+        }
+        self.pool.put(self.file, block, bytes);
+        Stored::Held
+    }
+
+    /// Asks for the right to fetch blocks, which processes that share the cache give each other.
+    pub(crate) fn turn(&self, blocks: &Range<u64>) -> Turn {
+        let Some(cached) = self.cached() else { return Turn::Ours { _claim: None } };
+        cached.claim(blocks.clone()).map_or(Turn::Theirs, |claim| Turn::Ours { _claim: Some(claim) })
+    }
+
+    /// Tells the checksum over the whole, or that the store has none; what was told first counts.
+    pub(crate) fn expect(&self, checksum: Option<Checksum>) {
+        if self.checksum.set(checksum.clone()).is_ok()
+            && let (Some(Some(cached)), Some(checksum)) = (self.cached.get(), checksum)
+        {
+            cached.expect(checksum);
+        }
+    }
+
+    /// Whether the store has been asked for the checksum over the whole.
+    pub(crate) fn knows_checksum(&self) -> bool {
+        self.checksum.get().is_some()
+    }
+
+    /// Whether all has come, and nobody has begun to verify it. Who is told so has to call [`verify`](Self::verify).
+    pub(crate) fn is_to_be_verified(&self) -> bool {
+        let ripe = self.cached().is_some_and(|cached| cached.all_here() && !cached.is_complete());
+        ripe && !self.verifying.swap(true, Relaxed)
+    }
+
+    /// Verifies the whole.
+    pub(crate) fn verify(&self, location: &Location) {
+        let Some(cached) = self.cached() else { return };
+        match cached.verify_complete() {
+            // Another process does it, or blocks turned out to be missing: whoever brings the last one begins again.
+            Ok(Verified::Busy | Verified::Missing) => self.verifying.store(false, Relaxed),
+            Ok(Verified::Complete) => {}
+            Err(error) => tracing::error!(%location, %error, "the whole could not be verified"),
+        }
+    }
+
+    /// Whether nothing more is to be expected of verification.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cached().is_none_or(Cached::is_complete)
+    }
+
+    pub(crate) fn backing(&self) -> Option<Backing> {
+        self.cached()?.backing()
+    }
+
+    /// The bytes of some blocks, as far as the file goes.
+    pub(crate) fn bytes(&self, blocks: &Range<u64>) -> ByteRange {
+        ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK).min(self.size))
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.pool.forget(self.file);
+    }
+}
+
+/// The bytes of a block, past the file's end where it is the last.
+pub(crate) fn block_range(block: u64) -> ByteRange {
+    ByteRange::at(block * BLOCK, BLOCK)
+}
+
+/// The blocks that hold some bytes.
+pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
+    range.start / BLOCK..range.end.div_ceil(BLOCK)
+}

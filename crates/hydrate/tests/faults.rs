@@ -1,0 +1,268 @@
+//! Reads over a network that fails: what a retry heals is healed, what nothing heals is an error within the deadline, and
+//! what is here stays readable.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use firstbyte_hydrate::{BLOCK, Error, File, Hydrator, Settings};
+use firstbyte_link::{Chance, Faults, Link, LinkConfig, Running};
+use firstbyte_location::{Location, Version};
+use firstbyte_store::{Options, Store};
+use firstbyte_testkit::{Place, Reply, Scripted, Subject, bytes, scratch};
+use tempfile::TempDir;
+
+const SEED: u64 = 9;
+const BLOCK_LEN: usize = BLOCK as usize;
+
+/// An object on a server behind a link.
+struct Far {
+    content: Vec<u8>,
+    hydrator: Hydrator,
+    file: File,
+    config: LinkConfig,
+    link: Option<Running>,
+    subject: Subject,
+    cache: TempDir,
+}
+
+impl Far {
+    fn new(blocks: usize, faults: Faults, deadline: Duration) -> Self {
+        Self::behind(Duration::ZERO, blocks, faults, deadline)
+    }
+
+    fn behind(rtt: Duration, blocks: usize, faults: Faults, deadline: Duration) -> Self {
+        let subject = Subject::start(Place::ServeHttp);
+        let content = bytes(SEED, blocks * BLOCK_LEN);
+        subject.place("data", &content);
+        let Location::Http(mut url) = subject.at("data") else { panic!("a URL") };
+        let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut config =
+            LinkConfig { rtt, faults, seed: SEED, ..LinkConfig::new(listen, url.authority.clone()) };
+        let link = Link::start(config.clone()).unwrap();
+        config.listen = link.address();
+        url.authority = link.address().to_string();
+        let cache = scratch();
+        let settings =
+            Settings { cache: Some(cache.path().into()), reserve: 0, deadline, ..Settings::default() };
+        let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
+        let file = hydrator.open(&Location::Http(url)).unwrap();
+        Self { content, hydrator, file, config, link: Some(link), subject, cache }
+    }
+
+    /// Another engine on the same cache, as another process has it.
+    fn other(&self) -> Hydrator {
+        let settings = Settings { cache: Some(self.cache.path().into()), reserve: 0, ..Settings::default() };
+        Hydrator::new(self.subject.store.clone(), settings).unwrap()
+    }
+
+    fn read(&self, block: u64) -> Result<(), Error> {
+        let mut buffer = vec![0; BLOCK_LEN];
+        let read = self.file.handle().read_at(&mut buffer, block * BLOCK)?;
+        assert!(buffer[..read] == self.content[block as usize * BLOCK_LEN..][..read], "block {block}");
+        Ok(())
+    }
+
+    /// As a mount reads.
+    fn read_then(&self, block: u64) -> Result<Vec<u8>, Error> {
+        let (send, receive) = mpsc::channel();
+        let done = move |result: Result<&[u8], Error>| send.send(result.map(<[u8]>::to_vec)).unwrap();
+        self.file.handle().read_then(block * BLOCK, 3 * BLOCK_LEN, Box::new(done));
+        receive.recv_timeout(Duration::from_secs(60)).expect("an answer")
+    }
+}
+
+#[test]
+fn connections_that_are_cut_are_no_errors() {
+    let faults = Faults { cut: Chance::new(0.2), ..Faults::default() };
+    let far = Far::new(512, faults, Duration::from_secs(30));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let handle = far.file.handle();
+            let mut all = vec![0; far.content.len()];
+            for piece in 0..256 {
+                let at = piece * 2 * BLOCK_LEN;
+                handle.read_at(&mut all[at..at + 2 * BLOCK_LEN], at as u64).unwrap();
+            }
+            assert!(all == far.content);
+        });
+        for reader in 0..4 {
+            let far = &far;
+            scope
+                .spawn(move || (0..100).for_each(|turn| far.read((turn * 67 + reader * 131) % 512).unwrap()));
+        }
+    });
+    assert!(far.link.as_ref().unwrap().counters().cuts > 0);
+    assert!(far.hydrator.counters().retries > 0);
+}
+
+#[test]
+fn engines_that_share_a_cache_share_the_fetching() {
+    // Far enough that both are at it at the same time.
+    let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), Duration::from_secs(30));
+    let others = far.other().file(far.file.location(), far.file.version().clone());
+    std::thread::scope(|scope| {
+        for file in [&far.file, &others, &far.file, &others] {
+            let far = &far;
+            scope.spawn(move || {
+                let (handle, mut all) = (file.handle(), vec![0; far.content.len()]);
+                for (index, piece) in all.chunks_mut(BLOCK_LEN).enumerate() {
+                    handle.read_at(piece, index as u64 * BLOCK).unwrap();
+                }
+                assert!(all == far.content);
+            });
+        }
+    });
+    // A reader who would have to wait for long may take a block out of a request under way, and it comes twice.
+    let received = far.subject.store.counters().received;
+    assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
+}
+
+#[test]
+fn an_endpoint_that_comes_back_is_waited_for() {
+    let mut far = Far::new(64, Faults::default(), Duration::from_secs(30));
+    far.read(0).unwrap();
+    drop(far.link.take());
+    let restarted = std::thread::scope(|scope| {
+        let far = &far;
+        let waiting = [scope.spawn(|| far.read(20)), scope.spawn(|| far.read_then(40).map(drop))];
+        // So long that the first tries have failed.
+        while far.hydrator.counters().retries < 3 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let link = Link::start(far.config.clone()).unwrap();
+        waiting.into_iter().for_each(|reader| reader.join().unwrap().unwrap());
+        link
+    });
+    drop(restarted);
+}
+
+#[test]
+fn an_endpoint_that_is_gone_is_an_error_and_what_is_here_stays_readable() {
+    let mut far = Far::new(64, Faults::default(), Duration::from_secs(2));
+    far.read(0).unwrap();
+    drop(far.link.take());
+    for error in [far.read(20).unwrap_err(), far.read_then(40).unwrap_err()] {
+        assert!(matches!(error, Error::Deadline { .. } | Error::Store(_)), "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+    far.read(0).unwrap();
+    assert!(far.hydrator.counters().failed == 2);
+    // It is back: the file is as good as before.
+    let _link = Link::start(far.config.clone()).unwrap();
+    far.read(20).unwrap();
+    assert!(far.read_then(40).unwrap() == far.content[40 * BLOCK_LEN..43 * BLOCK_LEN]);
+}
+
+/// A server whose answers to the first requests are `bad`, and honest after that.
+fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Scripted, Location, Version) {
+    let content = bytes(SEED, 4 * BLOCK_LEN);
+    let count = AtomicUsize::new(0);
+    let server = Scripted::start(move |_, head| {
+        if count.fetch_add(1, Ordering::SeqCst) < bad {
+            return reply();
+        }
+        let range = head.lines().find_map(|line| line.strip_prefix("range: bytes=")).unwrap();
+        let (first, last) = range.trim().split_once('-').unwrap();
+        let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+        let told = format!("content-range: bytes {first}-{last}/{}", content.len());
+        Reply::answer("206 Partial Content", &[&told, "etag: \"v\""], &content[first..=last])
+    });
+    let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
+    let version = Version { size: Some(4 * BLOCK), etag: Some("\"v\"".into()), ..Version::default() };
+    (server, location, version)
+}
+
+fn read_scripted(location: &Location, version: Version, deadline: Duration) -> Result<Vec<u8>, Error> {
+    let settings = Settings { deadline, ..Settings::default() };
+    let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+    let mut buffer = vec![0; BLOCK_LEN];
+    hydrator.file(location, version).handle().read_at(&mut buffer, BLOCK)?;
+    Ok(buffer)
+}
+
+#[test]
+fn a_silent_answer_is_asked_for_again() {
+    let (server, location, version) = scripted(1, || Reply::Silence);
+    let read = read_scripted(&location, version, Duration::from_secs(30)).unwrap();
+    assert!(read == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
+    assert_eq!(server.heads().len(), 2);
+}
+
+#[test]
+fn a_server_that_stays_silent_is_an_error_at_the_deadline() {
+    let (_server, location, version) = scripted(usize::MAX, || Reply::Silence);
+    let error = read_scripted(&location, version, Duration::from_secs(1)).unwrap_err();
+    assert!(matches!(error, Error::Deadline { .. } | Error::Store(_)), "{error}");
+}
+
+#[test]
+fn a_server_that_asks_to_slow_down_is_asked_later_and_one_that_refuses_is_not_asked_again() {
+    let busy = || Reply::answer("503 Slow Down", &[], b"");
+    let (server, location, version) = scripted(2, busy);
+    read_scripted(&location, version, Duration::from_secs(30)).unwrap();
+    assert_eq!(server.heads().len(), 3);
+    let (server, location, version) = scripted(1, || Reply::answer("403 Forbidden", &[], b""));
+    let error = read_scripted(&location, version, Duration::from_secs(30)).unwrap_err();
+    assert!(
+        matches!(&error, Error::Store(error) if matches!(**error, firstbyte_store::Error::Denied { .. })),
+        "{error}"
+    );
+    assert_eq!(server.heads().len(), 1);
+}
+
+/// A server without ranges, and perhaps without anything that pins what it serves: another content every time then.
+fn rangeless(pinned: bool) -> (Scripted, Location, Version) {
+    let size = 40 * BLOCK_LEN;
+    let server = Scripted::start(move |number, _| {
+        let seed = if pinned { SEED } else { number as u64 };
+        let etag: &[&str] = if pinned { &["etag: \"v\""] } else { &[] };
+        Reply::answer("200 OK", etag, &bytes(seed, size))
+    });
+    let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
+    let etag = pinned.then(|| "\"v\"".to_owned());
+    (server, location, Version { size: Some(size as u64), etag, ..Version::default() })
+}
+
+#[test]
+fn a_server_without_ranges_is_read_as_one_stream() {
+    for cached in [true, false] {
+        let (server, location, version) = rangeless(true);
+        let cache = scratch();
+        let dir = cached.then(|| cache.path().into());
+        let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
+        let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+        let handle = hydrator.file(&location, version).handle();
+        let content = bytes(SEED, 40 * BLOCK_LEN);
+        for block in [3, 0, 1, 2, 39, 17] {
+            let mut buffer = vec![0; BLOCK_LEN];
+            handle.read_at(&mut buffer, block * BLOCK).unwrap();
+            assert!(buffer == content[block as usize * BLOCK_LEN..][..BLOCK_LEN], "block {block}");
+        }
+        assert!(!cached || server.heads().len() <= 2, "{:?}", server.heads());
+    }
+}
+
+#[test]
+fn what_nothing_pins_is_read_once_and_never_mixed() {
+    for cached in [true, false] {
+        let (_server, location, version) = rangeless(false);
+        let cache = scratch();
+        let dir = cached.then(|| cache.path().into());
+        // Without a cache the stream has to wait for its reader: memory holds a part of it only.
+        let settings = Settings { cache: dir, reserve: 0, memory: 4 << 20, ..Settings::default() };
+        let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
+        let handle = hydrator.file(&location, version).handle();
+        let mut all = vec![0; 40 * BLOCK_LEN];
+        for piece in all.chunks_mut(5000).enumerate() {
+            handle.read_at(piece.1, piece.0 as u64 * 5000).unwrap();
+        }
+        assert!(all == bytes(0, all.len()));
+        let again = handle.read_at(&mut all[..BLOCK_LEN], 0);
+        match again {
+            Ok(_) => assert!(cached && all[..BLOCK_LEN] == bytes(0, BLOCK_LEN)),
+            Err(error) => assert!(!cached && matches!(error, Error::Unpinned { .. }), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Hydration in the background: what is brought here, what is not fetched twice, and how readers come before it.
+
+use std::time::Duration;
+
+use firstbyte_hydrate::cache::State;
+use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
+use firstbyte_location::{ByteRange, Location};
+use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use tempfile::TempDir;
+
+const BLOCK_LEN: usize = BLOCK as usize;
+
+fn engine(subject: &Subject, settings: Settings) -> (Hydrator, TempDir) {
+    let cache = scratch();
+    let settings = Settings { cache: Some(cache.path().into()), reserve: 0, ..settings };
+    (Hydrator::new(subject.store.clone(), settings).unwrap(), cache)
+}
+
+fn wanted(location: Location) -> Wanted {
+    Wanted { location, version: None, range: None }
+}
+
+fn list(wanted: Vec<Wanted>) -> WantedList {
+    Box::new(wanted.into_iter().map(Ok))
+}
+
+fn finish(job: &firstbyte_hydrate::Job) -> Progress {
+    let progress = job.wait(Duration::from_secs(120));
+    assert!(progress.is_over, "{progress:?}");
+    progress
+}
+
+#[test]
+fn files_are_brought_here_whole_and_verified_and_a_missing_one_is_told() {
+    for of in [Place::ServeS3, Place::ServeHttp, Place::Local] {
+        let subject = Subject::start(of);
+        let (hydrator, _cache) = engine(&subject, Settings::default());
+        let sizes = [0, 1, BLOCK_LEN, 70 * BLOCK_LEN + 3, 100 * BLOCK_LEN];
+        let contents: Vec<_> = (0..).zip(sizes).map(|(seed, size)| bytes(seed, size)).collect();
+        let mut files = vec![wanted(subject.at("missing"))];
+        for (index, content) in contents.iter().enumerate() {
+            subject.place(&format!("f{index}"), content);
+            files.push(wanted(subject.at(&format!("f{index}"))));
+        }
+        let progress = finish(&hydrator.hydrate(list(files), None).unwrap());
+        assert_eq!((progress.files, progress.files_done), (6, 5), "{of:?} {progress:?}");
+        assert!(
+            matches!(&progress.failed[..], [Failure { location, .. }] if *location == subject.at("missing"))
+        );
+        let total: usize = sizes.iter().sum();
+        assert_eq!(
+            (progress.bytes, progress.bytes_here, progress.fetched),
+            (total as u64, total as u64, total as u64)
+        );
+        let received = subject.store.counters().received;
+        for (index, content) in contents.iter().enumerate() {
+            let file = hydrator.open(&subject.at(&format!("f{index}"))).unwrap();
+            let mut buffer = vec![0; content.len()];
+            assert_eq!(file.handle().read_at(&mut buffer, 0).unwrap(), content.len());
+            assert!(buffer == *content);
+            assert_eq!(file.status().unwrap().state, State::Hydrated, "{of:?} {index}");
+            assert!(file.backing().is_some());
+        }
+        assert_eq!(subject.store.counters().received, received);
+    }
+}
+
+#[test]
+fn what_is_here_is_not_fetched_again_and_ranges_bring_their_blocks_only() {
+    let subject = Subject::start(Place::ServeS3);
+    let (hydrator, _cache) = engine(&subject, Settings::default());
+    subject.place("data", &bytes(1, 64 * BLOCK_LEN));
+    let file = hydrator.open(&subject.at("data")).unwrap();
+    file.handle().read_at(&mut [0; 10], 5 * BLOCK).unwrap();
+    let range = Some(ByteRange::new(4 * BLOCK + 7, 9 * BLOCK + 7));
+    let part =
+        finish(&hydrator.hydrate(list(vec![Wanted { range, ..wanted(subject.at("data")) }]), None).unwrap());
+    assert_eq!((part.bytes, part.bytes_here, part.fetched), (6 * BLOCK, 6 * BLOCK, 5 * BLOCK));
+    assert_eq!(file.status().unwrap().here, 6 * BLOCK);
+    let all = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
+    assert_eq!((all.bytes, all.bytes_here, all.fetched), (64 * BLOCK, 64 * BLOCK, 58 * BLOCK));
+}
+
+#[test]
+fn readers_are_not_kept_waiting_by_a_job_and_cancelling_it_keeps_what_is_here() {
+    let subject = Subject::start(Place::ServeS3);
+    // So slow that it would last for minutes.
+    let (hydrator, _cache) =
+        engine(&subject, Settings { background_rate: Some(1 << 20), ..Settings::default() });
+    let content = bytes(2, 1024 * BLOCK_LEN);
+    subject.place("data", &content);
+    let file = hydrator.open(&subject.at("data")).unwrap();
+    let job = hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap();
+    let handle = file.handle();
+    for turn in 0..200_u64 {
+        let at = turn * 37 % 1024 * BLOCK;
+        let mut buffer = [0; 4096];
+        handle.read_at(&mut buffer, at).unwrap();
+        assert!(buffer[..] == content[at as usize..][..4096]);
+    }
+    assert!(!job.progress().is_over);
+    job.cancel();
+    let progress = finish(&job);
+    assert!(progress.files_done == 0 && progress.failed.is_empty());
+    let here = file.status().unwrap().here;
+    assert!(here >= 200 * BLOCK && here < content.len() as u64);
+    let received = subject.store.counters().received;
+    let (whole, _) = (hydrator.open(&subject.at("data")).unwrap(), job);
+    let mut buffer = vec![0; content.len()];
+    whole.handle().read_at(&mut buffer, 0).unwrap();
+    assert!(buffer == content);
+    assert!(subject.store.counters().received - received <= content.len() as u64 - here + 64 * BLOCK);
+}
+
+#[test]
+fn without_room_hydration_says_so() {
+    let subject = Subject::start(Place::ServeS3);
+    subject.place("data", &bytes(3, 64 * BLOCK_LEN));
+    let (hydrator, _cache) =
+        engine(&subject, Settings { cache_size: Some(8 * BLOCK), ..Settings::default() });
+    let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
+    assert!(matches!(&progress.failed[..], [Failure { error: Error::NoRoom { .. }, .. }]), "{progress:?}");
+}

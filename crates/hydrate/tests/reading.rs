@@ -1,0 +1,209 @@
+//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch a block, no more than was
+//! asked for.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, Settings};
+use firstbyte_location::Location;
+use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use tempfile::TempDir;
+
+const SEED: u64 = 4;
+const BLOCK_LEN: usize = BLOCK as usize;
+
+/// Where blocks stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Cached,
+    InMemory,
+}
+
+const BOTH: [Kept; 2] = [Kept::Cached, Kept::InMemory];
+
+struct Setting {
+    content: Vec<u8>,
+    hydrator: Hydrator,
+    file: File,
+    _cache: TempDir,
+}
+
+fn place(subject: &Subject, name: &str, len: usize, kept: Kept) -> Setting {
+    let content = bytes(SEED, len);
+    subject.place(name, &content);
+    let cache = scratch();
+    let dir = (kept == Kept::Cached).then(|| cache.path().into());
+    let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
+    let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
+    let file = hydrator.open(&subject.at(name)).unwrap();
+    Setting { content, hydrator, file, _cache: cache }
+}
+
+fn read(handle: &Handle, offset: u64, length: usize) -> Vec<u8> {
+    let mut buffer = vec![0; length];
+    let read = handle.read_at(&mut buffer, offset).unwrap();
+    buffer.truncate(read);
+    buffer
+}
+
+fn read_then(handle: &Handle, offset: u64, length: usize) -> Vec<u8> {
+    let (send, receive) = mpsc::channel();
+    handle.read_then(offset, length, Box::new(move |result| send.send(result.map(<[u8]>::to_vec)).unwrap()));
+    receive.recv_timeout(Duration::from_secs(60)).unwrap().unwrap()
+}
+
+fn read_all(handle: &Handle, step: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let piece = read(handle, all.len() as u64, step);
+        if piece.is_empty() {
+            return all;
+        }
+        all.extend(piece);
+    }
+}
+
+#[test]
+fn every_store_reads_right_from_end_to_end_and_past_it() {
+    for of in [Place::Local, Place::ServeS3, Place::ServeHttp, Place::Nginx] {
+        let subject = Subject::start(of);
+        for kept in BOTH {
+            for step in [1000, BLOCK_LEN, 3 * BLOCK_LEN + 17, 20 * BLOCK_LEN] {
+                let setting = place(&subject, "data", 9 * BLOCK_LEN + 1234, kept);
+                let handle = setting.file.handle();
+                assert!(read_all(&handle, step) == setting.content, "{of:?} {kept:?} in steps of {step}");
+                assert!(read_all(&handle, step) == setting.content, "{of:?} {kept:?} again");
+                assert!(read_then(&handle, 5, setting.content.len()) == setting.content[5..]);
+                assert!(read_then(&handle, setting.file.size(), 10).is_empty());
+                assert!(read(&handle, u64::MAX - 3, 10).is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_object_has_no_bytes() {
+    let subject = Subject::start(Place::ServeS3);
+    for kept in BOTH {
+        let Setting { file, .. } = &place(&subject, "empty", 0, kept);
+        assert!(read(&file.handle(), 0, 100).is_empty());
+        assert!(read_then(&file.handle(), 0, 100).is_empty());
+    }
+}
+
+#[test]
+fn a_random_read_costs_one_request_of_one_block() {
+    let subject = Subject::start(Place::ServeS3);
+    for kept in BOTH {
+        let Setting { content, hydrator, file, .. } = &place(&subject, "data", 400 * BLOCK_LEN, kept);
+        let handle = file.handle();
+        let before = subject.store.counters();
+        for (count, block) in [(1, 7_u64), (2, 300), (3, 120), (4, 11)] {
+            let at = block * BLOCK + 4096;
+            assert!(read(&handle, at, 4096) == content[at as usize..][..4096]);
+            let now = subject.store.counters();
+            assert_eq!(now.requests - before.requests, count);
+            assert_eq!(now.received - before.received, count * BLOCK);
+        }
+        assert_eq!(hydrator.counters().demand_fetches, 4);
+        assert_eq!(hydrator.counters().ahead_fetches, 0);
+    }
+}
+
+#[test]
+fn sixteen_readers_of_the_same_blocks_cost_one_fetch_of_each() {
+    let subject = Subject::start(Place::ServeS3);
+    for kept in BOTH {
+        let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
+        let received = subject.store.counters().received;
+        std::thread::scope(|scope| {
+            for reader in 0..16_u64 {
+                scope.spawn(move || {
+                    let handle = file.handle();
+                    for turn in 0..64 {
+                        // All begin with the same block; then each goes its own way over all of them.
+                        let block = turn * (2 * (reader % 8) + 1) % 64;
+                        let at = (block * BLOCK) as usize;
+                        assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
+                    }
+                });
+            }
+        });
+        let received = subject.store.counters().received - received;
+        assert_eq!(received, 64 * BLOCK, "{kept:?} {:?}", hydrator.counters());
+    }
+}
+
+#[test]
+fn an_overwritten_object_is_an_error_and_never_a_mixture() {
+    for of in [Place::ServeS3, Place::ServeHttp, Place::Local] {
+        let subject = Subject::start(of);
+        for kept in BOTH {
+            let Setting { content, hydrator, file, .. } = &place(&subject, "data", 64 * BLOCK_LEN, kept);
+            let handle = file.handle();
+            assert!(read(&handle, 0, 1000) == content[..1000]);
+            let other = bytes(SEED + 1, content.len());
+            subject.place("data", &other);
+            let mut buffer = vec![0; 4096];
+            for at in [20 * BLOCK, 21 * BLOCK, 40 * BLOCK] {
+                let error = handle.read_at(&mut buffer, at).unwrap_err();
+                assert!(matches!(error, Error::Changed { .. }), "{of:?}: {error}");
+                assert!(!error.to_string().contains('\n'));
+            }
+            // What is here stays readable, and who opens it anew has the new version.
+            assert!(read(&handle, 1000, 1000) == content[1000..2000]);
+            let new = hydrator.open(&subject.at("data")).unwrap();
+            assert!(read(&new.handle(), 20 * BLOCK, 4096) == other[20 * BLOCK_LEN..][..4096]);
+        }
+    }
+}
+
+#[test]
+fn what_was_read_once_is_read_again_without_a_request_also_by_the_next_process() {
+    let subject = Subject::start(Place::ServeS3);
+    let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, Kept::Cached);
+    assert!(read_all(&setting.file.handle(), BLOCK_LEN) == setting.content);
+    let settings = Settings { cache: Some(setting._cache.path().into()), ..Settings::default() };
+    let (version, requests) = (setting.file.version().clone(), subject.store.counters().received);
+    drop((setting.file, setting.hydrator));
+    let next = Hydrator::new(subject.store.clone(), settings).unwrap();
+    let file = next.file(&subject.at("data"), version);
+    assert!(read_all(&file.handle(), BLOCK_LEN) == setting.content);
+    assert_eq!(subject.store.counters().received, requests);
+}
+
+#[test]
+fn without_room_in_the_cache_reads_go_on_uncached() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let content = bytes(SEED, 200 * BLOCK_LEN);
+    subject.place("data", &content);
+    let dir = Some(cache.path().into());
+    // Room for nothing, and room for a part: what is kept gives way to what is read.
+    for cache_size in [0, 30 * BLOCK] {
+        let settings =
+            Settings { cache: dir.clone(), cache_size: Some(cache_size), reserve: 0, ..Settings::default() };
+        let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
+        let file = hydrator.open(&subject.at("data")).unwrap();
+        for step in [4096, 3 * BLOCK_LEN, 100 * BLOCK_LEN] {
+            assert!(read_all(&file.handle(), step) == content, "{cache_size} in steps of {step}");
+        }
+        assert!(read_then(&file.handle(), 7, 64 * BLOCK_LEN) == content[7..][..64 * BLOCK_LEN]);
+    }
+}
+
+#[test]
+fn the_observer_sees_reads_in_order() {
+    let subject = Subject::start(Place::Local);
+    let Setting { hydrator, file, .. } = &place(&subject, "data", 4 * BLOCK_LEN, Kept::InMemory);
+    let (send, receive) = mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    let observer =
+        move |location: &Location, range| send.lock().unwrap().send((location.clone(), range)).unwrap();
+    assert!(hydrator.observe(Box::new(observer)));
+    let handle = file.handle();
+    read(&handle, 3 * BLOCK, 100);
+    read(&handle, 0, 50);
+    let seen: Vec<_> = receive.try_iter().map(|(_, range)| (range.start, range.end)).collect();
+    assert_eq!(seen, [(3 * BLOCK, 3 * BLOCK + 100), (0, 50)]);
+}
