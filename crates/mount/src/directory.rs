@@ -1,0 +1,200 @@
+//! Directories whose every name is known, for as long as the metadata may be believed.
+//!
+//! They answer lookups, of what is not there as well, without a request, serve a second reading, and tell which file comes
+//! after which. Only directories of up to [`WIDEST`] names are kept, the longest unused go first, so memory is bounded; of
+//! a wider one it is remembered that it is wide.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::child::Child;
+use crate::tree::Ino;
+
+/// Widest directory kept: 16,384 names are some 2 MB.
+pub(crate) const WIDEST: usize = 16_384;
+/// Names kept in all: 8 MB.
+const NAMES: usize = 4 * WIDEST;
+/// Directories known to be wide that are remembered; when there are more all are forgotten, which costs a request each.
+const WIDE: usize = 4096;
+
+/// A name and the number it was shown with.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) child: Child,
+    pub(crate) ino: Ino,
+}
+
+/// One directory at one instant, whole.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// In the order of the listing.
+    listed: Vec<Listed>,
+    /// Positions in `listed`, by name.
+    by_name: Vec<u32>,
+    /// When the listing began.
+    taken: Instant,
+}
+
+impl Directory {
+    pub(crate) fn new(listed: Vec<Listed>, taken: Instant) -> Self {
+        let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
+        by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
+        Self { listed, by_name, taken }
+    }
+
+    /// Where `name` stands in the listing.
+    pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
+        let found =
+            self.by_name.binary_search_by(|at| self.listed[*at as usize].child.name.as_ref().cmp(name));
+        found.ok().map(|at| self.by_name[at] as usize)
+    }
+
+    pub(crate) fn listed(&self) -> &[Listed] {
+        &self.listed
+    }
+
+    /// How much longer it may be believed, of `ttl` in all.
+    pub(crate) fn valid(&self, ttl: Duration) -> Duration {
+        ttl.saturating_sub(self.taken.elapsed())
+    }
+}
+
+/// What is known about a directory.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// Everything.
+    Whole(Arc<Directory>),
+    /// That it has more names than are kept.
+    Wide,
+    /// Nothing, or nothing that may still be believed.
+    Nothing,
+}
+
+#[derive(Default)]
+struct Inner {
+    whole: HashMap<Box<[u8]>, (Arc<Directory>, u64)>,
+    wide: HashMap<Box<[u8]>, ()>,
+    names: usize,
+    clock: u64,
+}
+
+/// All known directories.
+pub(crate) struct Directories {
+    ttl: Duration,
+    inner: Mutex<Inner>,
+}
+
+impl Directories {
+    /// Directories that may be believed for `ttl`.
+    pub(crate) fn new(ttl: Duration) -> Self {
+        Self { ttl, inner: Mutex::default() }
+    }
+
+    pub(crate) fn get(&self, path: &[u8]) -> Known {
+        let mut inner = self.inner();
+        inner.clock += 1;
+        let clock = inner.clock;
+        if let Some((directory, used)) = inner.whole.get_mut(path)
+            && !directory.valid(self.ttl).is_zero()
+        {
+            *used = clock;
+            return Known::Whole(Arc::clone(directory));
+        }
+        if inner.wide.contains_key(path) { Known::Wide } else { Known::Nothing }
+    }
+
+    /// The last whole listing, however old: for the order of names, which seldom changes.
+    pub(crate) fn last(&self, path: &[u8]) -> Option<Arc<Directory>> {
+        self.inner().whole.get(path).map(|(directory, _)| Arc::clone(directory))
+    }
+
+    pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
+        let mut inner = self.inner();
+        inner.clock += 1;
+        let clock = inner.clock;
+        inner.wide.remove(path);
+        inner.names += directory.listed.len();
+        if let Some((old, _)) = inner.whole.insert(path.into(), (directory, clock)) {
+            inner.names -= old.listed.len();
+        }
+        while inner.names > NAMES {
+            let Some(oldest) =
+                inner.whole.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
+            else {
+                break;
+            };
+            if let Some((gone, _)) = inner.whole.remove(&oldest) {
+                inner.names -= gone.listed.len();
+            }
+        }
+    }
+
+    pub(crate) fn mark_wide(&self, path: &[u8]) {
+        let mut inner = self.inner();
+        if let Some((old, _)) = inner.whole.remove(path) {
+            inner.names -= old.listed.len();
+        }
+        if inner.wide.len() >= WIDE {
+            inner.wide.clear();
+        }
+        inner.wide.insert(path.into(), ());
+    }
+
+    /// What was known is not to be believed any more: an object in it has changed.
+    pub(crate) fn doubt(&self, path: &[u8]) {
+        let mut inner = self.inner();
+        if let Some((old, _)) = inner.whole.remove(path) {
+            inner.names -= old.listed.len();
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(count: usize) -> Arc<Directory> {
+        let name = |index: usize| format!("n{:05}", (index * 7919) % count.max(1));
+        let listed = (0..count)
+            .map(|index| Listed { child: Child::directory(name(index).as_bytes()), ino: 2 })
+            .collect();
+        Arc::new(Directory::new(listed, Instant::now()))
+    }
+
+    #[test]
+    fn a_name_is_found_at_its_place_in_the_listing() {
+        let directory = directory(1000);
+        let at = directory.position(b"n00007").unwrap();
+        assert_eq!(&*directory.listed()[at].child.name, b"n00007");
+        assert_eq!(directory.position(b"n1"), None);
+    }
+
+    #[test]
+    fn the_longest_unused_goes_when_there_are_too_many_names() {
+        let directories = Directories::new(Duration::from_secs(60));
+        for path in [&b"0"[..], b"1", b"2", b"3"] {
+            directories.keep(path, directory(WIDEST));
+        }
+        assert!(matches!(directories.get(b"0"), Known::Whole(_)));
+        directories.keep(b"4", directory(1));
+        assert!(matches!(directories.get(b"1"), Known::Nothing));
+        assert!(matches!(directories.get(b"0"), Known::Whole(_)));
+        directories.keep(b"0", directory(1));
+        directories.keep(b"5", directory(WIDEST));
+        assert!(matches!(directories.get(b"2"), Known::Whole(_)), "names replaced are not counted twice");
+    }
+
+    #[test]
+    fn nothing_is_believed_beyond_its_time() {
+        let directories = Directories::new(Duration::ZERO);
+        directories.keep(b"d", directory(3));
+        assert!(matches!(directories.get(b"d"), Known::Nothing));
+        directories.mark_wide(b"d");
+        assert!(matches!(directories.get(b"d"), Known::Wide));
+    }
+}

@@ -1,0 +1,130 @@
+//! What can go wrong with a mount or with an operation below it. Only `fuse.rs` turns these into error numbers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a mount could not be made or ended, or why an operation below it failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory to mount at is not there.
+    #[error("{}: no such directory; create it first: mkdir -p {}", path.display(), path.display())]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Something else than a directory is there.
+    #[error("{}: not a directory", path.display())]
+    NotADirectory {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A mount would hide what is in the directory.
+    #[error("{}: not empty ({found} and perhaps more): a mount would hide it; use an empty directory, or say --nonempty", path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// A name found in it.
+        found: String,
+    },
+    /// Another file system is mounted exactly there, and would be hidden.
+    #[error("{}: {fs_type} of {source_name} is mounted there already; unmount it first, or say --nonempty to mount over it", path.display())]
+    AlreadyMounted {
+        /// The directory.
+        path: PathBuf,
+        /// Type of the file system there.
+        fs_type: String,
+        /// What it shows.
+        source_name: String,
+    },
+    /// Nothing of ours is mounted there.
+    #[error("{}: {found}", path.display())]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// Files below the mount are open.
+    #[error("{}: in use: close what is open below it (fuser -vm {}), or say --lazy to detach it now", path.display(), path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The kernel has no FUSE, or this container does not show it.
+    #[error(
+        "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
+    )]
+    NoDevice {
+        /// Why it cannot be opened.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// This process may not mount.
+    #[error("{}: mounting is not permitted ({detail}); run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN", path.display())]
+    NoPrivilege {
+        /// The directory.
+        path: PathBuf,
+        /// What refused.
+        detail: String,
+    },
+    /// The operating system refuses something.
+    #[error("{}: {what}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// What the store or the cache says.
+    #[error(transparent)]
+    Data(#[from] firstbyte_hydrate::Error),
+    /// Nothing is at the location that was to be mounted.
+    #[error("{location}: nothing is there; check the spelling with `firstbyte ls`")]
+    Nothing {
+        /// The location.
+        location: String,
+    },
+    /// The object is another one by now; whoever opens it again gets that.
+    #[error("{path}: overwritten since it was looked up")]
+    Stale {
+        /// Path below the mount.
+        path: String,
+    },
+    /// The kernel asks about something it was never told, or has forgotten.
+    #[error("unknown inode or handle {number}")]
+    Unknown {
+        /// Inode or handle number.
+        number: u64,
+    },
+    /// An operation that was not finished in time.
+    #[error("{what}: no answer within {seconds} s")]
+    Deadline {
+        /// The operation.
+        what: &'static str,
+        /// The deadline, seconds.
+        seconds: u64,
+    },
+    /// The object's length is unknown, so it cannot be shown as a file.
+    #[error("{path}: the server does not tell its length, so it cannot be read as a file; use firstbyte cp")]
+    NoLength {
+        /// Path below the mount.
+        path: String,
+    },
+}
+
+impl Error {
+    /// A failed operation of the operating system.
+    pub(crate) fn io(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_owned(), what, source: std::sync::Arc::new(source.into()) }
+    }
+}
+
+impl From<firstbyte_store::Error> for Error {
+    fn from(error: firstbyte_store::Error) -> Self {
+        Self::Data(error.into())
+    }
+}
+
+/// Result of an operation here.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,340 @@
+//! FUSE: requests of the kernel to file operations, and their results to replies. Only this module names `fuser`, and only
+//! here errors become error numbers.
+//!
+//! What is in memory is answered on the thread that took the request; what waits goes to the waiters, and a read is
+//! answered by whoever brings its bytes. So a few threads serve any number of readers.
+
+mod reply;
+mod session;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{Backing, File};
+use fuser::{
+    BackingId, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyXattr, Request,
+};
+
+use crate::filesystem::{FileSystem, Freshness, Reader};
+use crate::opens::{Opens, Way};
+use crate::operations::{Operation, Outcome};
+use crate::streams::{Named, Streams};
+use crate::waiters::Waiters;
+use crate::xattr::Attribute;
+use crate::{Error, Result};
+use session::Forgetting;
+pub(crate) use session::Serving;
+
+use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
+
+/// Reads the kernel may have under way by itself, reading ahead for all readers; its usual 12 stop the fourth of them.
+const BACKGROUND: u16 = 512;
+/// Largest read, bytes: 256 pages, the most the kernel asks for at once.
+const LARGEST_READ: u32 = 1 << 20;
+/// Attributes of an inode never change: what changes is another inode.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+
+/// How hydrated files are passed through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passthrough {
+    /// Not at all.
+    Off,
+    /// To files on an ordinary file system.
+    Plain,
+    /// To files on one that is itself stacked on others (overlayfs). The mount then cannot be a layer of an overlayfs itself.
+    Stacked,
+}
+
+/// A hydrated file that the kernel reads by itself.
+struct Through {
+    id: BackingId,
+    /// Keeps the file from eviction.
+    _file: Backing,
+}
+
+/// The kernel's side of a file system.
+pub(crate) struct Fuse {
+    core: Arc<FileSystem>,
+    waiters: Waiters,
+    opens: Arc<Opens<Reader, Through>>,
+    forgetting: Arc<Forgetting>,
+    streams: Arc<Streams>,
+    passthrough: Passthrough,
+    /// The kernel has refused to pass a file through, and would again.
+    refused: AtomicBool,
+}
+
+impl Fuse {
+    pub(crate) fn new(core: Arc<FileSystem>, waiters: Waiters, passthrough: Passthrough) -> Self {
+        let streams = Arc::new(Streams::default());
+        Self {
+            core,
+            waiters,
+            opens: Arc::new(Opens::new()),
+            forgetting: Arc::default(),
+            streams,
+            passthrough,
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// A local file for the kernel to read, where the inode is hydrated and the kernel takes it.
+    fn through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
+        if self.passthrough == Passthrough::Off || self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let file = file.backing()?;
+        match reply.open_backing(&file) {
+            Ok(id) => Some(Through { id, _file: file }),
+            Err(error) => {
+                self.refused.store(true, Ordering::Relaxed);
+                tracing::info!("hydrated files are read through the page cache: passthrough: {error}");
+                None
+            }
+        }
+    }
+
+    /// Runs `work` on a thread that may wait, counts it, and answers: in time, or with EIO.
+    fn later<R: Failing, T: 'static>(
+        &self,
+        operation: Operation,
+        what: impl FnOnce() -> String + Send + 'static,
+        reply: R,
+        work: impl FnOnce(&FileSystem) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(&FileSystem, R, T) + Send + 'static,
+    ) {
+        let core = Arc::clone(&self.core);
+        let answering = Arc::clone(&core);
+        let begun = Instant::now();
+        let work = move || {
+            let result = work(&core);
+            core.operations.count(operation, begun, Outcome::from(&result), what);
+            result
+        };
+        let answer = move |reply: R, result: Result<T>| match result {
+            Ok(done) => answer(&answering, reply, done),
+            Err(error) => reply.fail(&error),
+        };
+        self.waiters.within(reply, work, answer, move |reply| {
+            reply.fail(&Error::Deadline { what: operation.word(), seconds: begun.elapsed().as_secs() });
+        });
+    }
+}
+
+impl Filesystem for Fuse {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What an older kernel has not got costs speed alone.
+        for wanted in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ASYNC_DIO,
+        ] {
+            let _ = config.add_capabilities(wanted);
+        }
+        // Both are within what the library allows.
+        let _ = config.set_max_background(BACKGROUND);
+        let _ = config.set_max_write(LARGEST_READ);
+        let depth = match self.passthrough {
+            Passthrough::Off => return Ok(()),
+            Passthrough::Plain => 1,
+            Passthrough::Stacked => 2,
+        };
+        if config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_err()
+            || config.set_max_stack_depth(depth).is_err()
+        {
+            self.passthrough = Passthrough::Off;
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let begun = Instant::now();
+        if let Some(found) = self.core.lookup_here(parent.0, name.as_bytes()) {
+            self.core.operations.count(Operation::Lookup, begun, Outcome::from(&found), String::new);
+            match found {
+                Ok(found) => answer_lookup(&self.core, reply, found),
+                Err(error) => reply.fail(&error),
+            }
+            return;
+        }
+        let (name, shown) = (name.as_bytes().to_vec(), name.to_os_string());
+        let what = move || shown.to_string_lossy().into_owned();
+        let work = move |core: &FileSystem| core.lookup(parent.0, &name);
+        self.bound_memory();
+        self.later(Operation::Lookup, what, reply, work, answer_lookup);
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.core.tree.forget(ino.0, lookups);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.core.tree.get(ino.0) {
+            Ok(node) => reply.attr(&FOR_EVER, &attributes(&self.core, &node)),
+            Err(error) => reply.fail(&error),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let begun = Instant::now();
+        let reader = self.core.open(ino.0);
+        self.core.operations.count(Operation::Open, begun, Outcome::from(&reader), String::new);
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => return reply.fail(&error),
+        };
+        self.core.operations.open.fetch_add(1, Ordering::Relaxed);
+        let node = Arc::clone(&reader.node);
+        let file = reader.handle.file().clone();
+        let (handle, way) = self.opens.open(ino.0, reader, || self.through(&file, &reply));
+        match way {
+            // What an inode holds never changes, so its pages are good for ever; there is nothing to flush.
+            Way::Cached => {
+                let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+                reply.opened(FileHandle(handle), flags);
+            }
+            Way::Through(file) => {
+                self.core.operations.through.fetch_add(1, Ordering::Relaxed);
+                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
+            }
+        }
+        self.core.opened(&node, &self.waiters);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let reader = match self.opens.get(handle.0) {
+            Ok(reader) => reader,
+            Err(error) => return reply.fail(&error),
+        };
+        let (core, node, begun) = (Arc::clone(&self.core), Arc::clone(&reader.node), Instant::now());
+        self.core.note_read(&node, offset, size);
+        let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
+            let outcome = Outcome::from(&result);
+            match result {
+                Ok(bytes) => {
+                    core.operations.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    reply.data(bytes);
+                }
+                Err(error) => {
+                    core.learn(&node, &error);
+                    let error = Error::from(error);
+                    tracing::warn!("read of {} at {offset}: {error}", node.name());
+                    reply.fail(&error);
+                }
+            }
+            core.operations.count(Operation::Read, begun, outcome, || format!("{} at {offset}", node.name()));
+        };
+        reader.handle.read_then(offset, size as usize, Box::new(done));
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.opens.close(handle.0);
+        self.core.operations.open.fetch_sub(1, Ordering::Relaxed);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.core.open_directory(ino.0) {
+            Ok((stream, freshness)) => {
+                // The kernel keeps the names it reads, and drops them at the next opening unless told that they hold.
+                let keep = match freshness {
+                    Freshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
+                    Freshness::Unknown => FopenFlags::empty(),
+                };
+                let handle = self.streams.insert(stream);
+                reply.opened(FileHandle(handle), FopenFlags::FOPEN_CACHE_DIR | keep);
+            }
+            Err(error) => reply.fail(&error),
+        }
+    }
+
+    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let stream = match self.streams.get(handle.0) {
+            Ok(stream) => stream,
+            Err(error) => return reply.fail(&error),
+        };
+        let told = Arc::clone(&stream);
+        let work = move |core: &FileSystem| stream.names(core, ino.0, offset);
+        let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<Named>| {
+            told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
+            reply.ok();
+        };
+        self.later(Operation::ReadDirectory, String::new, reply, work, answer);
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        let stream = match self.streams.get(handle.0) {
+            Ok(stream) => stream,
+            Err(error) => return reply.fail(&error),
+        };
+        let told = Arc::clone(&stream);
+        let work = move |core: &FileSystem| stream.names_with_attributes(core, ino.0, offset);
+        self.bound_memory();
+        let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<Named>| {
+            let path = told.path();
+            let mut full = |named: &Named| add_with_attributes(core, path, named, &mut reply);
+            told.fitted(names.iter().take_while(|named| !full(named)).count(), names.len());
+            reply.ok();
+        };
+        self.later(Operation::ReadDirectory, String::new, reply, work, answer);
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.streams.remove(handle.0);
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        // How much a bucket holds nobody tells; nothing can be written in any case.
+        reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        match self.core.attribute(ino.0, name.as_bytes()) {
+            Ok(Attribute::Value(value)) => answer_sized(reply, size, value.as_bytes()),
+            Ok(Attribute::Missing) => reply.error(Errno::NO_XATTR),
+            Ok(Attribute::Unsupported) => reply.error(Errno::EOPNOTSUPP),
+            Err(error) => reply.fail(&error),
+        }
+    }
+
+    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.core.attribute_names(ino.0) {
+            Ok(names) => answer_sized(reply, size, &names),
+            Err(error) => reply.fail(&error),
+        }
+    }
+}

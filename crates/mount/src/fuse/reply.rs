@@ -1,0 +1,130 @@
+//! What is told to the kernel: attributes, entries, error numbers.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use firstbyte_location::Kind;
+use fuser::{
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEntry, ReplyOpen, ReplyXattr,
+};
+
+use super::FOR_EVER;
+use crate::Error;
+use crate::filesystem::{FileSystem, Lookup};
+use crate::streams::Named;
+use crate::tree::{Ino, Node, ROOT};
+
+pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: Lookup) {
+    match found {
+        Lookup::Found(node, valid) => {
+            reply.entry_with_ttls(&FOR_EVER, &valid, &attributes(core, &node), Generation(0));
+        }
+        // Inode 0 is how the kernel is told that it may remember that nothing is there.
+        Lookup::Missing(valid) => reply.entry(&valid, &of_kind(core, 0, Kind::File), Generation(0)),
+    }
+}
+
+/// Adds a name; returns whether the reply was full before it.
+pub(super) fn add(named: &Named, reply: &mut ReplyDirectory) -> bool {
+    reply.add(INodeNo(named.ino()), named.next, kind(named.kind()), OsStr::from_bytes(named.name()))
+}
+
+/// Adds a name and its inode; returns whether the reply was full before it.
+pub(super) fn add_with_attributes(
+    core: &FileSystem,
+    path: &[u8],
+    named: &Named,
+    reply: &mut ReplyDirectoryPlus,
+) -> bool {
+    let name = OsStr::from_bytes(named.name());
+    let Some(child) = named.child().filter(|child| child.is_known()) else {
+        // `.`, `..`, and what has to be looked up by itself: a name without an inode.
+        let attributes = of_kind(core, named.ino(), named.kind());
+        return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
+    };
+    let node = core.tree.enter(path, child, Some(named.ino()));
+    let full =
+        reply.add(INodeNo(node.ino), named.next, name, &named.valid, &attributes(core, &node), Generation(0));
+    if full {
+        core.tree.forget(node.ino, 1);
+    }
+    full
+}
+
+pub(super) fn answer_sized(reply: ReplyXattr, size: u32, value: &[u8]) {
+    match size as usize {
+        0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+        room if room < value.len() => reply.error(Errno::ERANGE),
+        _ => reply.data(value),
+    }
+}
+
+fn kind(kind: Kind) -> FileType {
+    if kind == Kind::Directory { FileType::Directory } else { FileType::RegularFile }
+}
+
+pub(super) fn attributes(core: &FileSystem, node: &Node) -> FileAttr {
+    let time = node.modified.unwrap_or(core.began);
+    let size = node.pin.size().unwrap_or(0);
+    let blocks = size.div_ceil(512);
+    FileAttr { size, blocks, atime: time, mtime: time, ctime: time, ..of_kind(core, node.ino, node.kind) }
+}
+
+fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
+    let directory = of == Kind::Directory;
+    FileAttr {
+        ino: INodeNo(ino),
+        size: 0,
+        blocks: 0,
+        atime: core.began,
+        mtime: core.began,
+        ctime: core.began,
+        crtime: core.began,
+        kind: kind(of),
+        perm: if directory { 0o555 } else { 0o444 },
+        nlink: if directory { 2 } else { 1 },
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// The error number that programs get to see.
+fn number(error: &Error) -> Errno {
+    use firstbyte_hydrate::Error as Data;
+    use firstbyte_store::Error as Store;
+    match error {
+        Error::Stale { .. } | Error::Unknown { .. } | Error::Data(Data::Changed { .. }) => Errno::ESTALE,
+        Error::NotADirectory { .. } => Errno::ENOTDIR,
+        Error::Data(Data::Store(error)) => match **error {
+            Store::NotFound { .. } => Errno::ENOENT,
+            Store::Denied { .. } | Store::Credentials { .. } | Store::Archived { .. } => Errno::EACCES,
+            _ => Errno::EIO,
+        },
+        _ => Errno::EIO,
+    }
+}
+
+/// A reply that can tell of an error.
+pub(super) trait Failing: Send + 'static {
+    fn fail(self, error: &Error);
+}
+
+macro_rules! failing {
+    ($($reply:ty),*) => {$(
+        impl Failing for $reply {
+            fn fail(self, error: &Error) {
+                tracing::debug!("{error}");
+                self.error(number(error));
+            }
+        }
+    )*};
+}
+
+failing!(ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyXattr);
+
+const _: () = assert!(ROOT == INodeNo::ROOT.0);

@@ -1,0 +1,99 @@
+//! The connection to the kernel: made, served by a few threads, and used to have inodes forgotten.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+
+use super::Fuse;
+use crate::options::Access;
+
+/// Threads that take requests. None of them waits for a network; two serve one that copies and one that looks up, and more
+/// than four only contend for the kernel's queue. Each has a buffer of 16 MiB, of which a mount that is never written to uses a page.
+const THREADS: RangeInclusive<usize> = 2..=4;
+/// Inodes the kernel may hold before it is asked to forget: some 30 MB here, and as much again there.
+const MOST_INODES: usize = 65_536;
+/// How many it is asked to forget at a time.
+const FORGOTTEN: usize = MOST_INODES / 4;
+
+/// A mount being served.
+pub(crate) struct Serving(BackgroundSession);
+
+impl Serving {
+    /// Returns when the file system is unmounted and nothing below it is open any more.
+    pub(crate) fn join(self) -> io::Result<()> {
+        self.0.join()
+    }
+}
+
+/// What it takes to have inodes forgotten.
+#[derive(Default)]
+pub(super) struct Forgetting {
+    notifier: OnceLock<Notifier>,
+    under_way: AtomicBool,
+}
+
+impl Fuse {
+    /// Serves a mount made on `device`, in threads of its own.
+    pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
+        let (config, forgetting) = (config(access), Arc::clone(&self.forgetting));
+        serving(Session::from_fd(self, device, config.acl, config)?, &forgetting)
+    }
+
+    /// Mounts with the help of `fusermount3`, and serves.
+    pub(crate) fn mount(self, directory: &Path, source: &str, access: Access) -> io::Result<Serving> {
+        let (mut config, forgetting) = (config(access), Arc::clone(&self.forgetting));
+        let name = MountOption::FSName(source.replace(',', "_"));
+        let kind = MountOption::Subtype("firstbyte".into());
+        config.mount_options =
+            vec![MountOption::RO, MountOption::NoAtime, MountOption::DefaultPermissions, name, kind];
+        serving(Session::new(self, directory, &config)?, &forgetting)
+    }
+
+    /// Has the kernel forget the files found longest ago where it holds very many. It keeps them as long as it has memory, and
+    /// so would we: `ls -lR` of a bucket would leave an inode for every object.
+    pub(super) fn bound_memory(&self) {
+        if self.core.tree.len() <= MOST_INODES || self.forgetting.under_way.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (core, opens, forgetting) =
+            (Arc::clone(&self.core), Arc::clone(&self.opens), Arc::clone(&self.forgetting));
+        // Not on a thread that answers: the kernel may hold the directory while it waits for one of those.
+        self.waiters.run(move || {
+            if let Some(notifier) = forgetting.notifier.get() {
+                for (ino, directory, name) in core.tree.oldest_files(FORGOTTEN) {
+                    if !opens.is_open(ino) {
+                        // What it does not know any more it need not forget.
+                        let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
+                    }
+                }
+            }
+            forgetting.under_way.store(false, Ordering::Relaxed);
+        });
+    }
+}
+
+fn serving(session: Session<Fuse>, forgetting: &Forgetting) -> io::Result<Serving> {
+    // Nobody else sets it.
+    let _ = forgetting.notifier.set(session.notifier());
+    Ok(Serving(session.spawn()?))
+}
+
+fn config(access: Access) -> Config {
+    let mut config = Config::default();
+    config.acl = match access {
+        Access::Owner => SessionACL::Owner,
+        Access::Everyone => SessionACL::All,
+    };
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    config.n_threads = Some(processors.clamp(*THREADS.start(), *THREADS.end()));
+    // Each thread reads requests from a queue of its own descriptor.
+    config.clone_fd = true;
+    config
+}

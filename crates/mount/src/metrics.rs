@@ -1,0 +1,130 @@
+//! `GET /metrics`: counters in Prometheus' text format.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use crate::filesystem::FileSystem;
+use crate::operations::Operation;
+use crate::{Error, Result};
+
+/// How long a client may take to ask and to read: one that does not must not keep others waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest request head read, bytes.
+const LONGEST: u64 = 8 << 10;
+
+/// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the address, for port 0.
+pub(crate) fn serve(address: SocketAddr, core: Arc<FileSystem>) -> Result<SocketAddr> {
+    let failed = |error: io::Error| {
+        Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let accept = move || {
+        for connection in listener.incoming().flatten() {
+            // Who goes away while being answered has nobody to tell.
+            let _ = answer(&connection, &core);
+        }
+    };
+    // It lives as long as the process: there is nothing to join.
+    thread::Builder::new().name("metrics".into()).stack_size(256 << 10).spawn(accept).map_err(failed)?;
+    Ok(bound)
+}
+
+fn answer(connection: &TcpStream, core: &FileSystem) -> io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(connection).take(LONGEST);
+    let mut request = String::new();
+    reader.read_line(&mut request)?;
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let (status, body) = match request.split(' ').nth(1) {
+        Some("/metrics") => ("200 OK", text(core)),
+        _ => ("404 Not Found", "only /metrics is here\n".to_owned()),
+    };
+    let mut writer = connection;
+    write!(
+        writer,
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// All counters as text.
+fn text(core: &FileSystem) -> String {
+    let mut out = String::new();
+    let mut add = |name: &str, kind: &str, help: &str, values: Vec<(String, String)>| {
+        out.push_str(&format!(
+            "# HELP firstbyte_mount_{name} {help}\n# TYPE firstbyte_mount_{name} {kind}\n"
+        ));
+        for (labels, value) in values {
+            out.push_str(&format!("firstbyte_mount_{name}{labels} {value}\n"));
+        }
+    };
+    let operations = &core.operations;
+    let each = |value: &dyn Fn(Operation) -> String| {
+        Operation::ALL.map(|op| (format!("{{operation=\"{}\"}}", op.word()), value(op))).to_vec()
+    };
+    let one = |value: u64| vec![(String::new(), value.to_string())];
+    add(
+        "operations_total",
+        "counter",
+        "Operations the kernel asked for.",
+        each(&|op| operations.of(op).done.load(Relaxed).to_string()),
+    );
+    add(
+        "operation_errors_total",
+        "counter",
+        "Operations answered with an error.",
+        each(&|op| operations.of(op).failed.load(Relaxed).to_string()),
+    );
+    add(
+        "operation_seconds_total",
+        "counter",
+        "Time from question to answer.",
+        each(&|op| {
+            Duration::from_nanos(operations.of(op).nanoseconds.load(Relaxed)).as_secs_f64().to_string()
+        }),
+    );
+    add(
+        "slow_operations_total",
+        "counter",
+        "Operations that took more than a second.",
+        each(&|op| operations.of(op).slow.load(Relaxed).to_string()),
+    );
+    add("read_bytes_total", "counter", "Bytes handed to the kernel.", one(operations.bytes.load(Relaxed)));
+    add("inodes", "gauge", "Inodes the kernel holds.", one(core.tree.len() as u64));
+    add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
+    add(
+        "passed_through_opens_total",
+        "counter",
+        "Opens whose reads the kernel does by itself.",
+        one(operations.through.load(Relaxed)),
+    );
+    let store = core.source.store().counters();
+    add("store_requests_total", "counter", "Requests sent to the store.", one(store.requests));
+    add("store_retries_total", "counter", "Requests sent again after a failure.", one(store.retries));
+    add("store_received_bytes_total", "counter", "Bytes received from the store.", one(store.received));
+    let engine = core.hydrator.counters();
+    let class = |name: &str, value: u64| (format!("{{class=\"{name}\"}}"), value.to_string());
+    add(
+        "fetched_bytes_total",
+        "counter",
+        "Bytes fetched for readers who wait, ahead of readers, and by hydration.",
+        vec![
+            class("demand", engine.demand_bytes),
+            class("ahead", engine.ahead_bytes),
+            class("background", engine.background_bytes),
+        ],
+    );
+    add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
+    add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
+    add("uncached_blocks_total", "counter", "Blocks the cache had no room for.", one(engine.unkept));
+    out
+}

@@ -1,0 +1,131 @@
+//! A mount from its beginning to its end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use firstbyte_hydrate::Hydrator;
+use firstbyte_location::Location;
+use firstbyte_store::Store;
+use rustix::mount::UnmountFlags;
+
+use crate::control::Listening;
+use crate::filesystem::FileSystem;
+use crate::fuse::{Fuse, Passthrough, Serving};
+use crate::source::Source;
+use crate::waiters::Waiters;
+use crate::{Error, Options, Result, metrics, mountpoint};
+
+/// What the kernel may read ahead, KiB: at 400 MB/s and 30 ms 12 MB are under way, which the engine fetches ahead by itself; the
+/// kernel only has to ask for the next piece before the reader does.
+const READ_AHEAD: u32 = 1024;
+
+/// A mount that is being served.
+pub struct Mount {
+    directory: PathBuf,
+    core: Arc<FileSystem>,
+    metrics: Option<SocketAddr>,
+    control: Mutex<Option<Listening>>,
+    session: Mutex<Option<Serving>>,
+}
+
+impl Mount {
+    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can be used.
+    ///
+    /// # Errors
+    /// Where the directory would hide something, where mounting is not possible, and where nothing is at the location.
+    pub fn start(
+        store: Store,
+        hydrator: Hydrator,
+        location: &Location,
+        directory: &Path,
+        options: &Options,
+    ) -> Result<Self> {
+        let directory = mountpoint::real(directory)?;
+        mountpoint::prepare(&directory, options.occupied)?;
+        // Asked for early: what this machine cannot do at all is told before anything is sent.
+        let device = mountpoint::device(&directory)?;
+        let begun = Instant::now();
+        let (source, children) = Source::open(store, location.clone())?;
+        let core = Arc::new(FileSystem::new(source, hydrator, options)?);
+        if let Some(children) = children {
+            core.keep(b"", children, begun)?;
+        }
+        let metrics =
+            options.metrics.map(|address| metrics::serve(address, Arc::clone(&core))).transpose()?;
+        let control =
+            options.control.as_deref().map(|path| Listening::start(path, Arc::clone(&core))).transpose()?;
+        let fuse = Fuse::new(Arc::clone(&core), Waiters::new(options.deadline), passthrough(options));
+        let name = mountpoint::shown(&location.to_string());
+        let serving = if mountpoint::attach(&device, &directory, &name, options.access)? {
+            fuse.serve(device, options.access).map_err(|error| {
+                // Nobody would answer behind it.
+                let _ = mountpoint::detach(&directory, UnmountFlags::DETACH);
+                Error::io(&directory, "cannot be served", error)
+            })?
+        } else {
+            drop(device);
+            by_helper(fuse, &directory, &name, options)?
+        };
+        mountpoint::read_ahead(&directory, READ_AHEAD);
+        let session = Mutex::new(Some(serving));
+        Ok(Self { directory, core, metrics, control: Mutex::new(control), session })
+    }
+
+    /// The directory, by its real path.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where counters are served.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Unmounts. What is open below it can be read on until it is closed; [`wait`](Self::wait) returns then.
+    ///
+    /// # Errors
+    /// What keeps it from being unmounted.
+    pub fn stop(&self) -> Result<()> {
+        mountpoint::unmount(&self.directory, crate::Ending::Lazy)
+    }
+
+    /// Returns when it is unmounted, by whomever, and nothing below it is open any more.
+    ///
+    /// # Errors
+    /// What broke the connection to the kernel.
+    pub fn wait(&self) -> Result<()> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = session.map_or(Ok(()), Serving::join);
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(recorder) = &self.core.recorder {
+            recorder.finish();
+        }
+        ended.map_err(|error| Error::io(&self.directory, "lost", error))
+    }
+}
+
+/// How hydrated files can be passed through: not without a cache, nor where every read is to be seen.
+fn passthrough(options: &Options) -> Passthrough {
+    match &options.cache {
+        Some(cache) if options.record.is_none() => {
+            if mountpoint::is_stacked(cache) {
+                Passthrough::Stacked
+            } else {
+                Passthrough::Plain
+            }
+        }
+        _ => Passthrough::Off,
+    }
+}
+
+fn by_helper(fuse: Fuse, directory: &Path, name: &str, options: &Options) -> Result<Serving> {
+    let refused = |detail: String| Error::NoPrivilege { path: directory.to_owned(), detail };
+    if mountpoint::helper().is_none() {
+        return Err(refused("mount: operation not permitted".into()));
+    }
+    fuse.mount(directory, name, options.access).map_err(|error| refused(error.to_string()))
+}

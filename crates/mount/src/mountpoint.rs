@@ -1,0 +1,314 @@
+//! The directory to mount at: what is there already, and how it is freed.
+//!
+//! `/proc/self/mountinfo` is believed rather than a look at the directory: behind a mount whose server has died every look
+//! fails, and behind one that hangs it never ends.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::options::{Access, Occupied};
+use crate::{Error, Result};
+
+/// The type our mounts have in the mount table.
+pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
+/// Dead mounts over one another that are removed; crashes have no reason to leave more than one.
+const MOST_STALE: usize = 16;
+
+/// How a mount is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Now, and only if nothing below it is open.
+    Clean,
+    /// It is detached now; what is open can be read on until it is closed.
+    Lazy,
+}
+
+/// A line of the mount table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mounted {
+    fs_type: String,
+    source: String,
+}
+
+/// The directory by its real path, also where a dead mount lies on it.
+pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
+    match fs::canonicalize(directory) {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::NoDirectory { path: directory.to_owned() })
+        }
+        Err(error) if is_dead(&error) => {
+            let absolute = std::path::absolute(directory)
+                .map_err(|error| Error::io(directory, "cannot be found", error))?;
+            let parent = absolute.parent().and_then(|parent| fs::canonicalize(parent).ok());
+            match (parent, absolute.file_name()) {
+                (Some(parent), Some(name)) => Ok(parent.join(name)),
+                _ => Err(Error::io(directory, "cannot be found", error)),
+            }
+        }
+        Err(error) => Err(Error::io(directory, "cannot be found", error)),
+    }
+}
+
+/// Makes sure that a mount at `directory` (its real path) hides nothing, after removing what a dead daemon left there.
+pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
+    remove_dead(directory)?;
+    let metadata =
+        fs::metadata(directory).map_err(|error| Error::io(directory, "cannot be looked at", error))?;
+    if !metadata.is_dir() {
+        return Err(Error::NotADirectory { path: directory.to_owned() });
+    }
+    if occupied == Occupied::Hide {
+        return Ok(());
+    }
+    if let Some(Mounted { fs_type, source }) = mounted_at(directory)? {
+        return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name: source });
+    }
+    let mut names = fs::read_dir(directory).map_err(|error| Error::io(directory, "cannot be read", error))?;
+    match names.next() {
+        None => Ok(()),
+        Some(name) => {
+            let found = name.map_or_else(
+                |error| error.to_string(),
+                |name| name.file_name().to_string_lossy().into_owned(),
+            );
+            Err(Error::NotEmpty { path: directory.to_owned(), found })
+        }
+    }
+}
+
+/// Removes mounts whose daemon is dead.
+fn remove_dead(directory: &Path) -> Result<()> {
+    for _ in 0..MOST_STALE {
+        if !is_orphaned(directory)? {
+            break;
+        }
+        detach(directory, UnmountFlags::DETACH)
+            .map_err(|error| Error::io(directory, "its daemon is dead, and it cannot be unmounted", error))?;
+        tracing::info!("{}: removed a mount whose daemon had died", directory.display());
+    }
+    Ok(())
+}
+
+/// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the attributes for ever, so it is asked
+/// for what only the daemon can tell; others might hang there.
+fn is_orphaned(directory: &Path) -> Result<bool> {
+    let ours = mounted_at(directory)?.is_some_and(|mounted| mounted.fs_type == FS_TYPE);
+    let looked = if ours {
+        rustix::fs::statfs(directory).map(drop).map_err(io::Error::from)
+    } else {
+        fs::metadata(directory).map(drop)
+    };
+    Ok(looked.is_err_and(|error| is_dead(&error)))
+}
+
+/// "Transport endpoint is not connected", or aborted while we looked.
+fn is_dead(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
+}
+
+/// Ends the mount of ours at `directory`.
+///
+/// # Errors
+/// [`Error::NotOurs`], [`Error::Busy`], and what keeps it from being unmounted.
+pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
+    let path = real(directory)?;
+    match mounted_at(&path)? {
+        None => return Err(Error::NotOurs { path, found: "nothing is mounted there".into() }),
+        Some(Mounted { fs_type, .. }) if fs_type != FS_TYPE => {
+            let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
+            return Err(Error::NotOurs { path, found });
+        }
+        Some(_) => {}
+    }
+    // What a dead daemon left has nothing open that could still be read.
+    let flags = if is_orphaned(&path)? || ending == Ending::Lazy {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
+    };
+    detach(&path, flags).map_err(|error| match error.raw_os_error() {
+        Some(number) if number == Errno::BUSY.raw_os_error() => Error::Busy { path: path.clone() },
+        _ => Error::io(&path, "cannot be unmounted", error),
+    })
+}
+
+/// Unmounts: by the system call where that is allowed, else by the helper that may.
+pub(crate) fn detach(directory: &Path, flags: UnmountFlags) -> io::Result<()> {
+    match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => {}
+        other => return Ok(other?),
+    }
+    let mut command = Command::new(helper().ok_or(io::ErrorKind::PermissionDenied)?);
+    command.arg("-u");
+    if flags.contains(UnmountFlags::DETACH) {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(directory).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if said.contains("busy") { Err(Errno::BUSY.into()) } else { Err(io::Error::other(said)) }
+}
+
+/// Whether `fusermount3` is installed, which mounts for users who may not.
+pub(crate) fn helper() -> Option<&'static str> {
+    let places = std::env::var_os("PATH")?;
+    ["fusermount3", "fusermount"]
+        .into_iter()
+        .find(|name| std::env::split_paths(&places).any(|place| place.join(name).is_file()))
+}
+
+/// The connection to the kernel.
+///
+/// # Errors
+/// [`Error::NoDevice`], [`Error::NoPrivilege`].
+pub(crate) fn device(directory: &Path) -> Result<OwnedFd> {
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
+        |error| match error {
+            Errno::ACCESS | Errno::PERM => {
+                Error::NoPrivilege { path: directory.to_owned(), detail: format!("/dev/fuse: {error}") }
+            }
+            _ => Error::NoDevice { source: Arc::new(error.into()) },
+        },
+    )
+}
+
+/// Mounts by the system call; `false` where this process may not.
+pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: Access) -> Result<bool> {
+    let others = if access == Access::Everyone { ",allow_other" } else { "" };
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions{others}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let data = CString::new(data)
+        .map_err(|error| Error::io(directory, "cannot be mounted at", io::Error::other(error)))?;
+    let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RDONLY | MountFlags::NOATIME;
+    match rustix::mount::mount(source, directory, FS_TYPE, flags, Some(data.as_c_str())) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) => Ok(false),
+        Err(Errno::NODEV) => Err(Error::NoDevice { source: Arc::new(Errno::NODEV.into()) }),
+        Err(error) => Err(Error::io(directory, "cannot be mounted at", error)),
+    }
+}
+
+/// What is mounted exactly at `directory`; the uppermost where there are several.
+fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
+    let table = Path::new("/proc/self/mountinfo");
+    let text = fs::read(table).map_err(|error| Error::io(table, "cannot be read", error))?;
+    Ok(find(&text, directory))
+}
+
+fn find(table: &[u8], directory: &Path) -> Option<Mounted> {
+    let mut lines: Vec<&[u8]> = table.split(|byte| *byte == b'\n').collect();
+    lines.reverse();
+    lines.into_iter().find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = unescape(fields.nth(4)?);
+        if Path::new(&place) != directory {
+            return None;
+        }
+        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+        let text = |field: &[u8]| unescape(field).to_string_lossy().into_owned();
+        Some(Mounted { fs_type: text(behind.next()?), source: text(behind.next()?) })
+    })
+}
+
+/// The kernel writes blanks, newlines and backslashes as octal numbers.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) if byte == b'\\' => {
+                bytes.push(escaped);
+                rest = &behind[3..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// Whether the file system at `path` lies on others, so that passing files of it through needs more depth.
+pub(crate) fn is_stacked(path: &Path) -> bool {
+    /// overlayfs and eCryptfs (linux/magic.h).
+    const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];
+    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+    rustix::fs::statfs(existing).is_ok_and(|fs| STACKED.contains(&(fs.f_type.cast_unsigned() & 0xFFFF_FFFF)))
+}
+
+/// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this process may say so.
+pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = fs::metadata(directory) else { return };
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    // Without it the kernel reads 128 KiB ahead: slower, never wrong.
+    if let Err(error) = fs::write(&setting, kilobytes.to_string()) {
+        tracing::debug!("{setting}: {error}");
+    }
+}
+
+/// A location as the mount table shows it: without what may be secret, or would confuse the table.
+pub(crate) fn shown(source: &str) -> String {
+    let name = OsStr::new(source)
+        .as_bytes()
+        .iter()
+        .map(|byte| if byte.is_ascii_control() { '_' } else { char::from(*byte) });
+    let name: String = if source.is_ascii() { name.collect() } else { source.to_owned() };
+    match (name.split_once("://"), name.split_once('@')) {
+        (Some((scheme, rest)), Some((user, host)))
+            if !rest.split('/').next().unwrap_or_default().is_empty()
+                && !user[scheme.len() + 3..].contains('/') =>
+        {
+            format!("{scheme}://{host}")
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+        30 22 0:40 / /mnt/a\\040b rw - fuse.firstbyte s3://bucket ro\n\
+        31 22 0:41 / /mnt/x rw - ext4 /dev/sdb rw\n\
+        32 31 0:42 / /mnt/x ro,nosuid shared:5 master:2 - fuse.firstbyte s3://b\\134c ro\n";
+
+    #[test]
+    fn the_uppermost_mount_exactly_there_is_found() {
+        let found = |path: &str| find(TABLE, Path::new(path));
+        assert_eq!(found("/mnt/a b").unwrap().source, "s3://bucket");
+        let upper = found("/mnt/x").unwrap();
+        assert_eq!((upper.fs_type.as_str(), upper.source.as_str()), (FS_TYPE, "s3://b\\c"));
+        assert_eq!(found("/mnt"), None);
+        assert_eq!(found("/mnt/x/y"), None);
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(shown("https://user:secret@host/d@y"), "https://host/d@y");
+        assert_eq!(shown("s3://bucket/a@b"), "s3://bucket/a@b");
+        assert_eq!(shown("/data/x@y"), "/data/x@y");
+    }
+}

@@ -1,0 +1,93 @@
+//! What the kernel asked for, counted; what took long, logged.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// An operation that takes longer is told in the log: no store answers that slowly when all is well.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Operations that may take time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Lookup,
+    Open,
+    Read,
+    ReadDirectory,
+    Attributes,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Lookup, Self::Open, Self::Read, Self::ReadDirectory, Self::Attributes];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Lookup => "lookup",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::ReadDirectory => "readdir",
+            Self::Attributes => "attributes",
+        }
+    }
+}
+
+/// Counts of one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) nanoseconds: AtomicU64,
+    pub(crate) slow: AtomicU64,
+}
+
+/// All counts.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    counts: [Count; Operation::ALL.len()],
+    /// Bytes read through us; what the kernel passes through or has in its cache is not seen.
+    pub(crate) bytes: AtomicU64,
+    /// Files open now.
+    pub(crate) open: AtomicU64,
+    /// Opens handed to the kernel.
+    pub(crate) through: AtomicU64,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Failed,
+}
+
+impl<T, E> From<&Result<T, E>> for Outcome {
+    fn from(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Done } else { Self::Failed }
+    }
+}
+
+impl Operations {
+    pub(crate) fn of(&self, operation: Operation) -> &Count {
+        &self.counts[operation as usize]
+    }
+
+    /// Counts an operation that began at `begun`; `what` names it in the log should it have been slow.
+    pub(crate) fn count(
+        &self,
+        operation: Operation,
+        begun: Instant,
+        outcome: Outcome,
+        what: impl FnOnce() -> String,
+    ) {
+        let took = begun.elapsed();
+        let count = self.of(operation);
+        count.done.fetch_add(1, Ordering::Relaxed);
+        count.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        if outcome == Outcome::Failed {
+            count.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if took >= SLOW {
+            count.slow.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("slow: {} of {} took {:.1} s", operation.word(), what(), took.as_secs_f64());
+        }
+    }
+}

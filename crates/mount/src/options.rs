@@ -1,0 +1,63 @@
+//! How a mount behaves. The edges fill this in from flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who may look into the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Who mounted it, and nobody else, not even root.
+    #[default]
+    Owner,
+    /// Everybody on this machine.
+    Everyone,
+}
+
+/// What becomes of what the directory holds already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occupied {
+    /// A directory that is not empty, or has something mounted on it, is refused.
+    #[default]
+    Refuse,
+    /// It is hidden for as long as the mount lasts.
+    Hide,
+}
+
+/// A mount's behaviour.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a name may be believed: an overwritten, new or deleted object is seen after this at the latest.
+    pub metadata_ttl: Duration,
+    /// Longest time an operation may take before it is an error.
+    pub deadline: Duration,
+    /// Who may look into it.
+    pub access: Access,
+    /// What becomes of what is there already.
+    pub occupied: Occupied,
+    /// Where blocks are cached, as given to the engine: what it lies on decides how its files can be passed through.
+    pub cache: Option<PathBuf>,
+    /// Where the order of reads is noted.
+    pub record: Option<PathBuf>,
+    /// Where counters are served, as `GET /metrics`.
+    pub metrics: Option<SocketAddr>,
+    /// Path of the socket that other processes ask for hydration and status; shorter than 108 bytes.
+    pub control: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            // Long enough that a copy of a directory lists it once, and short enough to wait for.
+            metadata_ttl: Duration::from_secs(5),
+            // As for every remote read: a dead endpoint is an error within 30 s.
+            deadline: Duration::from_secs(30),
+            access: Access::Owner,
+            occupied: Occupied::Refuse,
+            cache: None,
+            record: None,
+            metrics: None,
+            control: None,
+        }
+    }
+}

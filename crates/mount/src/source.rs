@@ -1,0 +1,215 @@
+//! What is mounted: a location and the questions asked about what is below it, as requests to the store.
+//!
+//! Paths are bytes relative to the root, `/` between their parts, empty for the root itself.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use firstbyte_location::{Kind, Location};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
+
+use crate::child::Child;
+use crate::name;
+use crate::shadow::Shadow;
+use crate::{Error, Result};
+
+/// Of the names that cannot be shown, as many are told one by one; thousands would bury the log.
+const REPORTED: usize = 100;
+
+/// A thread's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
+pub(crate) const STACK: usize = 512 << 10;
+
+/// A location that is shown as a directory.
+pub(crate) struct Source {
+    store: Store,
+    root: Location,
+    shape: Shape,
+    /// Places told in the log already, so that each is told once.
+    reported: Mutex<HashSet<u64>>,
+}
+
+/// What the location is.
+enum Shape {
+    Directory,
+    /// One object, shown as the only file, under this name.
+    Object(Vec<u8>),
+}
+
+/// The names in one directory, as they arrive.
+pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
+
+impl Source {
+    /// The source and, where it took a listing to find it, the root's children: one request, two where an S3 key turns out
+    /// to be a prefix.
+    pub(crate) fn open(store: Store, root: Location) -> Result<(Arc<Self>, Option<Children>)> {
+        let directory =
+            |root| Self { store: store.clone(), root, shape: Shape::Directory, reported: Mutex::default() };
+        let listed = root.is_directory_like() && root.as_local().is_none();
+        if !listed {
+            let stat = store.stat(&root)?;
+            if stat.kind != Kind::Directory {
+                let name = root
+                    .file_name()
+                    .filter(|name| name::check(name).is_ok())
+                    .unwrap_or_else(|| b"object".to_vec());
+                let shape = Shape::Object(name);
+                let source = Self { store: store.clone(), root, shape, reported: Mutex::default() };
+                return Ok((Arc::new(source), None));
+            }
+            return Ok((Arc::new(directory(root)), None));
+        }
+        let source = Arc::new(directory(root));
+        let mut children = source.list(b"")?.peekable();
+        let is_bucket = matches!(&source.root, Location::S3(object) if object.key.is_empty());
+        match children.peek() {
+            // An empty bucket may be filled later; a prefix without keys is no more than a name.
+            None if matches!(source.root, Location::S3(_)) && !is_bucket => {
+                Err(Error::Nothing { location: source.root.to_string() })
+            }
+            Some(Err(error)) => Err(error.clone()),
+            _ => Ok((source, Some(Box::new(children)))),
+        }
+    }
+
+    /// What it is read through.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The location mounted.
+    pub(crate) fn root(&self) -> &Location {
+        &self.root
+    }
+
+    /// Where what is shown at `path` lives.
+    pub(crate) fn location(&self, path: &[u8]) -> Location {
+        match self.shape {
+            Shape::Directory if !path.is_empty() => self.root.join(path),
+            _ => self.root.clone(),
+        }
+    }
+
+    /// What a listing of a directory shows before it ends may be all of it only where the store tells a page at a time;
+    /// others read everything before they answer.
+    pub(crate) fn lists_by_page(&self) -> bool {
+        matches!((&self.root, &self.shape), (Location::S3(_), Shape::Directory))
+    }
+
+    /// Looks one name up, without a listing. `None`: it is not there.
+    pub(crate) fn find(&self, directory: &[u8], name: &[u8]) -> Result<Option<Child>> {
+        if name::check(name).is_err() {
+            return Ok(None);
+        }
+        if let Shape::Object(only) = &self.shape
+            && (!directory.is_empty() || only != name)
+        {
+            return Ok(None);
+        }
+        let path = join(directory, name);
+        match &self.root {
+            // No key has such a name.
+            Location::S3(_) if std::str::from_utf8(&path).is_err() => Ok(None),
+            Location::S3(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
+            _ => self.stat(&path, name),
+        }
+    }
+
+    fn stat(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
+        match self.store.stat(&self.location(path)) {
+            Ok(stat) if matches!(stat.kind, Kind::File | Kind::Directory) => {
+                Ok(Some(Child::from_stat(name, stat)))
+            }
+            Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The object and the keys below it are asked for at the same time: whichever is there, it takes one round trip.
+    fn find_key(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
+        let location = self.location(path);
+        let (object, below) = thread::scope(|scope| {
+            let below = thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, || self.store.has_below(&location));
+            let object = self.store.stat_object(&location);
+            let below = match below {
+                Ok(thread) => thread.join().unwrap_or(Ok(false)),
+                // No thread to be had: one after the other then.
+                Err(_) => self.store.has_below(&location),
+            };
+            (object, below)
+        });
+        match (object, below) {
+            (Ok(_), Ok(true)) => {
+                self.report_hidden(path);
+                Ok(Some(Child::directory(name)))
+            }
+            // Who may read objects need not be allowed to list them.
+            (Ok(stat), _) => Ok(Some(Child::from_stat(name, stat))),
+            (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    /// Lists a directory. Names that cannot be shown are left out and told in the log; a directory hides an object of its name.
+    pub(crate) fn list(self: &Arc<Self>, directory: &[u8]) -> Result<Children> {
+        if let Shape::Object(name) = &self.shape {
+            let found = if directory.is_empty() { self.find(directory, name)? } else { None };
+            return Ok(Box::new(found.into_iter().map(Ok)));
+        }
+        // By name where that costs nothing: a second listing then repeats the first, and directories can win. A local directory
+        // repeats its order anyway, and cannot hold one name twice.
+        let order = if self.root.as_local().is_some() { Order::Any } else { Order::Bytes };
+        let options = ListOptions { recursive: false, order, ..ListOptions::default() };
+        let listing = self.store.list(&self.location(directory), &options)?;
+        let (source, path) = (Arc::clone(self), directory.to_vec());
+        let shown = listing.filter_map(move |entry| match entry {
+            Ok(entry) => match name::check(&entry.name) {
+                Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
+                Ok(()) => Some(Ok(Child::from_entry(entry))),
+                Err(why) => {
+                    source.report(&join(&path, &entry.name), why.word());
+                    None
+                }
+            },
+            // Gone since its name was read.
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => Some(Err(error.into())),
+        });
+        if self.root.as_local().is_some() {
+            return Ok(Box::new(shown));
+        }
+        let (source, path) = (Arc::clone(self), directory.to_vec());
+        let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
+        Ok(Box::new(Shadow::new(shown, Box::new(hidden))))
+    }
+
+    fn report_hidden(&self, path: &[u8]) {
+        self.report(path, "a directory of the same name hides it");
+    }
+
+    fn report(&self, path: &[u8], why: &str) {
+        let key = xxhash_rust::xxh3::xxh3_64(path);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() < REPORTED && reported.insert(key) {
+            let location = match &self.root {
+                Location::S3(_) => format!(
+                    "{}/{}",
+                    self.root.to_string().trim_end_matches('/'),
+                    String::from_utf8_lossy(path)
+                ),
+                _ => self.location(path).to_string(),
+            };
+            tracing::warn!("{location}: not shown: {why}");
+            if reported.len() == REPORTED {
+                tracing::warn!("more names are not shown; they are not told one by one");
+            }
+        }
+    }
+}
+
+/// The path of `name` in `directory`.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}

@@ -1,0 +1,151 @@
+//! One open directory: its names in an order that lasts as long as the handle, in constant memory.
+//!
+//! Names come from a listing as it arrives, or from a directory that is known whole. The kernel asks for them by position
+//! and mostly goes on where it was, but a short buffer makes it come back for names it was given already, so the last
+//! ones are kept. Who goes further back (`rewinddir`, `seekdir`) gets a new listing, passed over up to there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::directory::{Directories, Directory, Known, Listed, WIDEST};
+use crate::source::{Children, Source};
+use crate::tree::Tree;
+use crate::{Error, Result};
+
+/// Names in one answer at most, and half of those kept: more than the kernel asks for at once in its usual 32 KiB.
+pub(crate) const ANSWER: usize = 1024;
+
+/// What a stream draws on; one for the whole file system.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) source: Arc<Source>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) tree: Arc<Tree>,
+}
+
+enum Feed {
+    /// Not begun.
+    Start,
+    Known(Arc<Directory>),
+    Listing {
+        children: Children,
+        /// Everything so far, until it is too much to keep.
+        whole: Option<Vec<Listed>>,
+        begun: Instant,
+    },
+    End,
+    /// A listing that broke off is never taken for a whole one.
+    Failed(Error),
+}
+
+/// An open directory.
+pub(crate) struct Stream {
+    sources: Sources,
+    path: Box<[u8]>,
+    feed: Feed,
+    /// Names drawn so far.
+    drawn: usize,
+    /// The last of them.
+    recent: VecDeque<Listed>,
+}
+
+impl Stream {
+    pub(crate) fn new(sources: Sources, path: &[u8]) -> Self {
+        Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
+    }
+
+    /// The directory's path.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// How long its names may be believed, of `ttl` in all: names of a listing under way have only just come.
+    pub(crate) fn valid(&self, ttl: Duration) -> Duration {
+        match &self.feed {
+            Feed::Known(directory) => directory.valid(ttl),
+            _ => ttl,
+        }
+    }
+
+    /// The name at position `index`, from 0; nothing behind the last.
+    ///
+    /// # Errors
+    /// What keeps the store from listing.
+    pub(crate) fn at(&mut self, index: usize) -> Result<Option<Listed>> {
+        let oldest = self.drawn - self.recent.len();
+        // From the start means anew, as after `rewinddir`; a stream just begun is new enough.
+        if index < oldest
+            || (index == 0 && self.drawn > ANSWER)
+            || (index == 0 && matches!(self.feed, Feed::Failed(_)))
+        {
+            self.restart();
+        }
+        while self.drawn <= index {
+            let Some(listed) = self.draw()? else { return Ok(None) };
+            if self.recent.len() >= 2 * ANSWER {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(listed);
+            self.drawn += 1;
+        }
+        let oldest = self.drawn - self.recent.len();
+        Ok(self.recent.get(index - oldest).cloned())
+    }
+
+    fn restart(&mut self) {
+        self.feed = Feed::Start;
+        self.drawn = 0;
+        self.recent.clear();
+    }
+
+    fn draw(&mut self) -> Result<Option<Listed>> {
+        if matches!(self.feed, Feed::Start) {
+            self.feed = self.begin()?;
+        }
+        match &mut self.feed {
+            Feed::Known(directory) => Ok(directory.listed().get(self.drawn).cloned()),
+            Feed::Listing { children, whole, .. } => match children.next() {
+                Some(Ok(child)) => {
+                    let ino = self.sources.tree.number(&self.path, &child);
+                    let listed = Listed { child, ino };
+                    match whole {
+                        Some(names) if names.len() < WIDEST => names.push(listed.clone()),
+                        Some(_) => {
+                            *whole = None;
+                            self.sources.directories.mark_wide(&self.path);
+                        }
+                        None => {}
+                    }
+                    Ok(Some(listed))
+                }
+                Some(Err(error)) => {
+                    self.feed = Feed::Failed(error.clone());
+                    Err(error)
+                }
+                None => {
+                    self.end();
+                    Ok(None)
+                }
+            },
+            Feed::Failed(error) => Err(error.clone()),
+            Feed::Start | Feed::End => Ok(None),
+        }
+    }
+
+    fn begin(&self) -> Result<Feed> {
+        if let Known::Whole(directory) = self.sources.directories.get(&self.path) {
+            return Ok(Feed::Known(directory));
+        }
+        let begun = Instant::now();
+        let children = self.sources.source.list(&self.path)?;
+        Ok(Feed::Listing { children, whole: Some(Vec::new()), begun })
+    }
+
+    fn end(&mut self) {
+        let feed = std::mem::replace(&mut self.feed, Feed::End);
+        if let Feed::Listing { whole: Some(listed), begun, .. } = feed {
+            self.sources.directories.keep(&self.path, Arc::new(Directory::new(listed, begun)));
+        }
+    }
+}

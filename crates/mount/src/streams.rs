@@ -1,0 +1,159 @@
+//! Open directories, by handle, and how many names an answer takes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use firstbyte_location::Kind;
+
+use crate::Result;
+use crate::child::Child;
+use crate::directory::Listed;
+use crate::filesystem::FileSystem;
+use crate::stream::{ANSWER, Stream};
+use crate::tree::Ino;
+
+/// Names drawn for the first answer, before it is known how many the kernel's buffer holds.
+const FIRST: usize = 256;
+
+/// A name for an answer.
+pub(crate) struct Named {
+    entry: Entry,
+    /// Where the kernel goes on behind it.
+    pub(crate) next: u64,
+    /// How long it may be believed.
+    pub(crate) valid: Duration,
+}
+
+enum Entry {
+    Itself(Ino),
+    Parent,
+    Listed(Listed),
+}
+
+impl Named {
+    pub(crate) fn name(&self) -> &[u8] {
+        match &self.entry {
+            Entry::Itself(_) => b".",
+            Entry::Parent => b"..",
+            Entry::Listed(listed) => &listed.child.name,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.child().map_or(Kind::Directory, |child| child.kind)
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        match &self.entry {
+            Entry::Itself(ino) => *ino,
+            // The kernel knows it better; any number but 0 is shown as an entry.
+            Entry::Parent => crate::tree::ROOT,
+            Entry::Listed(listed) => listed.ino,
+        }
+    }
+
+    pub(crate) fn child(&self) -> Option<&Child> {
+        match &self.entry {
+            Entry::Listed(listed) => Some(&listed.child),
+            Entry::Itself(_) | Entry::Parent => None,
+        }
+    }
+}
+
+/// A directory that is open.
+pub(crate) struct OpenDirectory {
+    stream: Mutex<Stream>,
+    path: Box<[u8]>,
+    /// Names to draw for the next answer.
+    want: AtomicUsize,
+}
+
+impl OpenDirectory {
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Names from position `offset` on, as many as the answer is likely to hold.
+    pub(crate) fn names(&self, core: &FileSystem, ino: Ino, offset: u64) -> Result<Vec<Named>> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = Vec::new();
+        for position in offset..offset + self.want.load(Ordering::Relaxed) as u64 {
+            let entry = match position {
+                0 => Entry::Itself(ino),
+                1 => Entry::Parent,
+                _ => match stream.at(usize::try_from(position - 2).unwrap_or(usize::MAX)) {
+                    Ok(Some(listed)) => Entry::Listed(listed),
+                    Ok(None) => {
+                        core.siblings.read(&self.path);
+                        break;
+                    }
+                    // What came before it is told first; the next call fails.
+                    Err(_) if !names.is_empty() => break,
+                    Err(error) => return Err(error),
+                },
+            };
+            names.push(Named { entry, next: position + 1, valid: stream.valid(core.ttl) });
+        }
+        Ok(names)
+    }
+
+    /// The same, with what a listing of local files leaves out.
+    pub(crate) fn names_with_attributes(
+        &self,
+        core: &FileSystem,
+        ino: Ino,
+        offset: u64,
+    ) -> Result<Vec<Named>> {
+        let mut names = self.names(core, ino, offset)?;
+        if core.source.root().as_local().is_some() {
+            for named in &mut names {
+                if let Entry::Listed(Listed { child, .. }) = &mut named.entry
+                    && !child.is_known()
+                    && let Ok(Some(found)) = core.source.find(&self.path, &child.name)
+                {
+                    *child = found;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Of `offered` names `fitted` went into the answer.
+    pub(crate) fn fitted(&self, fitted: usize, offered: usize) {
+        let want = if fitted == offered { 2 * offered } else { fitted + fitted / 8 + 1 };
+        self.want.store(want.clamp(16, ANSWER), Ordering::Relaxed);
+    }
+}
+
+/// All open directories.
+#[derive(Default)]
+pub(crate) struct Streams {
+    open: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
+    next: AtomicU64,
+}
+
+impl Streams {
+    pub(crate) fn insert(&self, stream: Stream) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = stream.path().into();
+        let open = OpenDirectory { stream: Mutex::new(stream), path, want: AtomicUsize::new(FIRST) };
+        self.open().insert(number, Arc::new(open));
+        number
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<OpenDirectory>> {
+        self.open().get(&number).cloned().ok_or(crate::Error::Unknown { number })
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        let gone = self.open().remove(&number);
+        // Its listing may have requests under way to cut off.
+        drop(gone);
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenDirectory>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,99 @@
+//! What is told of a file as extended attributes, `user.firstbyte.*`.
+//!
+//! `ls -l` asks every file for attributes that only other file systems have. That they are not supported at all, rather than
+//! missing here, is what makes it stop asking.
+
+use std::time::UNIX_EPOCH;
+
+use firstbyte_hydrate::cache::{State, Status};
+use firstbyte_location::Kind;
+
+use crate::Result;
+use crate::filesystem::FileSystem;
+use crate::tree::{Ino, Node};
+
+const PREFIX: &str = "user.firstbyte.";
+
+/// Of everything.
+const ALL: [&str; 3] = ["location", "control", "cache"];
+/// Of files as well.
+const FILES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
+
+/// What an attribute is.
+pub(crate) enum Attribute {
+    Value(String),
+    /// It could be here, and is not.
+    Missing,
+    /// Nothing below this mount has attributes of this kind.
+    Unsupported,
+}
+
+impl FileSystem {
+    /// One attribute of an inode.
+    pub(crate) fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Attribute> {
+        if !name.starts_with(b"user.") {
+            return Ok(Attribute::Unsupported);
+        }
+        let name = name.strip_prefix(PREFIX.as_bytes()).and_then(|name| std::str::from_utf8(name).ok());
+        let node = self.tree.get(ino)?;
+        let value = name
+            .filter(|name| names(&node).any(|known| known == *name))
+            .and_then(|name| self.value(&node, name));
+        Ok(value.map_or(Attribute::Missing, Attribute::Value))
+    }
+
+    /// The names of all, each ended by a zero byte.
+    pub(crate) fn attribute_names(&self, ino: Ino) -> Result<Vec<u8>> {
+        let node = self.tree.get(ino)?;
+        let own = names(&node).filter(|name| match *name {
+            "control" => self.control.is_some(),
+            "cache" => self.cache.is_some(),
+            "version" | "location" => true,
+            _ => self.hydrator.cache().is_some(),
+        });
+        Ok(own.flat_map(|name| format!("{PREFIX}{name}\0").into_bytes()).collect())
+    }
+
+    fn value(&self, node: &Node, name: &str) -> Option<String> {
+        Some(match name {
+            "location" => self.source.location(&node.path).to_string(),
+            "control" => self.control.as_ref()?.display().to_string(),
+            "cache" => self.cache.as_ref()?.display().to_string(),
+            "version" => node.pin.version()?.to_string(),
+            _ => return self.here(node, name),
+        })
+    }
+
+    /// What of a file is here, as `status` says it. The cache is only looked at: who asks about a file does not open it.
+    fn here(&self, node: &Node, name: &str) -> Option<String> {
+        let (version, size, cache) = (node.pin.version()?, node.pin.size()?, self.hydrator.cache()?);
+        // A cache that cannot be read holds nothing for anybody.
+        let found = cache.find(&self.source.location(&node.path)).unwrap_or_default();
+        let status = found.into_iter().find(|status| status.version.agrees_with(&version));
+        let here = status.as_ref().map_or(0, |status| status.here);
+        Some(match name {
+            "state" => state(size, status.as_ref()).word().to_owned(),
+            // Rounded down: 100 is all of it.
+            "percent" => (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100).to_string(),
+            "bytes" => here.to_string(),
+            "last_open" => {
+                let opened = status.and_then(|status| status.last_use.duration_since(UNIX_EPOCH).ok());
+                opened.unwrap_or_default().as_secs().to_string()
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn names(node: &Node) -> impl Iterator<Item = &'static str> {
+    let files = if node.kind == Kind::File { &FILES[..] } else { &[] };
+    ALL.iter().chain(files).copied()
+}
+
+fn state(size: u64, status: Option<&Status>) -> State {
+    match status {
+        _ if size == 0 => State::Hydrated,
+        Some(status) => status.state,
+        None => State::Released,
+    }
+}

@@ -1,0 +1,183 @@
+//! What programs get to see when the store misbehaves: an error that fits, in time, and the truth as soon as there is one.
+
+mod support;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use firstbyte_location::{Location, S3Object};
+use firstbyte_mount::{Mount, Options};
+use firstbyte_store::Store;
+use firstbyte_testkit::{Reply, Scripted, scratch, set_credentials};
+use rustix::io::Errno;
+use support::options;
+use tempfile::TempDir;
+
+const CONTENT: &[u8] = b"content of the object";
+
+/// A mount over a scripted S3 service with the objects `x` and `d/y`.
+struct World {
+    _server: Scripted,
+    mount: Mount,
+    directory: TempDir,
+    _cache: TempDir,
+}
+
+impl World {
+    /// `script` may answer a request, given the method and target; the rest is answered honestly.
+    fn start(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        set_credentials();
+        let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| honest(head)));
+        let store = firstbyte_store::Options {
+            endpoint_url: Some(server.url().to_owned()),
+            read_deadline: Duration::from_secs(2),
+            ..firstbyte_store::Options::default()
+        };
+        let base = Location::S3(S3Object { bucket: "bucket".into(), key: String::new() });
+        let (directory, cache) = (scratch(), scratch());
+        let options =
+            Options { deadline: Duration::from_secs(2), cache: Some(cache.path().to_owned()), ..options() };
+        let mount = support::mount(&Store::new(store).unwrap(), &base, directory.path(), &options).unwrap();
+        Self { _server: server, mount, directory, _cache: cache }
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.directory.path().join(name))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.mount.stop().unwrap();
+        self.mount.wait().unwrap();
+    }
+}
+
+fn honest(head: &str) -> Reply {
+    let target = head.split(' ').nth(1).unwrap();
+    if target.contains("list-type=2") {
+        let inside = target.contains("prefix=d%2F") || target.contains("prefix=d/");
+        let (key, prefixes) =
+            if inside { ("d/y", "") } else { ("x", "<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>") };
+        return listing(key, prefixes, "");
+    }
+    if head.starts_with("HEAD") {
+        return Reply::raw("200 OK", &["etag: \"1\"", "content-length: 21"], b"");
+    }
+    if head.to_lowercase().contains("\nrange:") {
+        return Reply::answer(
+            "206 Partial Content",
+            &["etag: \"1\"", "content-range: bytes 0-20/21"],
+            CONTENT,
+        );
+    }
+    Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
+}
+
+fn listing(key: &str, prefixes: &str, token: &str) -> Reply {
+    let truncated = !token.is_empty();
+    let xml = format!(
+        "<ListBucketResult><IsTruncated>{truncated}</IsTruncated>{token}<Contents><Key>{key}</Key><Size>21</Size>\
+         <ETag>\"1\"</ETag></Contents>{prefixes}</ListBucketResult>"
+    );
+    Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes())
+}
+
+fn is_read(head: &str) -> bool {
+    head.starts_with("GET") && !head.contains("list-type=2")
+}
+
+#[track_caller]
+fn fails_with<T: std::fmt::Debug>(result: io::Result<T>, expected: Errno) {
+    assert_eq!(result.unwrap_err().raw_os_error(), Some(expected.raw_os_error()));
+}
+
+#[test]
+fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
+    let silent = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&silent);
+    let world = World::start(move |_| told.load(Ordering::Relaxed).then_some(Reply::Silence));
+    silent.store(true, Ordering::Relaxed);
+    fails_with(world.read("x"), Errno::IO);
+    fails_with(world.read("d/y"), Errno::IO);
+    fails_with(
+        fs::read_dir(world.directory.path().join("d")).and_then(|mut names| names.next().unwrap()),
+        Errno::IO,
+    );
+    silent.store(false, Ordering::Relaxed);
+    assert_eq!(world.read("x").unwrap(), CONTENT);
+    assert_eq!(world.read("d/y").unwrap(), CONTENT);
+}
+
+#[test]
+fn connections_that_break_for_a_while_are_not_seen() {
+    let broken = AtomicBool::new(true);
+    let world = World::start(move |head| {
+        (is_read(head) && broken.swap(false, Ordering::Relaxed)).then_some(Reply::Hang)
+    });
+    assert_eq!(world.read("x").unwrap(), CONTENT);
+}
+
+#[test]
+fn refusals_are_told_as_such() {
+    let denied = |head: &str| {
+        let xml = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+        is_read(head).then(|| Reply::answer("403 Forbidden", &["content-type: application/xml"], xml))
+    };
+    fails_with(World::start(denied).read("x"), Errno::ACCESS);
+    let gone = |head: &str| {
+        let xml = b"<Error><Code>NoSuchKey</Code><Message>no</Message></Error>";
+        is_read(head).then(|| Reply::answer("404 Not Found", &["content-type: application/xml"], xml))
+    };
+    fails_with(World::start(gone).read("x"), Errno::NOENT);
+}
+
+#[test]
+fn a_listing_that_breaks_off_is_an_error_and_never_a_short_directory() {
+    let script = |head: &str| {
+        let inside =
+            head.contains("list-type=2") && (head.contains("prefix=d%2F") || head.contains("prefix=d/"));
+        match (inside, head.contains("continuation-token") || head.contains("start-after")) {
+            (true, false) => Some(listing("d/y", "", "<NextContinuationToken>t</NextContinuationToken>")),
+            (true, true) => {
+                Some(Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"))
+            }
+            _ => None,
+        }
+    };
+    let world = World::start(script);
+    for _ in 0..2 {
+        let names: io::Result<Vec<_>> = fs::read_dir(world.directory.path().join("d")).unwrap().collect();
+        fails_with(names, Errno::ACCESS);
+    }
+}
+
+#[test]
+fn a_location_that_cannot_be_read_is_never_mounted() {
+    set_credentials();
+    let server = Scripted::start(|_, _| {
+        Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
+    });
+    let store = firstbyte_store::Options {
+        endpoint_url: Some(server.url().to_owned()),
+        ..firstbyte_store::Options::default()
+    };
+    let store = Store::new(store).unwrap();
+    let directory = scratch();
+    for key in ["", "prefix/", "object"] {
+        let location = Location::S3(S3Object { bucket: "bucket".into(), key: key.into() });
+        let Err(error) = support::mount(&store, &location, directory.path(), &options()) else {
+            panic!("mounted")
+        };
+        assert!(error.to_string().contains("denied"), "{error}");
+        assert!(!is_mounted(directory.path()));
+    }
+}
+
+fn is_mounted(directory: &Path) -> bool {
+    fs::read_to_string("/proc/self/mountinfo").unwrap().contains(directory.to_str().unwrap())
+}

@@ -1,0 +1,160 @@
+//! What is here is read without the store: passed through where it is whole, and told of as attributes.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use firstbyte_mount::Options;
+use firstbyte_testkit::{Place, bytes};
+use support::{Mounted, counter, options};
+
+fn counted() -> Options {
+    Options { metrics: Some("127.0.0.1:0".parse().unwrap()), ..options() }
+}
+
+fn attribute(path: &Path, name: &str) -> String {
+    let mut value = vec![0; 4096];
+    let length = rustix::fs::getxattr(path, format!("user.firstbyte.{name}"), &mut value)
+        .unwrap_or_else(|error| panic!("{name} of {}: {error}", path.display()));
+    String::from_utf8(value[..length].to_vec()).unwrap()
+}
+
+/// Waits until a file is whole and verified, which follows its last block.
+fn until_hydrated(path: &Path) {
+    for _ in 0..3000 {
+        if attribute(path, "state") == "hydrated" {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{}: still {}", path.display(), attribute(path, "state"));
+}
+
+#[test]
+fn a_hydrated_file_is_read_by_the_kernel_itself() {
+    let content = bytes(5, 3_000_001);
+    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    assert!(mounted.read("x") == content);
+    until_hydrated(&mounted.path("x"));
+    let (requests, asked) = (mounted.requests(), counter(&mounted, "read_bytes_total"));
+    assert!(mounted.read("x") == content);
+    let file = fs::File::open(mounted.path("x")).unwrap();
+    let mut some = vec![0; 5000];
+    file.read_exact_at(&mut some, 2_000_000).unwrap();
+    assert!(some == content[2_000_000..][..5000]);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 2);
+    assert_eq!((mounted.requests(), counter(&mounted, "read_bytes_total")), (requests, asked));
+}
+
+#[test]
+fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
+    let content = bytes(6, 1 << 20);
+    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    let before = fs::File::open(mounted.path("x")).unwrap();
+    assert!(mounted.read("x") == content);
+    until_hydrated(&mounted.path("x"));
+    assert!(mounted.read("x") == content);
+    let mut read = vec![0; content.len()];
+    before.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == content);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
+    drop(before);
+    // The kernel tells of the close when it has time; until then the file stays cached.
+    for _ in 0..3000 {
+        if counter(&mounted, "open_files") == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(mounted.read("x") == content);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
+}
+
+#[test]
+fn a_file_mapped_while_it_is_passed_through_reads_the_same() {
+    let content = bytes(8, 1 << 20);
+    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &content));
+    assert!(mounted.read("x") == content);
+    until_hydrated(&mounted.path("x"));
+    let output = std::process::Command::new("python3")
+        .args(["-c", "import mmap,sys; f=open(sys.argv[1],'rb'); sys.stdout.buffer.write(mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ))"])
+        .arg(mounted.path("x"))
+        .output()
+        .unwrap();
+    assert!(output.stdout == content, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn attributes_tell_what_is_here() {
+    let content = bytes(9, 10 * (128 << 10));
+    let mounted = Mounted::start(Place::ServeS3, |subject| {
+        subject.place("d/x", &content);
+        subject.place("empty", b"");
+    });
+    let path = mounted.path("d/x");
+    assert_eq!(attribute(&path, "state"), "released");
+    assert_eq!((attribute(&path, "percent"), attribute(&path, "bytes")), ("0".into(), "0".into()));
+    assert_eq!(attribute(&path, "location"), "s3://bucket/d/x");
+    assert!(attribute(&path, "version").contains("etag"));
+    assert_eq!(attribute(&mounted.path("empty"), "state"), "hydrated");
+    fs::File::open(&path).unwrap().read_exact_at(&mut [0; 10], 0).unwrap();
+    let (percent, here) = (attribute(&path, "percent"), attribute(&path, "bytes"));
+    assert!(here.parse::<usize>().unwrap() >= 128 << 10, "{here}");
+    assert!(percent.parse::<u32>().unwrap() >= 10, "{percent}");
+    assert!(attribute(&path, "last_open").parse::<u64>().unwrap() > 1_700_000_000);
+    assert!(mounted.read("d/x") == content);
+    until_hydrated(&path);
+    assert_eq!(
+        (attribute(&path, "percent"), attribute(&path, "bytes")),
+        ("100".into(), content.len().to_string())
+    );
+    let mut names = vec![0; 4096];
+    let length = rustix::fs::listxattr(&path, &mut names).unwrap();
+    let names = String::from_utf8(names[..length].to_vec()).unwrap();
+    for name in ["state", "percent", "bytes", "last_open", "location", "version"] {
+        assert!(names.contains(&format!("user.firstbyte.{name}\0")), "{names:?}");
+    }
+    let none = |name: &str| rustix::fs::getxattr(&path, name, &mut [0; 10]).unwrap_err();
+    assert_eq!(none("user.other"), rustix::io::Errno::NODATA);
+    assert_eq!(none("system.posix_acl_access"), rustix::io::Errno::OPNOTSUPP);
+}
+
+#[test]
+fn small_files_read_in_order_are_fetched_before_they_are_opened() {
+    let files: Vec<(String, Vec<u8>)> = (0..200)
+        .map(|number| (format!("d/name-{number:04}"), bytes(number, 1000 + 37 * number as usize)))
+        .collect();
+    let mounted = Mounted::start(Place::ServeS3, |subject| {
+        files.iter().for_each(|(name, content)| subject.place(name, content));
+    });
+    assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), files.len());
+    for (name, content) in &files[..3] {
+        assert!(mounted.read(name) == *content);
+    }
+    // Three were asked for; those behind them come by themselves.
+    until_hydrated(&mounted.path("d/name-0010"));
+    assert_eq!(
+        attribute(&mounted.path("d/name-0199"), "state"),
+        "released",
+        "not all of a directory at once"
+    );
+    for (name, content) in &files[3..] {
+        assert!(mounted.read(name) == *content, "{name}");
+    }
+}
+
+#[test]
+fn a_second_mount_finds_what_the_first_left() {
+    let content = bytes(10, 1 << 20);
+    let mut mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));
+    assert!(mounted.read("x") == content);
+    until_hydrated(&mounted.path("x"));
+    mounted.again(&counted());
+    let requests = mounted.requests();
+    assert_eq!(attribute(&mounted.path("x"), "state"), "hydrated");
+    assert!(mounted.read("x") == content);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
+    assert!(mounted.requests() <= requests + 1, "names are asked for, bytes are not");
+}

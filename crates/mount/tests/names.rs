@@ -1,0 +1,253 @@
+//! Directories: which names are shown, in which order, of which size, and for how long they are believed.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::time::Duration;
+
+use firstbyte_mount::Options;
+use firstbyte_testkit::{Place, bytes, scratch};
+use rustix::fs::{Dir, Mode, OFlags};
+use support::keys::Keys;
+use support::{Mounted, counter, options, tree};
+
+/// More than are kept in memory, and several pages of S3.
+const WIDE: usize = 20_000;
+
+fn names(mounted: &Mounted, directory: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(mounted.path(directory)).unwrap();
+    let names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let set: BTreeSet<String> = names.iter().cloned().collect();
+    assert_eq!(set.len(), names.len(), "a name is listed twice");
+    set
+}
+
+#[test]
+fn keys_that_cannot_be_file_names_are_left_out_and_the_others_shown() {
+    let (longest, too_long) = ("y".repeat(255), "y".repeat(256));
+    let below = format!("{too_long}/below");
+    let keys = [
+        "good", "d/good", "e//empty", "/lead", "e/./dot", "e/../up", "e/f/", "e/g/h/", "nul\0l", &longest,
+        &too_long, &below,
+    ];
+    let (place, directory) = (Keys::start(&keys), scratch());
+    let mount = support::mount(&place.store, &place.base, directory.path(), &options()).unwrap();
+    let shown: BTreeSet<String> = tree(directory.path()).into_keys().collect();
+    assert_eq!(shown, ["good", "d/good", &longest].map(String::from).into());
+    assert!(directory.path().join("e/f").is_dir(), "the object `e/f/` stands for a directory");
+    assert!(directory.path().join("e/g/h").is_dir());
+    assert!(!directory.path().join(&too_long).exists());
+    mount.stop().unwrap();
+    mount.wait().unwrap();
+}
+
+#[test]
+fn a_directory_hides_an_object_of_its_name_in_listings_and_lookups() {
+    let wide: Vec<String> = (0..2000).map(|number| format!("name-{number}")).collect();
+    for others in [&[][..], &wide] {
+        let keys = ["a", "a!", "a-1", "a-1/x", "a.txt", "a/b", "z"];
+        let keys: Vec<&str> = keys.into_iter().chain(others.iter().map(String::as_str)).collect();
+        let (place, directory) = (Keys::start(&keys), scratch());
+        let mount = support::mount(&place.store, &place.base, directory.path(), &options()).unwrap();
+        // By lookups alone, then by a listing.
+        assert!(directory.path().join("a").is_dir());
+        assert!(directory.path().join("a-1").is_dir());
+        assert!(directory.path().join("a.txt").is_file());
+        assert_eq!(fs::read(directory.path().join("a/b")).unwrap(), b"a/b");
+        let shown: BTreeSet<String> =
+            tree(directory.path()).into_keys().filter(|name| !name.starts_with("name")).collect();
+        assert_eq!(shown, ["a!", "a-1/x", "a.txt", "a/b", "z"].map(String::from).into());
+        mount.stop().unwrap();
+        mount.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_directory_of_any_width_is_listed_whole_and_a_file_in_it_is_found() {
+    let wanted: Vec<String> = (0..WIDE).map(|number| format!("wide/name-{number:06}")).collect();
+    for place in [Place::ServeS3, Place::Local, Place::ServeHttp] {
+        let mounted = Mounted::start(place, |subject| subject.place_many(&wanted));
+        assert_eq!(mounted.read("wide/name-017321"), b"wide/name-017321");
+        let expected: BTreeSet<String> = wanted.iter().map(|name| name["wide/".len()..].to_owned()).collect();
+        assert!(names(&mounted, "wide") == expected, "{place:?}");
+        assert_eq!(mounted.read("wide/name-000000"), b"wide/name-000000");
+        assert!(!mounted.path("wide/name-1").exists());
+    }
+}
+
+#[test]
+fn the_kernel_is_asked_to_forget_inodes_before_they_are_too_many() {
+    const FILES: usize = 90_000;
+    const BOUND: u64 = 70_000;
+    let options = Options { metrics: Some("127.0.0.1:0".parse().unwrap()), ..options() };
+    let mounted = Mounted::with(Place::ServeS3, &options, |subject| {
+        for number in 0..FILES {
+            fs::File::create(subject.file(&format!("name-{number:06}"))).unwrap();
+        }
+    });
+    let held = fs::File::open(mounted.path("name-000000")).unwrap();
+    let mut most = 0;
+    for (number, entry) in fs::read_dir(mounted.directory.path()).unwrap().enumerate() {
+        assert!(entry.unwrap().metadata().unwrap().is_file());
+        if number % 5000 == 0 {
+            most = most.max(counter(&mounted, "inodes"));
+        }
+    }
+    // It forgets when it has time.
+    for _ in 0..3000 {
+        if counter(&mounted, "inodes") < BOUND {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(counter(&mounted, "inodes") < BOUND, "{most} at most");
+    assert_eq!(held.metadata().unwrap().len(), 0);
+    assert!(mounted.path("name-000001").is_file());
+}
+
+#[test]
+fn positions_in_a_directory_hold_as_long_as_it_is_open() {
+    let wanted: Vec<String> = (0..5000).map(|number| format!("name-{number:06}")).collect();
+    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    let open = rustix::fs::open(mounted.directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
+        .unwrap();
+    let mut directory = Dir::new(open).unwrap();
+    let mut read = || {
+        let mut names = Vec::new();
+        while let Some(entry) = directory.read() {
+            names.push(entry.unwrap().file_name().to_owned());
+        }
+        directory.rewind();
+        names
+    };
+    let (first, again) = (read(), read());
+    assert_eq!(first.len(), wanted.len() + 2);
+    assert_eq!(first, again);
+}
+
+#[test]
+fn numbers_of_inodes_follow_the_listing_and_are_those_of_the_files() {
+    let wanted: Vec<String> = (0..500).map(|number| format!("name-{number:06}")).collect();
+    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    let mut listed: Vec<(u64, String)> = fs::read_dir(mounted.directory.path())
+        .unwrap()
+        .map(Result::unwrap)
+        .map(|entry| (entry.ino(), entry.file_name().into_string().unwrap()))
+        .collect();
+    for (number, name) in &listed {
+        assert_eq!(fs::metadata(mounted.path(name)).unwrap().ino(), *number, "{name}");
+    }
+    listed.sort();
+    assert!(listed.iter().map(|(_, name)| name).is_sorted());
+}
+
+#[test]
+fn a_file_has_the_same_time_and_inode_however_it_was_found() {
+    for place in [Place::Local, Place::ServeS3, Place::ServeHttp, Place::Minio] {
+        let mut mounted = Mounted::start(place, |subject| subject.place("d/x", b"content"));
+        let looked_up = fs::metadata(mounted.path("d/x")).unwrap();
+        mounted.again(&options());
+        let listed = fs::read_dir(mounted.path("d")).unwrap().next().unwrap().unwrap().metadata().unwrap();
+        assert_eq!(listed.modified().unwrap(), looked_up.modified().unwrap(), "{place:?}");
+        assert_eq!(listed.len(), 7);
+    }
+}
+
+#[test]
+fn sizes_of_five_tebibytes_are_told_and_read_at_any_place() {
+    const SIZE: u64 = 5 << 40;
+    let mounted = Mounted::start(Place::ServeS3, |subject| {
+        subject.place("sparse", b"start");
+        let file = fs::File::options().write(true).open(subject.file("sparse")).unwrap();
+        file.set_len(SIZE).unwrap();
+        file.write_all_at(b"end", SIZE - 3).unwrap();
+    });
+    assert_eq!(fs::metadata(mounted.path("sparse")).unwrap().len(), SIZE);
+    let file = fs::File::open(mounted.path("sparse")).unwrap();
+    let mut buffer = [1; 8];
+    for (offset, expected) in [(0, &b"start\0\0\0"[..]), (SIZE / 2, &[0; 8]), (SIZE - 3, b"end"), (SIZE, b"")]
+    {
+        assert_eq!(file.read_at(&mut buffer, offset).unwrap(), expected.len(), "{offset}");
+        assert_eq!(&buffer[..expected.len()], expected, "{offset}");
+    }
+}
+
+#[test]
+fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixture() {
+    let (old, new) = (bytes(1, 4 << 20), bytes(2, 4 << 20));
+    let options = Options { metadata_ttl: Duration::ZERO, ..options() };
+    let mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place("x", &old));
+    let before = fs::File::open(mounted.path("x")).unwrap();
+    let mut start = vec![0; 4096];
+    before.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(start, old[..4096]);
+
+    mounted.subject.place("x", &new);
+    let after = fs::File::open(mounted.path("x")).unwrap();
+    assert_ne!(after.metadata().unwrap().ino(), before.metadata().unwrap().ino());
+    assert!(mounted.read("x") == new);
+
+    // What the old handle has not read is gone: an error, or the old bytes where they are here already.
+    before.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(start, old[..4096]);
+    match before.read_exact_at(&mut start, 3 << 20) {
+        Ok(()) => assert!(start == old[3 << 20..][..4096]),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error())),
+    }
+}
+
+#[test]
+fn a_name_believed_too_long_heals_with_the_first_read_that_fails() {
+    let (old, new) = (bytes(1, 4 << 20), bytes(2, 5 << 20));
+    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place("x", &old));
+    assert_eq!(fs::metadata(mounted.path("x")).unwrap().len(), old.len() as u64);
+    mounted.subject.place("x", &new);
+    let error = fs::read(mounted.path("x")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()));
+    assert!(mounted.read("x") == new);
+}
+
+#[test]
+fn new_and_deleted_names_are_seen_when_the_time_of_the_old_is_over() {
+    for place in [Place::ServeS3, Place::Local] {
+        let options = Options { metadata_ttl: Duration::ZERO, ..options() };
+        let mounted = Mounted::with(place, &options, |subject| subject.place("a", b"1"));
+        assert!(!mounted.path("b").exists());
+        assert_eq!(names(&mounted, ""), ["a"].map(String::from).into());
+        mounted.subject.place("b", b"2");
+        mounted.subject.store.delete(&mounted.subject.at("a")).unwrap();
+        assert_eq!(mounted.read("b"), b"2");
+        assert!(!mounted.path("a").exists());
+        assert_eq!(names(&mounted, ""), ["b"].map(String::from).into());
+    }
+}
+
+#[test]
+fn what_is_known_is_not_asked_again() {
+    let wanted: Vec<String> = (0..300).map(|number| format!("d/name-{number:06}")).collect();
+    let mounted = Mounted::start(Place::ServeS3, |subject| subject.place_many(&wanted));
+    assert!(mounted.path("d/name-000123").exists());
+    let asked = mounted.requests();
+    for name in &wanted {
+        assert!(mounted.path(name).exists());
+    }
+    assert!(!mounted.path("d/nothing").exists());
+    assert_eq!(names(&mounted, "d").len(), wanted.len());
+    assert_eq!(mounted.requests(), asked, "one page told all of it");
+}
+
+#[test]
+fn names_of_any_bytes_are_shown_where_the_place_has_them() {
+    let mounted = Mounted::start(Place::Local, |subject| {
+        let directory = subject.file("");
+        fs::write(directory.join(std::ffi::OsStr::from_bytes(b"\xff\xfe bytes\n")), b"content").unwrap();
+    });
+    let found: Vec<_> =
+        fs::read_dir(mounted.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].file_name().unwrap().as_bytes(), b"\xff\xfe bytes\n");
+    assert_eq!(fs::read(&found[0]).unwrap(), b"content");
+}

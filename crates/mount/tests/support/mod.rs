@@ -1,0 +1,124 @@
+//! A real mount of a real place, for one test.
+
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "every test binary uses its own part, and nobody else does"
+)]
+
+pub mod keys;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_location::Location;
+use firstbyte_mount::{Mount, Options};
+use firstbyte_store::Store;
+use firstbyte_testkit::{Place, Subject, scratch};
+use tempfile::TempDir;
+
+/// A mounted place; unmounted when dropped.
+pub struct Mounted {
+    pub subject: Subject,
+    pub mount: Mount,
+    pub directory: TempDir,
+    cache: TempDir,
+}
+
+/// Options for tests: names are believed for a minute unless a test says otherwise, so that nothing depends on its speed.
+pub fn options() -> Options {
+    Options { metadata_ttl: Duration::from_secs(60), ..Options::default() }
+}
+
+impl Mounted {
+    pub fn start(place: Place, plant: impl FnOnce(&Subject)) -> Self {
+        Self::with(place, &options(), plant)
+    }
+
+    pub fn with(place: Place, options: &Options, plant: impl FnOnce(&Subject)) -> Self {
+        let subject = Subject::start(place);
+        plant(&subject);
+        let (directory, cache) = (scratch(), scratch());
+        let options = Options { cache: Some(cache.path().to_owned()), ..options.clone() };
+        let mount = mount(&subject.store, &subject.base, directory.path(), &options).unwrap();
+        Self { subject, mount, directory, cache }
+    }
+
+    /// Unmounts, and mounts again with the same cache.
+    pub fn again(&mut self, options: &Options) {
+        self.mount.stop().unwrap();
+        self.mount.wait().unwrap();
+        let options = Options { cache: Some(self.cache.path().to_owned()), ..options.clone() };
+        self.mount = mount(&self.subject.store, &self.subject.base, self.directory.path(), &options).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Requests sent to the store so far.
+    pub fn requests(&self) -> u64 {
+        self.subject.store.counters().requests
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Some tests end it themselves.
+        let _ = self.mount.stop();
+        let ended = self.mount.wait();
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// Mounts a location with an engine of its own.
+pub fn mount(
+    store: &Store,
+    location: &Location,
+    directory: &Path,
+    options: &Options,
+) -> firstbyte_mount::Result<Mount> {
+    let settings =
+        Settings { cache: options.cache.clone(), deadline: options.deadline, ..Settings::default() };
+    let hydrator = Hydrator::new(store.clone(), settings).unwrap();
+    Mount::start(store.clone(), hydrator, location, directory, options)
+}
+
+/// Every file below a directory, by its path there.
+pub fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    fn walk(directory: &Path, root: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                walk(&path, root, files);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                files.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    walk(root, root, &mut files);
+    files
+}
+
+/// A counter of a mount.
+pub fn counter(mounted: &Mounted, name: &str) -> u64 {
+    use std::io::{Read, Write};
+    let mut connection = std::net::TcpStream::connect(mounted.mount.metrics().unwrap()).unwrap();
+    connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let line = answer.lines().find(|line| line.starts_with(&format!("firstbyte_mount_{name} ")));
+    line.unwrap_or_else(|| panic!("{name}: {answer}")).rsplit(' ').next().unwrap().parse().unwrap()
+}
