@@ -13,8 +13,9 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::error::Result;
 use crate::verbs::{
-    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, layout::LayoutArgs, link::LinkArgs,
-    ls::LsArgs, serve::ServeArgs, stat::StatArgs, sync::SyncArgs,
+    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, hydrate::HydrateArgs,
+    layout::LayoutArgs, link::LinkArgs, ls::LsArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs,
+    stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
 use crate::{environment, size};
 
@@ -36,6 +37,7 @@ Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrup
 
   firstbyte cp s3://bucket/big.bam .             # kill it at any point, run it again: it resumes
   firstbyte sync results/ s3://bucket/results    # only what changed
+  firstbyte mount s3://bucket/data /mnt/data     # read in place, kept in a cache
   firstbyte serve data                           # HTTP and S3 on one port
   firstbyte demo                                 # the story on this machine, in at most 90 s";
 
@@ -49,6 +51,11 @@ pub enum Verb {
     Ls(LsArgs),
     Du(DuArgs),
     Serve(ServeArgs),
+    Mount(MountArgs),
+    Unmount(UnmountArgs),
+    Hydrate(HydrateArgs),
+    Release(ReleaseArgs),
+    Status(StatusArgs),
     Layout(LayoutArgs),
     Link(LinkArgs),
     Demo(DemoArgs),

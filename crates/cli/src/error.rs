@@ -118,6 +118,25 @@ impl From<firstbyte_transfer::Error> for Error {
     }
 }
 
+impl From<firstbyte_hydrate::Error> for Error {
+    fn from(error: firstbyte_hydrate::Error) -> Self {
+        let advice = match &error {
+            firstbyte_hydrate::Error::Store(cause) => cause.advice(),
+            _ => None,
+        };
+        Self { exit: Exit::Failed, advice: advice.map(str::to_owned), message: error.to_string() }
+    }
+}
+
+impl From<firstbyte_mount::Error> for Error {
+    fn from(error: firstbyte_mount::Error) -> Self {
+        match error {
+            firstbyte_mount::Error::Data(error) => error.into(),
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
 impl From<LocationError> for Error {
     fn from(error: LocationError) -> Self {
         Self::usage(error.to_string())

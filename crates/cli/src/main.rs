@@ -8,27 +8,28 @@
 mod args;
 mod demo;
 mod doctor;
-mod environment;
 mod error;
 mod pattern;
 mod progress;
 mod receipt;
 mod rows;
 mod signals;
-mod size;
 mod verbs;
 
 use std::process::ExitCode;
 
+use firstbyte::{environment, size};
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Verb};
 use error::{Exit, Result};
-use verbs::{cat, completions, cp, du, layout, link, ls, serve, stat, sync};
+use verbs::{
+    cat, completions, cp, du, hydrate, layout, link, ls, mount, release, serve, stat, status, sync, unmount,
+};
 
 fn main() -> ExitCode {
     let cli = Cli::from_process();
-    log_to_stderr(cli.globals.verbose);
+    log_to_stderr(&cli);
     run(&cli)
         .unwrap_or_else(|error| {
             eprintln!("firstbyte: {error}");
@@ -47,6 +48,11 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Ls(args) => ls::run(args, globals),
         Verb::Du(args) => du::run(args, globals),
         Verb::Serve(args) => serve::run(args, globals),
+        Verb::Mount(args) => mount::run(args, globals),
+        Verb::Unmount(args) => unmount::run(args, globals),
+        Verb::Hydrate(args) => hydrate::run(args, globals),
+        Verb::Release(args) => release::run(args, globals),
+        Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
@@ -55,9 +61,10 @@ fn run(cli: &Cli) -> Result<Exit> {
     }
 }
 
-/// `-v` shows what the libraries do, `-vv` every request.
-fn log_to_stderr(verbosity: u8) {
-    let level = match verbosity {
+/// `-v` shows what the libraries do, `-vv` every request. What goes wrong below a mount nobody else would tell.
+fn log_to_stderr(cli: &Cli) {
+    let level = match cli.globals.verbose {
+        0 if matches!(cli.verb, Verb::Mount(_)) => tracing::Level::WARN,
         0 => return,
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,

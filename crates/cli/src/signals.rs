@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::{Error, Exit, Result};
@@ -13,7 +13,19 @@ use crate::error::{Error, Exit, Result};
 /// # Errors
 /// The operating system refuses the handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| Error::io("signal handlers", &e))?;
+    on_signals(&[SIGINT, SIGTERM], first)
+}
+
+/// The same for what runs without a terminal, also when that goes away (SIGHUP).
+///
+/// # Errors
+/// As [`on_interrupt`].
+pub fn on_end(first: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], first)
+}
+
+fn on_signals(signals: &[i32], first: impl FnOnce() + Send + 'static) -> Result<()> {
+    let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
     let watch = move || {
         let mut arrivals = signals.forever();
         if arrivals.next().is_some() {

@@ -28,7 +28,7 @@ fn a_small_demo_measures_every_section_writes_its_report_and_leaves_nothing_else
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&figures["verb"], &figures["cache_state"]), (&"demo".into(), &"cold".into()));
-    for field in ["cp", "lazy_first_byte", "lazy_hundredth", "lazy_all"] {
+    for field in ["cp", "lazy_first_byte", "lazy_hundredth", "lazy_all", "again_hydrated"] {
         assert!(figures["ready"][field].as_f64().unwrap() > 0.0, "{field}: {figures}");
     }
     assert!(figures["ready"]["lazy_first_byte"].as_f64() < figures["ready"]["lazy_all"].as_f64());

@@ -33,7 +33,7 @@ fn programs_get_every_finding_with_its_status_and_warnings_with_advice() {
     assert_eq!(output.status.code(), Some(0));
     let receipt: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(receipt["verb"], "doctor");
-    let names = "processors,kernel,memory,open files,cache directory,current directory,FUSE,FUSE passthrough,proxies,\
+    let names = "processors,kernel,memory,open files,cache directory,current directory,FUSE,mounting,FUSE passthrough,proxies,\
                  credentials,S3 endpoint,clock";
     for what in names.split(',') {
         let finding = finding(&receipt, what);

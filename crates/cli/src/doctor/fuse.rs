@@ -1,6 +1,8 @@
-//! What mounting will need: the FUSE device, the helper for users who are not root, and passthrough of hydrated files.
+//! What mounting needs: the FUSE device, the right to mount or the helper for users who have none, and passthrough of
+//! hydrated files.
 
 use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
 
 use super::Finding;
 
@@ -11,7 +13,31 @@ const PASSTHROUGH: (u32, u32) = (6, 9);
 const CAP_SYS_ADMIN: u32 = 21;
 
 pub(super) fn look() -> Vec<Finding> {
-    vec![device(), passthrough()]
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let admin = capable(&status, CAP_SYS_ADMIN);
+    vec![device(), mounting(admin, helper()), passthrough(admin)]
+}
+
+/// By which right this process would mount.
+fn mounting(admin: bool, helper: Option<PathBuf>) -> Finding {
+    const WHAT: &str = "mounting";
+    match helper {
+        _ if admin => Finding::ok(WHAT, "this process may mount (CAP_SYS_ADMIN)"),
+        Some(helper) => Finding::ok(WHAT, format!("by {}", helper.display())),
+        None => Finding::warn(
+            WHAT,
+            "needs CAP_SYS_ADMIN or fusermount3, and neither is here",
+            "run as root, install fuse3, or in a container give --cap-add SYS_ADMIN; else open files with the Python package or firstbyte cp",
+        ),
+    }
+}
+
+/// The program that mounts for users who may not.
+fn helper() -> Option<PathBuf> {
+    let places = std::env::var_os("PATH")?;
+    let candidates = std::env::split_paths(&places)
+        .flat_map(|place| [place.join("fusermount3"), place.join("fusermount")]);
+    candidates.into_iter().find(|path| path.is_file())
 }
 
 fn device() -> Finding {
@@ -25,7 +51,7 @@ fn device() -> Finding {
     }
 }
 
-fn passthrough() -> Finding {
+fn passthrough(admin: bool) -> Finding {
     const WHAT: &str = "FUSE passthrough";
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if version(&release).is_none_or(|version| version < PASSTHROUGH) {
@@ -35,8 +61,7 @@ fn passthrough() -> Finding {
             "Linux 6.9 or newer reads hydrated files at native speed",
         );
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if capable(&status, CAP_SYS_ADMIN) {
+    if admin {
         Finding::ok(WHAT, format!("kernel {release} has it, and this process may use it"))
     } else {
         Finding::warn(
@@ -61,6 +86,7 @@ fn capable(status: &str, capability: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Status;
 
     #[test]
     fn kernel_versions_compare_by_number() {
@@ -68,6 +94,14 @@ mod tests {
         assert!(version("6.10.3").unwrap() > PASSTHROUGH);
         assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH);
         assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn who_may_not_mount_needs_the_helper() {
+        assert_eq!(mounting(true, None).status, Status::Ok);
+        let helped = mounting(false, Some("/usr/bin/fusermount3".into()));
+        assert!(helped.status == Status::Ok && helped.found.contains("/usr/bin/fusermount3"));
+        assert_eq!(mounting(false, None).status, Status::Warn);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Rows as comma-separated values with a header (RFC 4180, but lines end in a line feed alone, as other tools write them).
 
 use super::text::{Fraction, push_number, push_time};
-use super::{Holds, Schema, Value, utf8_name, word};
+use super::{Holds, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
 pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
@@ -28,7 +28,7 @@ pub(super) fn row(row: &[Value<'_>], out: &mut Vec<u8>) {
                 out.push(b',');
                 out.extend_from_slice(hex.unwrap_or_default().as_bytes());
             }
-            Value::Kind(kind) => out.extend_from_slice(word(kind).as_bytes()),
+            Value::Kind(kind) => out.extend_from_slice(kind.word().as_bytes()),
             Value::Number(Some(number)) => push_number(number, out),
             Value::Time(Some(time)) => push_time(time, Fraction::Kept, out),
             Value::Text(Some(text)) => field(text, out),

@@ -84,16 +84,6 @@ pub fn time_of(time: SystemTime) -> Option<Time> {
     Some(Time { seconds, nanoseconds })
 }
 
-/// What an entry is, as programs read it.
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Other => "other",
-    }
-}
-
 /// A name for a format that is UTF-8: as text, and where it is none, its bytes in hex as well.
 fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
     let bytes =
@@ -101,18 +91,14 @@ fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<S
     match bytes {
         Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
             Ok(text) => (Cow::Borrowed(text), None),
-            Err(_) => (String::from_utf8_lossy(bytes), Some(hex(bytes))),
+            Err(_) => (String::from_utf8_lossy(bytes), Some(hex::encode(bytes))),
         },
         Cow::Owned(bytes) => match String::from_utf8(bytes) {
             Ok(text) => (Cow::Owned(text), None),
             Err(error) => {
                 let bytes = error.as_bytes();
-                (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), Some(hex(bytes)))
+                (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), Some(hex::encode(bytes)))
             }
         },
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,7 +1,7 @@
 //! Rows as JSON objects, one a line.
 
 use super::text::{Fraction, push_number, push_time};
-use super::{Schema, Value, utf8_name, word};
+use super::{Schema, Value, utf8_name};
 
 /// Writes one row. A value that is not there is left out.
 pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
@@ -24,7 +24,7 @@ pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
             }
             Value::Kind(kind) => {
                 key(column.name, out);
-                string(word(kind), out);
+                string(kind.word(), out);
             }
             Value::Number(Some(number)) => {
                 key(column.name, out);

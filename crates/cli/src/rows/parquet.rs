@@ -16,7 +16,7 @@ use ::parquet::schema::types::Type;
 use firstbyte_listing::Time;
 
 use super::record::values;
-use super::{Column, Holds, Schema, Value, utf8_name, word};
+use super::{Column, Holds, Schema, Value, utf8_name};
 
 /// Rows of a group: some 4 MiB of them wait for each other. Readers like larger groups, but work with these.
 const GROUP: usize = 32 << 10;
@@ -63,7 +63,7 @@ impl Table {
                     put(Cell::Text(Some(&text)));
                     put(Cell::Text(hex.as_deref()));
                 }
-                Value::Kind(kind) => put(Cell::Text(Some(word(kind)))),
+                Value::Kind(kind) => put(Cell::Text(Some(kind.word()))),
                 Value::Number(number) => put(Cell::Number(number.map(u64::cast_signed))),
                 Value::Time(time) => put(Cell::Number(time.map(microseconds))),
                 Value::Text(text) => put(Cell::Text(text)),

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use firstbyte_listing as listing;
 use firstbyte_location::Location;
+use firstbyte_store::Store;
 use firstbyte_transfer::Concurrency;
 
 use crate::args::Globals;
@@ -16,6 +17,7 @@ use crate::receipt::{Failed, Receipt};
 use crate::rows::Counter;
 
 /// One location to look at.
+#[derive(Clone)]
 pub struct Operand {
     /// What is listed.
     pub root: Location,
@@ -26,6 +28,7 @@ pub struct Operand {
 }
 
 /// Names that match.
+#[derive(Clone)]
 pub struct Glob {
     pattern: Pattern,
     /// Where the pattern begins in what was written.
@@ -100,6 +103,17 @@ impl Glob {
     }
 }
 
+/// The one store of a verb, made when the first location needs it.
+///
+/// # Errors
+/// Options that no store can be made with.
+pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s Store> {
+    Ok(match store {
+        Some(store) => store,
+        None => store.insert(globals.store()?),
+    })
+}
+
 /// Requests at once, as `--concurrency` says.
 pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     match globals.concurrency {
@@ -171,9 +185,8 @@ pub fn end(
     asked: usize,
 ) -> Result<Exit> {
     let all_roots = roots.len() == asked;
-    let partial =
-        !failures.failed.lock().unwrap_or_else(PoisonError::into_inner).is_empty() || !roots.is_empty();
     receipt.failed = failures.into_failed();
+    let partial = !receipt.failed.is_empty() || !roots.is_empty();
     let named =
         roots.iter().map(|error| Failed { location: receipt.source.clone(), error: error.to_string() });
     receipt.failed.extend(named);

@@ -2,20 +2,26 @@
 //! (which object goes where), `policy` (the options of `cp` and `sync`) and `report` (how a verb ends); `listed` is what
 //! `ls` and `du` share.
 
+mod cached;
 pub mod cat;
 pub mod completions;
 pub mod cp;
 pub mod du;
+pub mod hydrate;
 pub mod layout;
 pub mod link;
 mod listed;
 pub mod ls;
+pub mod mount;
 mod operands;
 mod policy;
+pub mod release;
 mod report;
 pub mod serve;
 pub mod stat;
+pub mod status;
 pub mod sync;
+pub mod unmount;
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use firstbyte_location::{Kind, Location, S3Object};
+use firstbyte::Overlap;
+use firstbyte_location::{Kind, Location};
 use firstbyte_store::Store;
 
 use crate::error::{Error, Result};
@@ -183,50 +184,20 @@ impl Destination {
 
 /// Refuses a copy of a thing onto itself, or of a tree into itself, which would never end.
 pub fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
-    let (from, to) = (absolute(source), absolute(destination));
-    if from == to {
-        return Err(Error::usage(format!("{source} and {destination} are the same")));
+    match Overlap::of(source, destination) {
+        Overlap::Same => Err(Error::usage(format!("{source} and {destination} are the same"))),
+        Overlap::Apart | Overlap::Inside => Ok(()),
     }
-    Ok(())
 }
 
 /// As [`refuse_onto_itself`], and a tree may not go below itself either.
 pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<()> {
     refuse_onto_itself(source, destination)?;
-    let inside = match (absolute(source), absolute(destination)) {
-        (Location::Local(from), Location::Local(to)) => to.starts_with(from),
-        (Location::S3(from), Location::S3(to)) => from.bucket == to.bucket && to.key.starts_with(&from.key),
-        _ => false,
-    };
-    match inside {
-        true => Err(Error::usage(format!(
+    match Overlap::of(source, destination) {
+        Overlap::Inside => Err(Error::usage(format!(
             "{destination} lies inside {source}, which would be copied into itself"
         ))),
-        false => Ok(()),
-    }
-}
-
-/// The one spelling of a location: local paths resolved as far as they exist, prefixes ending in `/`.
-fn absolute(location: &Location) -> Location {
-    match location {
-        Location::Local(path) => {
-            let existing = path.ancestors().find_map(|part| {
-                let part = if part.as_os_str().is_empty() { ".".as_ref() } else { part };
-                Some((part, fs::canonicalize(part).ok()?))
-            });
-            Location::Local(match existing {
-                Some((part, resolved)) => match path.strip_prefix(part) {
-                    Ok(rest) if rest.as_os_str().is_empty() => resolved,
-                    Ok(rest) => resolved.join(rest),
-                    Err(_) => resolved.join(path),
-                },
-                None => path.clone(),
-            })
-        }
-        Location::S3(S3Object { bucket, key }) if !key.is_empty() && !key.ends_with('/') => {
-            Location::S3(S3Object { bucket: bucket.clone(), key: format!("{key}/") })
-        }
-        _ => location.clone(),
+        Overlap::Apart | Overlap::Same => Ok(()),
     }
 }
 

@@ -69,6 +69,12 @@ impl Report {
         self.ended.get_or_insert(error);
     }
 
+    /// One item failed; the others go on.
+    pub fn item_failed(&mut self, failed: Failed) {
+        self.failures += 1;
+        self.receipt.failed.push(failed);
+    }
+
     fn add_summary(&mut self, summary: Summary) {
         let receipt = &mut self.receipt;
         receipt.objects += summary.objects;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Instant, SystemTime};
 
 use clap::Args;
-use firstbyte_location::{Kind, Location, Strength};
+use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -70,7 +70,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
         out.extend(value.map(|value| (name.to_owned(), value)));
     };
     set("location", Some(json!(location.to_string())));
-    set("kind", Some(json!(kind(stat.kind))));
+    set("kind", Some(json!(stat.kind.word())));
     set("size", stat.size().map(Value::from));
     set("modified", stat.modified.and_then(timestamp).map(Value::from));
     set("version", Some(json!(version.to_string())));
@@ -103,15 +103,6 @@ fn print_aligned(fields: &Map<String, Value>) {
             }
             other => println!("{name:width$}  {other}"),
         }
-    }
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Other => "other",
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use firstbyte_store::Store;
 
-use super::listed::{Failures, Operand, end};
+use super::listed::{Failures, Operand, end, opened};
 use super::ls::{LocalArgs, OutputArgs};
 use super::{joined, standard_output};
 use crate::args::Globals;
@@ -105,7 +105,7 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
         let view = View { operand, args, failures: &failures, counter: &counter };
         let summed = match operand.root.as_local() {
             Some(path) => local::sum(path, &view, &links),
-            None => remote::sum(store.get_or_insert(globals.store()?), &view, globals),
+            None => remote::sum(opened(&mut store, globals)?, &view, globals),
         };
         match summed {
             Ok(tree) => {

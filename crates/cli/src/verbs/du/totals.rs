@@ -64,8 +64,7 @@ impl Tree {
         let mut rows: BTreeMap<Vec<u8>, Totals> =
             self.own.keys().map(|name| (name.clone(), Totals::default())).collect();
         for (name, totals) in self.own {
-            let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-            for end in std::iter::once(0).chain(ends) {
+            for end in ends(&name) {
                 rows.entry(name[..end].to_vec()).or_default().add(totals);
             }
         }
@@ -75,9 +74,14 @@ impl Tree {
 
 /// The part of a directory's path that its sums belong to, where `levels` levels have their own.
 pub(super) fn shortened(path: &[u8], levels: u32) -> &[u8] {
-    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-    let end = std::iter::once(0).chain(ends).take(levels as usize + 1).last().unwrap_or(0);
+    let end = ends(path).take(levels as usize + 1).last().unwrap_or(0);
     &path[..end]
+}
+
+/// Where the directories in a path end, from the root's empty one on, each behind its `/`.
+fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    std::iter::once(0).chain(slashes.map(|(at, _)| at + 1))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use firstbyte_location::Kind;
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
-use super::listed::{Below, Failures, Operand, end};
+use super::listed::{Below, Failures, Operand, end, opened};
 use super::{joined, standard_output};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
@@ -252,10 +252,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
         };
         let listed = match view.operand.root.as_local() {
             Some(path) => local::list(path, &view, &printer, globals),
-            None => {
-                let store = store.get_or_insert(globals.store()?);
-                remote::list(store, &view, &printer, globals)
-            }
+            None => remote::list(opened(&mut store, globals)?, &view, &printer, globals),
         };
         roots.extend(listed.err());
     }

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them: `64MiB`, `5GB`, `1.5h`. Rates are the link crate's.
+//! Sizes and durations as people write them: `64MiB`, `5GB`, `1.5h`. Rates are parsed by the link crate.
 //!
 //! Units with an `i`, and bare `K`, `M`, `G`, `T`, are powers of 1024, as `dd` and rclone have it; `KB` and `MB` are
 //! powers of 1000, as disks are sold.
@@ -39,6 +39,9 @@ fn whole(value: f64) -> u64 {
 }
 
 /// Parses a size in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
+///
+/// # Errors
+/// What is wrong with it, and how to write one.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor = bytes_per_unit(unit)
@@ -47,6 +50,9 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
+///
+/// # Errors
+/// What is wrong with it, and how to write one.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let seconds = match unit {
@@ -61,6 +67,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A size for people: three digits and a binary unit.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -1,7 +1,7 @@
 //! Everything read from the surroundings: proxies, the cache directory, how much memory this job may have.
 //!
-//! Only here, in `args.rs` (`FIRSTBYTE_<OPTION>`) and in the credential chain is the environment looked at, so that
-//! nothing below the command line depends on it.
+//! Pure over a lookup, so that nothing depends on the environment unless an edge hands it in. The command line and the
+//! Python module read it by these; the credential chain, whose places are AWS's, is the store's.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,13 @@ use firstbyte_store::Proxies;
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A variable of this process; an empty one counts as unset, as curl and the AWS tools have it.
+#[must_use]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The proxies the usual variables name. Lower case wins, as with curl.
+#[must_use]
 pub fn proxies(lookup: Lookup<'_>) -> Proxies {
     let either = |lower: &str| lookup(lower).or_else(|| lookup(&lower.to_ascii_uppercase()));
     let bypass = either("no_proxy").unwrap_or_default();
@@ -28,8 +30,9 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
 
 /// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda, where only `/tmp` can be
 /// written, `/tmp/firstbyte`.
+#[must_use]
 pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
-    let base = if lookup("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+    let base = if is_lambda(lookup) {
         PathBuf::from("/tmp")
     } else if let Some(cache) = lookup("XDG_CACHE_HOME").filter(|path| path.starts_with('/')) {
         PathBuf::from(cache)
@@ -39,8 +42,15 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     base.join("firstbyte")
 }
 
+/// Whether this is an AWS Lambda function.
+#[must_use]
+pub fn is_lambda(lookup: Lookup<'_>) -> bool {
+    lookup("AWS_LAMBDA_FUNCTION_NAME").is_some()
+}
+
 /// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk where `/tmp` may be
 /// memory.
+#[must_use]
 pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
     let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
@@ -48,6 +58,7 @@ pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
 
 /// The memory this job is confined to, in bytes: the lowest limit of its control groups and their parents, or what a
 /// Lambda function is configured with. `None`: not confined.
+#[must_use]
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));

@@ -1,0 +1,138 @@
+//! What `mount`, `hydrate`, `release` and `status` share: the options of a cache, and operands that name objects in it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte::below;
+use firstbyte_hydrate::Settings;
+use firstbyte_hydrate::cache::{Cache, Limits};
+use firstbyte_location::Location;
+use firstbyte_mount::Control;
+
+use super::listed::Operand;
+use crate::args::Globals;
+use crate::error::{Error, Result};
+use crate::{environment, size};
+
+/// Where blocks are kept, and how many.
+#[derive(Args, Clone, Debug)]
+pub struct CacheArgs {
+    /// Cache directory [default: $XDG_CACHE_HOME/firstbyte, in AWS Lambda /tmp/firstbyte]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Most bytes the cache may take [default: what the file system has room for]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
+    cache_size: Option<u64>,
+    /// Bytes the cache leaves free on its file system
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size::parse_size)]
+    reserve: u64,
+}
+
+impl CacheArgs {
+    /// The directory: the one given, or the usual one.
+    pub fn directory(&self) -> PathBuf {
+        self.cache.clone().unwrap_or_else(|| environment::cache_directory(&environment::variable))
+    }
+
+    /// Whether a directory was given: then one that cannot be used is an error.
+    pub fn is_named(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The cache, for verbs that only look or let go.
+    pub fn open(&self) -> Result<Cache> {
+        let limits = Limits { size: self.cache_size, reserve: self.reserve };
+        Ok(Cache::open(&self.directory(), limits)?)
+    }
+
+    /// The cache of a mount where operands lie below one, else the one told.
+    pub fn open_for(&self, places: &[Place]) -> Result<Cache> {
+        let mounted = places.iter().find_map(|place| place.mounted.as_ref());
+        let Some(mounted) = mounted.filter(|_| self.cache.is_none()) else { return self.open() };
+        let directory = firstbyte_mount::attribute(mounted, "cache").map(PathBuf::from).ok_or_else(|| {
+            Error::failed(format!("{}: this mount keeps no cache", mounted.display()))
+                .advise("mount it with --cache DIR, or name the location itself")
+        })?;
+        Self { cache: Some(directory), ..self.clone() }.open()
+    }
+
+    /// How an engine is to work with it.
+    pub fn settings(&self, globals: &Globals) -> Settings {
+        Settings {
+            cache: Some(self.directory()),
+            cache_size: self.cache_size,
+            reserve: self.reserve,
+            memory: globals.memory_ceiling(),
+            deadline: globals.read_timeout,
+            ..Settings::default()
+        }
+    }
+}
+
+/// An operand: objects of a store, or what a mount shows of them.
+pub struct Place {
+    /// What is meant, as a location.
+    pub operand: Operand,
+    /// The path as it was given, where it lies below a mount.
+    pub mounted: Option<PathBuf>,
+}
+
+impl Place {
+    /// Looks at what `text` names. A path below a mount stands for the location behind it.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        let operand = Operand::parse(text)?;
+        let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {
+            return Ok(Self { operand, mounted: None });
+        };
+        let Some(behind) = firstbyte_mount::attribute(path, "location") else {
+            return Ok(Self { operand, mounted: None });
+        };
+        let path = std::path::absolute(path).map_err(|error| Error::io(path.display(), &error))?;
+        let root = Location::parse(&behind)?;
+        Ok(Self { operand: Operand { root, glob: None, text: text.to_owned() }, mounted: Some(path) })
+    }
+
+    /// All of `texts`.
+    pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
+        texts.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// The daemon that shows it.
+    pub fn control(&self) -> Result<Option<Control>> {
+        let Some(path) = &self.mounted else { return Ok(None) };
+        Control::of(path).map(Some).ok_or_else(|| {
+            Error::failed(format!("{}: the mount does not answer", path.display()))
+                .advise("only who mounted it can ask it; see `firstbyte doctor`")
+        })
+    }
+
+    /// Whether an object belongs to it: it itself, what is below it, or what its pattern matches.
+    pub fn takes(&self, location: &Location) -> bool {
+        let Some(name) = below(&self.operand.root, location) else { return false };
+        let pattern = self.operand.glob.as_ref();
+        pattern.is_none_or(|glob| glob.takes(&name, super::listed::Below::Taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_belongs_to_itself_to_what_is_above_it_and_to_patterns_that_match() {
+        let place = |text: &str| Place::parse(OsStr::new(text)).unwrap();
+        let object = Location::parse(OsStr::new("s3://b/run/a.txt")).unwrap();
+        for (text, takes) in [
+            ("s3://b/run/a.txt", true),
+            ("s3://b/run", true),
+            ("s3://b/", true),
+            ("s3://b/ru", false),
+            ("s3://b/run/*.txt", true),
+            ("s3://b/*", true),
+            ("s3://b/run/*.gz", false),
+        ] {
+            assert_eq!(place(text).takes(&object), takes, "{text}");
+        }
+    }
+}

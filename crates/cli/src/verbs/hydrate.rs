@@ -1,0 +1,241 @@
+//! `hydrate`: brings objects into the cache. Of a location this process does it; of a path under a mount the mount's
+//! daemon, whose readers come first, and which goes on when this process is gone.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte_hydrate::{Failure, Hydrator, Job, Progress, Wanted, WantedList, wanted};
+use firstbyte_location::{Kind, Location};
+use firstbyte_mount::Control;
+use firstbyte_store::Store;
+use firstbyte_transfer::{Observer, Stop};
+use serde_json::{Value, json};
+
+use super::cached::{CacheArgs, Place};
+use super::report::{Output, Report, stop_on_signal};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::progress::{Failures, Progress as Bar};
+use crate::receipt::Failed;
+use crate::size;
+
+/// How often a job is asked how far it is.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Bring objects here before they are read: of a location, or of a path under a mount
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte hydrate s3://bucket/big.bam                  # into the cache; open, mount and Python find it there
+  firstbyte hydrate -r /mnt/data/db --wait               # by the mount's daemon; its readers come first
+  firstbyte hydrate -r s3://bucket/run7/ --limit-rate 50MB --pin
+  firstbyte hydrate --replay order.txt                   # what `mount --record` noted, in that order
+
+Kill it and run it again: what is here is not fetched again.")]
+pub struct HydrateArgs {
+    /// What to bring here
+    #[arg(value_name = "LOC", required_unless_present = "replay")]
+    operands: Vec<OsString>,
+    /// Directories and prefixes with everything below
+    #[arg(short, long)]
+    recursive: bool,
+    /// Under a mount: return when everything is here, not when it has begun
+    #[arg(long)]
+    wait: bool,
+    /// Bytes a second at most, so that jobs keep their share of the network
+    #[arg(long, value_name = "RATE", value_parser = size::parse_size)]
+    limit_rate: Option<u64>,
+    /// Keep it, whatever else needs room; `release` lets it go
+    #[arg(long)]
+    pin: bool,
+    /// Bring what a mount noted with --record, in that order
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// Runs it.
+pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
+    let places = Place::parse_all(&args.operands)?;
+    let stop = stop_on_signal()?;
+    let mut report = Report::new("hydrate", super::joined(&args.operands), None);
+    let (mounted, others): (Vec<Place>, Vec<Place>) =
+        places.into_iter().partition(|place| place.mounted.is_some());
+    let outcome = here(args, globals, others, &stop, &mut report).and_then(|()| {
+        mounted.iter().try_for_each(|place| by_daemon(args, globals, place, &stop, &mut report))
+    });
+    outcome.unwrap_or_else(|error| report.fail(error));
+    if !args.wait && !mounted.is_empty() && !report.has_ended() && !globals.json {
+        // What the daemon has begun is no result yet.
+        return Ok(Exit::Done);
+    }
+    report.end(globals, Output::Free)
+}
+
+// -- in this process ----------------------------------------------------------------------------------------------------
+
+fn here(
+    args: &HydrateArgs,
+    globals: &Globals,
+    places: Vec<Place>,
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<()> {
+    if places.is_empty() && args.replay.is_none() {
+        return Ok(());
+    }
+    let store = globals.store()?;
+    let hydrator = Hydrator::new(store.clone(), args.cache.settings(globals))?;
+    let replayed = args.replay.as_deref().map(replayed).transpose()?;
+    let (recursive, lister) = (args.recursive, store.clone());
+    let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));
+    let mut list: WantedList = Box::new(found.chain(replayed.into_iter().flatten()));
+    if let Some(cache) = hydrator.cache().filter(|_| args.pin) {
+        list = wanted::pinned(list, cache, &store);
+    }
+    let job = hydrator.hydrate(list, args.limit_rate)?;
+    let bar = Bar::new(globals, Failures::Printed);
+    let progress = follow(&job, stop, &bar);
+    drop(bar);
+    let counters = store.counters();
+    report.receipt().requests += counters.requests;
+    report.receipt().retries += counters.retries;
+    add(&progress, report);
+    if stop.is_stopped() {
+        return Err(Error::interrupted());
+    }
+    Ok(())
+}
+
+/// What an operand stands for, as it is found.
+fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
+    let root = place.operand.root.clone();
+    if recursive || place.operand.glob.is_some() {
+        let found = wanted::below(store, &root);
+        return Box::new(
+            found.filter(move |wanted| wanted.as_ref().map_or(true, |wanted| place.takes(&wanted.location))),
+        );
+    }
+    let one = match store.stat(&root) {
+        Ok(stat) if stat.kind == Kind::Directory => {
+            let what = "hydrating a directory without -r";
+            Err(firstbyte_store::Error::Unsupported { location: root.to_string(), what })
+        }
+        Ok(stat) => Ok(stat.version),
+        Err(error) => Err(error),
+    };
+    Box::new(std::iter::once(match one {
+        Ok(version) => Ok(Wanted { location: root, version: Some(version), range: None }),
+        Err(error) => Err(Failure { location: root, error: error.into() }),
+    }))
+}
+
+/// What `mount --record` noted.
+#[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
+fn replayed(path: &Path) -> Result<WantedList> {
+    let reads = firstbyte_mount::recorded(path).map_err(|error| Error::failed(error.to_string()))?;
+    let place = Location::Local(path.to_owned());
+    Ok(Box::new(reads.map(move |read| match read {
+        Ok((location, range)) => Ok(Wanted { location, version: None, range: Some(range) }),
+        Err(error) => {
+            let what = firstbyte_store::Error::Io { location: place.to_string(), source: error };
+            Err(Failure { location: place.clone(), error: what.into() })
+        }
+    })))
+}
+
+/// Shows how far a job is until it is over, or until somebody stops it.
+fn follow(job: &Job, stop: &Stop, bar: &Bar) -> Progress {
+    let (mut bytes, mut moved) = (0, 0);
+    loop {
+        let progress = job.wait(TICK);
+        bar.expected(0, progress.bytes.saturating_sub(bytes));
+        bar.moved(progress.bytes_here.saturating_sub(moved));
+        (bytes, moved) = (progress.bytes.max(bytes), progress.bytes_here.max(moved));
+        if progress.is_over {
+            return progress;
+        }
+        if stop.is_stopped() {
+            job.cancel();
+        }
+    }
+}
+
+fn add(progress: &Progress, report: &mut Report) {
+    let receipt = report.receipt();
+    receipt.objects += progress.files_done;
+    receipt.bytes += progress.bytes_here;
+    receipt.resumed_bytes += progress.bytes_here.saturating_sub(progress.fetched);
+    for failure in &progress.failed {
+        let error = Error::from(failure.error.clone()).about(&failure.location.to_string());
+        failed(report, failure.location.to_string(), error.to_string());
+    }
+}
+
+fn failed(report: &mut Report, location: String, error: String) {
+    eprintln!("firstbyte: {error}");
+    report.item_failed(Failed { location, error });
+}
+
+// -- by a mount's daemon --------------------------------------------------------------------------------------------
+
+fn by_daemon(
+    args: &HydrateArgs,
+    globals: &Globals,
+    place: &Place,
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<()> {
+    let (Some(mut control), Some(path)) = (place.control()?, &place.mounted) else { return Ok(()) };
+    let begun = ask(
+        &mut control,
+        path,
+        &json!({
+            "verb": "hydrate", "location": place.operand.root.to_string(), "recursive": args.recursive,
+            "pin": args.pin, "limit_rate": args.limit_rate,
+        }),
+    )?;
+    if !args.wait {
+        if !globals.quiet {
+            eprintln!("{}: begun; `firstbyte status {}` says how far it is", path.display(), path.display());
+        }
+        return Ok(());
+    }
+    let bar = Bar::new(globals, Failures::Printed);
+    let (mut bytes, mut moved) = (0, 0);
+    loop {
+        let now = ask(&mut control, path, &json!({ "verb": "progress", "job": begun["job"] }))?;
+        let count = |name: &str| now[name].as_u64().unwrap_or(0);
+        bar.expected(0, count("bytes").saturating_sub(bytes));
+        bar.moved(count("bytes_here").saturating_sub(moved));
+        (bytes, moved) = (count("bytes").max(bytes), count("bytes_here").max(moved));
+        if now["is_over"] == Value::Bool(true) {
+            drop(bar);
+            let receipt = report.receipt();
+            receipt.objects += count("files_done");
+            receipt.bytes += count("bytes_here");
+            receipt.resumed_bytes += count("bytes_here").saturating_sub(count("fetched"));
+            for failure in now["failed"].as_array().into_iter().flatten() {
+                let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
+                failed(report, text("location"), text("error"));
+            }
+            return Ok(());
+        }
+        if stop.is_stopped() {
+            ask(&mut control, path, &json!({ "verb": "cancel", "job": begun["job"] }))?;
+            return Err(Error::interrupted());
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+fn ask(control: &mut Control, path: &Path, request: &Value) -> Result<Value> {
+    let answer = control.ask(request).map_err(|error| Error::io(path.display(), &error))?;
+    match answer["error"].as_str() {
+        Some(error) => Err(Error::failed(format!("{}: {error}", path.display()))),
+        None => Ok(answer),
+    }
+}

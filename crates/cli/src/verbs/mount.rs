@@ -1,0 +1,203 @@
+//! `mount`: a location as a read-only file system, by a daemon that is this program again.
+
+mod daemon;
+mod place;
+
+use std::ffi::{OsStr, OsString};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use firstbyte_hydrate::{Hydrator, Settings};
+use firstbyte_location::Location;
+use firstbyte_mount::{Access, Mount, Occupied, Options};
+use firstbyte_store::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use super::cached::CacheArgs;
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::signals;
+use crate::size;
+use place::Place;
+
+/// Open files of a stopped mount are given this long to be read on before they fail.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Show a location as a read-only file system; returns when it is ready
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte mount s3://bucket/prefix /mnt/data
+  firstbyte mount s3://bucket /mnt/data --cache /scratch/cache --cache-size 200GB
+  firstbyte mount /nfs/share /mnt/fast                     # a cache before slow storage
+  firstbyte mount https://host/dir/ /mnt/web --foreground  # ends with Ctrl-C
+  firstbyte unmount /mnt/data
+docs/mount.md says what is guaranteed, and what is not.")]
+pub struct MountArgs {
+    /// What to show: an S3 bucket or prefix, a URL with a directory listing, a directory, or one object
+    #[arg(value_name = "SRC")]
+    source: OsString,
+    /// An empty directory to show it at
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Stay here until unmounted or interrupted, instead of returning when ready
+    #[arg(long)]
+    foreground: bool,
+    /// How long names are believed: new, overwritten and deleted objects are seen after this at the latest
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::parse_duration)]
+    metadata_ttl: Duration,
+    /// Longest a read may take before it is an input/output error
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::parse_duration)]
+    deadline: Duration,
+    /// Let other users in
+    #[arg(long)]
+    allow_other: bool,
+    /// Mount also where DIR is not empty, or something is mounted: both are hidden until it is unmounted
+    #[arg(long)]
+    nonempty: bool,
+    /// Note the order in which bytes are read, for `hydrate --replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Serve counters at http://HOST:PORT/metrics
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Where the daemon writes what goes wrong [default: a file in $XDG_RUNTIME_DIR/firstbyte, said when it is mounted]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    #[command(flatten)]
+    cache: CacheArgs,
+    /// This is the daemon: the outcome is told on standard output
+    #[arg(long, hide = true, requires = "foreground")]
+    report: bool,
+}
+
+impl MountArgs {
+    fn place(&self) -> Result<Place> {
+        Place::of(&self.directory, self.log.as_deref())
+    }
+
+    /// The location, independent of the current directory: a daemon leaves it.
+    fn location(&self) -> Result<Location> {
+        Ok(match Location::parse(&self.source)? {
+            Location::Local(path) => {
+                Location::Local(std::path::absolute(&path).map_err(|e| Error::io(path.display(), &e))?)
+            }
+            other => other,
+        })
+    }
+
+    fn metrics(&self) -> Result<Option<SocketAddr>> {
+        let Some(address) = &self.metrics else { return Ok(None) };
+        let wrong =
+            |why: String| Error::usage(format!("--metrics {address}: {why}")).advise("write HOST:PORT");
+        let mut addresses = address.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
+        addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
+    }
+
+    /// The engine, and the cache directory it uses. Without one that can be used reads go to the store each time: that is
+    /// worth a warning where nobody asked for that directory, and an error where somebody did.
+    fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
+        let cache = self.cache.directory();
+        let cache = std::path::absolute(&cache).map_err(|e| Error::io(cache.display(), &e))?;
+        let settings =
+            Settings { cache: Some(cache.clone()), deadline: self.deadline, ..self.cache.settings(globals) };
+        match Hydrator::new(store.clone(), settings.clone()) {
+            Ok(engine) => Ok((engine, Some(cache))),
+            Err(error) if !self.cache.is_named() => {
+                tracing::warn!("nothing is cached: {error}");
+                Ok((Hydrator::new(store.clone(), Settings { cache: None, ..settings })?, None))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
+    match (args.foreground, args.report) {
+        (false, _) => daemon::start(args, globals),
+        (true, false) => serve(args, globals, &mut |receipt| {
+            if globals.json {
+                println!("{receipt}");
+            } else if !globals.quiet {
+                println!("{}", described(receipt));
+            }
+            Ok(())
+        }),
+        (true, true) => daemon::run(args, globals),
+    }
+}
+
+/// Mounts, tells `ready`, and serves until it is unmounted or a signal comes.
+fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
+    let started = Instant::now();
+    allow_many_descriptors();
+    let location = args.location()?;
+    let store = Store::new(firstbyte_store::Options {
+        read_deadline: globals.read_timeout.min(args.deadline),
+        ..globals.store_options()
+    })?;
+    let place = args.place()?;
+    let (engine, cache) = args.engine(&store, globals)?;
+    let options = Options {
+        metadata_ttl: args.metadata_ttl,
+        deadline: args.deadline,
+        access: if args.allow_other { Access::Everyone } else { Access::Owner },
+        occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
+        cache,
+        record: args.record.clone(),
+        metrics: args.metrics()?,
+        control: Some(place.control.clone()),
+    };
+    let mount = std::sync::Arc::new(Mount::start(store, engine, &location, &args.directory, &options)?);
+    let ending = std::sync::Arc::clone(&mount);
+    signals::on_end(move || {
+        if let Err(error) = ending.stop() {
+            tracing::warn!("{error}");
+        }
+        std::thread::sleep(GRACE);
+        tracing::warn!("files were still open: they cannot be read any more");
+        std::process::exit(Exit::Done as i32);
+    })?;
+    let told = ready(&json!({
+        "verb": "mount",
+        "source": OsStr::to_string_lossy(&args.source),
+        "destination": mount.directory(),
+        "seconds": started.elapsed().as_secs_f64(),
+        "pid": std::process::id(),
+        "cache": options.cache,
+        "log": args.report.then_some(place.log),
+        "control": place.control,
+        "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
+    }));
+    if told.is_err() {
+        // Who started it is gone before it was ready: nobody would know of the mount.
+        mount.stop()?;
+    }
+    mount.wait()?;
+    // Unmounting it is the only way it ends, so a signal is no interruption.
+    told.map(|()| Exit::Done)
+}
+
+/// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant for programs that wait by
+/// `select`.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, fewer files can be open at once; whoever opens one too many is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// A receipt for people.
+fn described(receipt: &Value) -> String {
+    let text = |name: &str| receipt[name].as_str().unwrap_or_default().to_owned();
+    let mut line = format!("{} at {}, process {}", text("source"), text("destination"), receipt["pid"]);
+    for (name, words) in [("log", "log"), ("metrics", "counters")] {
+        if receipt[name].is_string() {
+            line.push_str(&format!(", {words} {}", text(name)));
+        }
+    }
+    line
+}

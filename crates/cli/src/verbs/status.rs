@@ -1,0 +1,203 @@
+//! `status`: what of remote objects is here. It asks the cache alone, so it works without the network and while others use
+//! the same cache.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::SystemTime;
+
+use clap::Args;
+use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+
+use super::cached::{CacheArgs, Place};
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+use crate::size::human;
+
+/// Say what is here: of a path under a mount, of a location, or of everything in the cache
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte status                            # everything in the cache, and the total
+  firstbyte status /mnt/data/big.bam
+  firstbyte status --verify                   # after a disk was in doubt
+  firstbyte --json status -r s3://bucket/run7/ | jq -r 'select(.state == \"partial\").location'
+
+A line is: percent here, bytes here, bytes in all, hydrated | partial | released, last opened, location. An object that
+was never opened is released, and -r does not name it: the cache knows nothing of it.")]
+pub struct StatusArgs {
+    /// What to look at
+    #[arg(value_name = "LOC")]
+    operands: Vec<OsString>,
+    /// With everything below
+    #[arg(short, long)]
+    recursive: bool,
+    /// Read everything in the cache and check each block against its checksum; what is wrong is dropped
+    #[arg(long, conflicts_with_all = ["operands", "recursive"])]
+    verify: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// Sums over what was shown.
+#[derive(Default)]
+struct Totals {
+    objects: u64,
+    here: u64,
+    size: u64,
+}
+
+/// Runs it.
+pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
+    let places = Place::parse_all(&args.operands)?;
+    let cache = args.cache.open_for(&places)?;
+    if args.verify {
+        return verify(&cache, globals);
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut totals = Totals::default();
+    let mut show = |row: Row| -> Result<()> {
+        totals.objects += 1;
+        totals.here += row.here;
+        totals.size += row.size.unwrap_or(0);
+        let line = if globals.json { row.json().to_string() } else { row.text() };
+        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))
+    };
+    let whole =
+        places.is_empty() || args.recursive || places.iter().any(|place| place.operand.glob.is_some());
+    if whole {
+        for status in cache.entries() {
+            let status = status?;
+            if places.is_empty() || places.iter().any(|place| place.takes(&status.location)) {
+                show(Row::from(status))?;
+            }
+        }
+    } else {
+        for place in &places {
+            let versions = cache.find(&place.operand.root)?;
+            if versions.is_empty() {
+                show(Row::unknown(place))?;
+            }
+            versions.into_iter().try_for_each(|status| show(Row::from(status)))?;
+        }
+    }
+    if !globals.json && !globals.quiet && (whole || totals.objects != 1) {
+        let space = cache.usage();
+        let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
+        let taken =
+            space.taken.map_or(String::new(), |taken| format!("; the cache takes {}{limit}", human(taken)));
+        let line = format!(
+            "{:>5} {:>10} {:>10}  {} object{}{taken}",
+            percent(totals.here, totals.size),
+            human(totals.here),
+            human(totals.size),
+            totals.objects,
+            if totals.objects == 1 { "" } else { "s" },
+        );
+        writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads all that is here. Wrong blocks are an error, though nobody will ever be given one.
+fn verify(cache: &Cache, globals: &Globals) -> Result<Exit> {
+    let report = cache.verify()?;
+    let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);
+    if globals.json {
+        let json = json!({
+            "versions": report.versions, "corrupt": report.corrupt, "blocks": blocks, "wrong": wrong,
+        });
+        println!("{json}");
+    } else if !globals.quiet {
+        println!("{} versions, {blocks} blocks: {wrong} wrong and dropped", report.versions);
+    }
+    Ok(if wrong + report.corrupt == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// One line of it.
+struct Row {
+    location: String,
+    version: Option<String>,
+    here: u64,
+    size: Option<u64>,
+    state: State,
+    pin: Pin,
+    last_use: Option<SystemTime>,
+}
+
+impl From<Status> for Row {
+    fn from(status: Status) -> Self {
+        Self {
+            location: status.location.to_string(),
+            version: Some(status.version.to_string()),
+            here: status.here,
+            size: Some(status.size),
+            state: status.state,
+            pin: status.pin,
+            last_use: Some(status.last_use),
+        }
+    }
+}
+
+impl Row {
+    /// Nothing is known of it here, so nothing is here.
+    fn unknown(place: &Place) -> Self {
+        Self {
+            location: place.operand.root.to_string(),
+            version: None,
+            here: 0,
+            size: None,
+            state: State::Released,
+            pin: Pin::Unpinned,
+            last_use: None,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "location": self.location,
+            "version": self.version,
+            "state": self.state.word(),
+            "bytes_here": self.here,
+            "size": self.size,
+            "pinned": self.pin == Pin::Pinned,
+            "last_open": self.last_use.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok()),
+        })
+    }
+
+    fn text(&self) -> String {
+        let minutes = format_description!("[year]-[month]-[day] [hour]:[minute]");
+        let opened = self.last_use.and_then(|time| OffsetDateTime::from(time).format(minutes).ok());
+        format!(
+            "{:>5} {:>10} {:>10}  {:8} {:16}  {}{}",
+            self.size.map_or("0%".into(), |size| percent(self.here, size)),
+            human(self.here),
+            self.size.map_or("-".into(), human),
+            self.state.word(),
+            opened.unwrap_or_else(|| "never".into()),
+            self.location,
+            if self.pin == Pin::Pinned { "  (pinned)" } else { "" },
+        )
+    }
+}
+
+/// Whole percents; 100 only where nothing is missing.
+fn percent(here: u64, size: u64) -> String {
+    let share = if size == 0 { 100 } else { u128::from(here) * 100 / u128::from(size) };
+    format!("{share}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_percent_is_said_only_of_what_is_whole() {
+        assert_eq!(percent(999_999, 1_000_000), "99%");
+        assert_eq!(percent(u64::MAX, u64::MAX), "100%");
+        assert_eq!(percent(0, 0), "100%");
+    }
+}

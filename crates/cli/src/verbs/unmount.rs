@@ -1,0 +1,50 @@
+//! `unmount`: ends a mount.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use firstbyte_mount::{Control, Ending};
+use serde_json::json;
+
+use crate::args::Globals;
+use crate::error::{Error, Exit, Result};
+
+/// A daemon that is asked to end has only to close its cache.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// End a mount; returns when its daemon has gone
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte unmount /mnt/data
+  firstbyte unmount --lazy /mnt/data   # now; what is open can be read on until it is closed")]
+pub struct UnmountArgs {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Detach it now, also while files are open
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// Runs it.
+pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
+    let started = Instant::now();
+    let daemon = Control::of(&args.directory);
+    firstbyte_mount::unmount(&args.directory, if args.lazy { Ending::Lazy } else { Ending::Clean })?;
+    if let Some(daemon) = daemon.filter(|_| !args.lazy)
+        && !daemon.wait_for_end(PATIENCE)
+    {
+        return Err(Error::failed(format!(
+            "{}: unmounted, but its daemon has not ended within {} s",
+            args.directory.display(),
+            PATIENCE.as_secs()
+        )));
+    }
+    if globals.json {
+        let seconds = started.elapsed().as_secs_f64();
+        println!("{}", json!({ "verb": "unmount", "source": args.directory, "seconds": seconds }));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,232 @@
+//! `hydrate`, `release` and `status` as users run them, on locations and under a mount.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use firstbyte_link::{Link, LinkConfig, Rate};
+use firstbyte_testkit::{BUCKET, bytes};
+use serde_json::Value;
+use support::servers::S3;
+use support::{Ran, World};
+
+const MIB: u64 = 1 << 20;
+
+/// A world whose bucket holds `big` of 5 MiB and a bit, and three files below `run/`.
+fn world(server: &S3) -> World {
+    let bucket = server.root.join(BUCKET);
+    fs::create_dir_all(bucket.join("run")).unwrap();
+    fs::write(bucket.join("big"), bytes(1, 5 << 20 | 77)).unwrap();
+    for number in 0..3 {
+        fs::write(bucket.join(format!("run/{number}.dat")), bytes(10 + number, 30_000)).unwrap();
+    }
+    World::with_s3(server)
+}
+
+/// What `status` says with `args`, a row an object.
+fn status(world: &World, args: &[&str]) -> Vec<Value> {
+    let ran = world.run(&[&["--json", "status", "--cache", "cache"], args].concat()).ok();
+    String::from_utf8(ran.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn hydrate(world: &World, args: &[&str]) -> Ran {
+    world.run(&[&["--json", "hydrate", "--cache", "cache"], args].concat())
+}
+
+#[test]
+fn an_object_is_brought_here_found_and_let_go() {
+    let server = S3::ours();
+    let world = world(&server);
+    let before = status(&world, &["s3://bucket/big"]);
+    assert_eq!((before[0]["state"].as_str(), before[0]["bytes_here"].as_u64()), (Some("released"), Some(0)));
+
+    let receipt = hydrate(&world, &["s3://bucket/big"]).ok().receipt();
+    assert_eq!((receipt["objects"].as_u64(), receipt["bytes"].as_u64()), (Some(1), Some(5 << 20 | 77)));
+    let row = &status(&world, &["s3://bucket/big"])[0];
+    assert_eq!((row["state"].as_str(), row["bytes_here"].as_u64()), (Some("hydrated"), Some(5 << 20 | 77)));
+
+    // The second time nothing is fetched: the object itself may be gone from the wire.
+    let again = hydrate(&world, &["s3://bucket/big"]).ok().receipt();
+    assert_eq!(again["resumed_bytes"], again["bytes"]);
+
+    let released = world.run(&["--json", "release", "--cache", "cache", "s3://bucket/big"]).ok().receipt();
+    assert_eq!(released["objects"], 1);
+    assert_eq!(status(&world, &["s3://bucket/big"])[0]["state"], "released");
+    assert!(status(&world, &[]).is_empty());
+}
+
+#[test]
+fn directories_and_patterns_are_taken_whole_and_a_directory_only_when_told() {
+    let server = S3::ours();
+    let world = world(&server);
+    world.run(&["hydrate", "--cache", "cache", "s3://bucket/run"]).fails(1, &["s3://bucket/run", "-r"]);
+    let receipt = hydrate(&world, &["-r", "s3://bucket/run"]).ok().receipt();
+    assert_eq!((receipt["objects"].as_u64(), receipt["bytes"].as_u64()), (Some(3), Some(90_000)));
+    assert_eq!(status(&world, &["-r", "s3://bucket/"]).len(), 3);
+    world.run(&["release", "--cache", "cache", "s3://bucket/run/1*"]).ok();
+    let mut left: Vec<_> = status(&world, &[]).iter().map(|row| row["location"].to_string()).collect();
+    left.sort();
+    assert_eq!(left, ["\"s3://bucket/run/0.dat\"", "\"s3://bucket/run/2.dat\""]);
+    world.run(&["release", "--cache", "cache", "--all"]).ok();
+    assert!(status(&world, &[]).is_empty());
+}
+
+#[test]
+fn what_is_missing_is_named_and_the_rest_is_brought() {
+    let server = S3::ours();
+    let world = world(&server);
+    let ran = hydrate(&world, &["s3://bucket/nothing", "s3://bucket/big"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("s3://bucket/nothing"), "{ran:?}");
+    assert_eq!(ran.receipt()["failed"][0]["location"], "s3://bucket/nothing");
+    assert_eq!(status(&world, &["s3://bucket/big"])[0]["state"], "hydrated");
+}
+
+#[test]
+fn pinned_objects_stay_when_others_need_room() {
+    let server = S3::ours();
+    let world = world(&server);
+    let limit = ["--cache-size", "6MiB"];
+    hydrate(&world, &[&limit[..], &["-r", "--pin", "s3://bucket/run"]].concat()).ok();
+    // More than fits beside them.
+    fs::write(server.root.join(BUCKET).join("huge"), bytes(3, 8 << 20)).unwrap();
+    hydrate(&world, &[&limit[..], &["s3://bucket/big"]].concat()).ok();
+    hydrate(&world, &[&limit[..], &["s3://bucket/huge"]].concat());
+    let rows = status(&world, &["-r", "s3://bucket/run"]);
+    assert_eq!(rows.len(), 3);
+    assert!(rows.iter().all(|row| row["state"] == "hydrated" && row["pinned"] == true), "{rows:?}");
+    let here: u64 = status(&world, &[]).iter().map(|row| row["bytes_here"].as_u64().unwrap()).sum();
+    assert!(here <= 6 * MIB, "{here}");
+}
+
+#[test]
+fn a_killed_hydration_goes_on_where_it_was() {
+    let server = S3::ours();
+    let mut world = world(&server);
+    fs::write(server.root.join(BUCKET).join("slow"), bytes(4, 16 << 20)).unwrap();
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
+    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(16 * MIB)), ..config }).unwrap();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    let args = ["--json", "hydrate", "--cache", "cache", "s3://bucket/slow"];
+    let mut child = world.spawn(&args);
+    while link.counters().bytes_to_client < 8 * MIB {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let row = &status(&world, &["s3://bucket/slow"])[0];
+    let kept = row["bytes_here"].as_u64().unwrap();
+    assert!(kept > 0 && row["state"] == "partial", "{row}");
+    let receipt = world.run(&args).ok().receipt();
+    // What is told after a kill may be ahead by the blocks that were being filled.
+    let being_filled = 16 * 131_072;
+    assert!(receipt["resumed_bytes"].as_u64().unwrap() + being_filled >= kept, "{receipt} after {row}");
+    assert_eq!(status(&world, &["s3://bucket/slow"])[0]["state"], "hydrated");
+}
+
+#[test]
+fn bytes_changed_by_other_hands_are_found_and_dropped() {
+    let server = S3::ours();
+    let world = world(&server);
+    hydrate(&world, &["s3://bucket/big"]).ok();
+    let verified = world.run(&["--json", "status", "--cache", "cache", "--verify"]).ok().receipt();
+    assert_eq!((verified["blocks"].as_u64(), verified["wrong"].as_u64()), (Some(41), Some(0)));
+    let data =
+        support::names_below(&world.path("cache")).into_iter().find(|name| name.ends_with(".data")).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(world.path("cache").join(data)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"damage", 300_000).unwrap();
+    let ran = world.run(&["--json", "status", "--cache", "cache", "--verify"]);
+    assert_eq!((ran.code, ran.receipt()["wrong"].as_u64()), (Some(1), Some(1)), "{ran:?}");
+    assert_eq!(status(&world, &["s3://bucket/big"])[0]["state"], "partial");
+}
+
+#[test]
+fn bad_input_gets_one_line() {
+    let server = S3::ours();
+    let world = world(&server);
+    world.write("file", b"x");
+    world.run(&["hydrate", "--cache", "file", "s3://bucket/big"]).fails(1, &["file"]);
+    world.run(&["status", "--cache", "file"]).fails(1, &["file"]);
+    world.run(&["hydrate", "--cache", "cache", "--replay", "none"]).fails(1, &["none"]);
+    world.write("cache9/format", b"firstbyte cache 99\n");
+    world.run(&["status", "--cache", "cache9"]).fails(1, &["cache9", "99"]);
+    assert_eq!(world.run(&["hydrate"]).code, Some(2));
+    assert_eq!(world.run(&["release"]).code, Some(2));
+}
+
+/// A bucket mounted at `mnt` in a world; unmounted when dropped.
+struct Mounted {
+    world: World,
+    at: PathBuf,
+}
+
+impl Mounted {
+    fn new(server: &S3, options: &[&str]) -> Self {
+        let mut world = world(server);
+        let at = world.path("mnt");
+        fs::create_dir_all(&at).unwrap();
+        let runtime = at.parent().unwrap().parent().unwrap().join("run");
+        fs::create_dir_all(&runtime).unwrap();
+        world.set("XDG_RUNTIME_DIR", runtime.to_str().unwrap());
+        world.run(&[&["mount", "s3://bucket", "mnt", "--cache", "cache"], options].concat()).ok();
+        Self { world, at }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.world.run(&["unmount", "mnt"]).stderr.is_empty() {
+            // Whatever went wrong before is told already; nothing may stay mounted.
+            let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+#[test]
+fn a_path_under_a_mount_is_brought_here_by_its_daemon() {
+    let server = S3::ours();
+    let mounted = Mounted::new(&server, &[]);
+    let world = &mounted.world;
+    let receipt = world.run(&["--json", "hydrate", "--wait", "-r", "mnt/run"]).ok().receipt();
+    assert_eq!((receipt["objects"].as_u64(), receipt["bytes"].as_u64()), (Some(3), Some(90_000)));
+    assert_eq!(status(world, &["mnt/run/0.dat"])[0]["state"], "hydrated");
+    // Without --wait it has only begun when the command returns.
+    world.run(&["hydrate", "mnt/big"]).ok();
+    let begun = Instant::now();
+    while status(world, &["mnt/big"])[0]["state"] != "hydrated" {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The mount's own cache is asked where none is named.
+    let ran = world.run(&["--json", "status", "mnt/big"]).ok();
+    assert_eq!(ran.receipt()["location"], "s3://bucket/big");
+    assert_eq!(fs::read(mounted.at.join("big")).unwrap(), bytes(1, 5 << 20 | 77));
+    world.run(&["release", "-r", "mnt"]).ok();
+    assert_eq!(fs::read(mounted.at.join("run/2.dat")).unwrap(), bytes(12, 30_000));
+}
+
+#[test]
+fn what_a_mount_noted_is_brought_here_in_that_order() {
+    let server = S3::ours();
+    let mounted = Mounted::new(&server, &["--record", "order"]);
+    for name in ["run/2.dat", "big", "run/0.dat"] {
+        fs::read(mounted.at.join(name)).unwrap();
+    }
+    mounted.world.run(&["unmount", "mnt"]).ok();
+    let begun = Instant::now();
+    while mounted.world.read("order").is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    mounted.world.run(&["release", "--cache", "cache", "--all"]).ok();
+    hydrate(&mounted.world, &["--replay", "order"]).ok();
+    let mut here: Vec<_> = status(&mounted.world, &[])
+        .iter()
+        .map(|row| (row["location"].as_str().unwrap().to_owned(), row["state"].as_str().unwrap().to_owned()))
+        .collect();
+    here.sort();
+    let hydrated = |name: &str| (format!("s3://bucket/{name}"), "hydrated".to_owned());
+    assert_eq!(here, [hydrated("big"), hydrated("run/0.dat"), hydrated("run/2.dat")]);
+}

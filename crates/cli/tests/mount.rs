@@ -1,0 +1,305 @@
+//! `mount` and `unmount` as users run them: a daemon that is ready when the command returns, and leaves nothing behind.
+
+mod support;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::servers::S3;
+use support::{Ran, World};
+
+/// How long something may take that happens at once on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A world with a directory `mnt`, freed when dropped whatever happened to the daemon.
+struct Place {
+    world: World,
+    directory: PathBuf,
+}
+
+impl Place {
+    fn new(mut world: World) -> Self {
+        let directory = world.path("mnt");
+        fs::create_dir_all(&directory).unwrap();
+        world.set("XDG_RUNTIME_DIR", &runtime(&directory));
+        Self { world, directory }
+    }
+
+    /// Mounts, and gives the receipt.
+    fn mount(&self, source: &str, options: &[&str]) -> Value {
+        let args = [&["--json", "mount", source, "mnt"], options].concat();
+        self.world.run(&args).ok().receipt()
+    }
+
+    fn unmount(&self) -> Ran {
+        self.world.run(&["unmount", "mnt"])
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.directory.join(name))
+    }
+
+    fn is_mounted(&self) -> bool {
+        fs::read_to_string("/proc/self/mountinfo").unwrap().contains(self.directory.to_str().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        while self.is_mounted() {
+            rustix::mount::unmount(&self.directory, rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+    }
+}
+
+fn runtime(directory: &Path) -> String {
+    let runtime = directory.parent().unwrap().parent().unwrap().join("run");
+    fs::create_dir_all(&runtime).unwrap();
+    runtime.to_str().unwrap().to_owned()
+}
+
+fn pid(receipt: &Value) -> Pid {
+    Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap()
+}
+
+/// Waits until something holds.
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_running(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
+    let s3 = S3::ours();
+    let content = bytes(1, 300_000);
+    fs::write(s3.root.join(BUCKET).join("x"), &content).unwrap();
+    let place = Place::new(World::with_s3(&s3));
+    let receipt = place.mount(&format!("s3://{BUCKET}"), &["--cache", "cache"]);
+    assert!(place.read("x").unwrap() == content);
+    assert_eq!(receipt["destination"], place.directory.to_str().unwrap());
+    assert!(Path::new(receipt["log"].as_str().unwrap()).is_file());
+    place.unmount().ok();
+    assert!(!place.is_mounted());
+    assert!(!is_running(pid(&receipt)));
+    for left in ["control", "log"] {
+        assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
+    }
+    assert_eq!(fs::read_dir(&place.directory).unwrap().count(), 0);
+    place.unmount().fails(1, &["mnt", "nothing is mounted there"]);
+}
+
+#[test]
+fn what_would_be_hidden_is_refused_and_said() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.world.write("mnt/precious", b"data");
+    place.world.run(&["mount", "src", "mnt"]).fails(1, &["mnt", "not empty", "precious", "--nonempty"]);
+    place.mount("src", &["--nonempty"]);
+    place.world.run(&["mount", "src", "mnt"]).fails(1, &["mnt", "mounted there already", "unmount"]);
+    place.unmount().ok();
+    assert_eq!(place.world.read("mnt/precious"), b"data");
+}
+
+#[test]
+fn what_cannot_be_mounted_is_one_clear_line_and_leaves_nothing() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.world.write("file", b"");
+    place.world.run(&["mount", "nothing", "mnt"]).fails(1, &["nothing", "not found"]);
+    place.world.run(&["mount", "src", "nodir"]).fails(1, &["nodir", "no such directory", "mkdir"]);
+    place.world.run(&["mount", "src", "file"]).fails(1, &["file", "not a directory"]);
+    place.world.run(&["mount", "ftp://host/", "mnt"]).fails(2, &["ftp", "unknown scheme"]);
+    place.world.run(&["mount", "src", "mnt", "--metrics", "nonsense"]).fails(2, &["--metrics nonsense"]);
+    place.world.run(&["mount", "src", "mnt", "--record", "no/such/file"]).fails(1, &["no/such/file"]);
+    place.world.run(&["mount", "src", "mnt", "--log", "file/log"]).fails(1, &["--log", "file/log"]);
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn every_signal_that_ends_programs_unmounts() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let receipt = place.mount("src", &[]);
+        assert_eq!(place.read("x").unwrap(), b"content");
+        kill_process(pid(&receipt), signal).unwrap();
+        until("the daemon ends", || !is_running(pid(&receipt)));
+        assert!(!place.is_mounted(), "{signal:?}");
+    }
+}
+
+#[test]
+fn in_the_foreground_it_ends_with_the_mount() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let mut child = place.world.spawn(&["mount", "src", "mnt", "--foreground"]);
+    until("it is mounted", || place.read("x").is_ok());
+    assert_eq!(place.read("x").unwrap(), b"content");
+    place.unmount().ok();
+    assert!(child.wait().unwrap().success());
+}
+
+/// An S3 service that tells of an object and, once told, never gives its bytes.
+fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
+    Scripted::start(move |_, head| {
+        if head.contains("list-type=2") {
+            let xml = "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>x</Key><Size>21</Size>\
+                       <ETag>\"1\"</ETag></Contents></ListBucketResult>";
+            return Reply::answer("200 OK", &["content-type: application/xml"], xml.as_bytes());
+        }
+        if silent.load(Ordering::SeqCst) {
+            return Reply::Silence;
+        }
+        // Small enough to be asked for whole.
+        Reply::answer("200 OK", &["etag: \"1\""], b"content of the object")
+    })
+}
+
+#[test]
+fn readers_waiting_when_the_daemon_is_killed_get_an_error_and_a_new_mount_works() {
+    let silent = Arc::new(AtomicBool::new(true));
+    let server = silent_s3(Arc::clone(&silent));
+    let mut world = World::new();
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    world.set("FIRSTBYTE_NO_SIGN_REQUEST", "1");
+    let place = Place::new(world);
+    let receipt = place.mount("s3://bucket", &["--cache", "cache"]);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let path = place.directory.join("x");
+            thread::spawn(move || fs::read(path))
+        })
+        .collect();
+    let reads = || server.heads().iter().filter(|head| !head.contains("list-type")).count();
+    until("a reader waits", || reads() > 0);
+    kill_process(pid(&receipt), Signal::KILL).unwrap();
+    for reader in readers {
+        reader.join().unwrap().unwrap_err();
+    }
+    until("the daemon ends", || !is_running(pid(&receipt)));
+    assert!(place.read("x").is_err(), "nobody serves it");
+    silent.store(false, Ordering::SeqCst);
+    place.mount("s3://bucket", &["--cache", "cache"]);
+    assert_eq!(place.read("x").unwrap(), b"content of the object");
+    place.unmount().ok();
+    assert!(!place.is_mounted(), "the dead mount is gone as well");
+}
+
+#[test]
+fn unmount_removes_what_a_killed_daemon_left() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let receipt = place.mount("src", &[]);
+    kill_process(pid(&receipt), Signal::KILL).unwrap();
+    until("the daemon ends", || !is_running(pid(&receipt)));
+    assert!(place.is_mounted());
+    place.unmount().ok();
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_mount_whose_files_are_open_is_detached_only_if_told() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", &bytes(2, 1 << 20));
+    let receipt = place.mount("src", &[]);
+    let file = fs::File::open(place.directory.join("x")).unwrap();
+    place.unmount().fails(1, &["mnt", "in use", "--lazy"]);
+    place.world.run(&["unmount", "--lazy", "mnt"]).ok();
+    assert!(!place.is_mounted());
+    assert!(is_running(pid(&receipt)), "it serves whoever has files open");
+    drop(file);
+    until("the daemon ends", || !is_running(pid(&receipt)));
+}
+
+/// Runs `firstbyte mount src mnt` by a shell line that takes something away first; `"$@"` is the command.
+fn mount_without(place: &Place, line: &str) -> Ran {
+    let command = place.world.command(&["mount", "src", "mnt"]);
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", line, "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.env_clear().current_dir(command.get_current_dir().unwrap());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Ran::from(shell.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn without_the_device_or_the_privilege_it_says_what_to_do() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    // Another /dev, in a mount name space of its own, with no more than this test needs.
+    let without_device = "mount --bind /dev/shm /mnt && mount -t tmpfs none /dev && mkdir /dev/shm \
+                          && mount --bind /mnt /dev/shm && mknod /dev/null c 1 3 && cd \"$PWD\" && exec \"$@\"";
+    mount_without(&place, without_device).fails(1, &["/dev/fuse", "modprobe fuse", "--device /dev/fuse"]);
+    let without_privilege = "exec setpriv --bounding-set -sys_admin --inh-caps -sys_admin \"$@\"";
+    mount_without(&place, without_privilege).fails(1, &["mnt", "not permitted", "as root", "fuse3"]);
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn counters_are_served_where_told() {
+    use std::io::{Read, Write};
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let receipt = place.mount("src", &["--metrics", "127.0.0.1:0"]);
+    let url = receipt["metrics"].as_str().unwrap();
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    let mut connection = std::net::TcpStream::connect(address).unwrap();
+    connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("# TYPE firstbyte_mount_operations_total counter"), "{answer}");
+    place.unmount().ok();
+}
+#[test]
+fn a_user_without_privileges_mounts_by_fusermount3() {
+    let place = Place::new(World::new());
+    let content = bytes(4, 500_000);
+    place.world.write("src/x", &content);
+    // Somebody who may come in here, with a copy of the program where he can reach it.
+    let (root, program) =
+        (place.directory.parent().unwrap().parent().unwrap(), place.world.path("firstbyte"));
+    fs::copy(env!("CARGO_BIN_EXE_firstbyte"), &program).unwrap();
+    let given = Command::new("chown").args(["-R", "65534:65534"]).arg(root).status().unwrap();
+    assert!(given.success());
+    let as_nobody = |line: &str| {
+        let world = place.world.command(&["unused"]);
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", line]);
+        command.env_clear().envs(world.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Ran::from(command.current_dir(place.world.path("")).stdin(Stdio::null()).output().unwrap())
+    };
+    as_nobody("./firstbyte mount src mnt --cache cache").ok();
+    // Twice: from the source, then by the kernel's pages; nothing can be passed through.
+    for _ in 0..2 {
+        assert!(as_nobody("cat mnt/x").ok().stdout == content);
+    }
+    as_nobody("cat src/x > /dev/null && ./firstbyte mount src mnt").fails(1, &["mounted there already"]);
+    as_nobody("./firstbyte unmount mnt").ok();
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_an_error_only_where_it_was_asked_for() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.world.write("file", b"");
+    place.world.run(&["mount", "src", "mnt", "--cache", "file/cache"]).fails(1, &["file/cache"]);
+    assert!(!place.is_mounted());
+}

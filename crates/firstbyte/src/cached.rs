@@ -1,0 +1,150 @@
+//! What is here: brought before it is read, told, let go.
+
+use std::ffi::OsStr;
+
+use firstbyte_hydrate::cache::{Cache, Released, Status};
+use firstbyte_hydrate::{Failure, Job, Wanted, WantedList, wanted};
+use firstbyte_location::{Kind, Location};
+
+use crate::{Client, Depth, Error, Result};
+
+/// Whether blocks stay when others need their room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// They go when they have not been read for longest.
+    #[default]
+    WhileRoom,
+    /// Until they are released.
+    Always,
+}
+
+/// How objects are brought here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hydrate {
+    /// One object, or everything below a location.
+    pub depth: Depth,
+    /// Whether they stay.
+    pub keep: Keep,
+    /// Bytes a second; unlimited where none is given.
+    pub limit_rate: Option<u64>,
+}
+
+impl Client {
+    /// Brings an object, or everything below a location, into the cache, in the background: readers come before it. What
+    /// is here already is not fetched again.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use firstbyte::{Client, Depth, Hydrate, Options};
+    ///
+    /// # fn main() -> firstbyte::Result<()> {
+    /// let client = Client::new(Options::from_environment()?)?;
+    /// let run = Hydrate { depth: Depth::Tree, ..Hydrate::default() };
+    /// let job = client.hydrate("s3://bucket/run7/", &run)?;
+    /// while !job.wait(Duration::from_secs(1)).is_over {
+    ///     println!("{} bytes are here", job.progress().bytes_here);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A client without a cache; no thread can be started. What cannot be brought here is told by the job.
+    pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
+        let location = Location::parse(location.as_ref())?;
+        let cache = self.cache()?;
+        let mut list = match how.depth {
+            Depth::Tree => wanted::below(self.store(), &location),
+            Depth::Object => self.one(location)?,
+        };
+        if how.keep == Keep::Always {
+            list = wanted::pinned(list, cache, self.store());
+        }
+        Ok(self.hydrator.hydrate(list, how.limit_rate)?)
+    }
+
+    /// What is here of an object, each version by itself, or of everything below a location. Asks the cache alone: what
+    /// it knows nothing of is not named.
+    ///
+    /// # Errors
+    /// A client without a cache; the cache cannot be read.
+    pub fn status(&self, location: impl AsRef<OsStr>, depth: Depth) -> Result<Vec<Status>> {
+        let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
+        match depth {
+            Depth::Object => Ok(cache.find(&location)?),
+            Depth::Tree => matching(cache, &location).collect(),
+        }
+    }
+
+    /// Lets go what is here of an object, or of everything below a location, pinned or not. What readers have open is
+    /// fetched again.
+    ///
+    /// # Errors
+    /// A client without a cache; the cache cannot be written.
+    pub fn release(&self, location: impl AsRef<OsStr>, depth: Depth) -> Result<Released> {
+        let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
+        match depth {
+            Depth::Object => Ok(cache.release(&location)?),
+            Depth::Tree => release(cache, matching(cache, &location)),
+        }
+    }
+
+    /// Lets go everything that is here.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn release_all(&self) -> Result<Released> {
+        let cache = self.cache()?;
+        release(cache, cache.entries().map(|status| status.map_err(Error::from)))
+    }
+
+    /// The cache.
+    ///
+    /// # Errors
+    /// This client was made without one.
+    pub fn cache(&self) -> Result<&Cache> {
+        self.hydrator.cache().ok_or_else(|| Error::Option {
+            name: "cache".into(),
+            why: "there is none, and only what is cached can be hydrated, told or released".into(),
+        })
+    }
+
+    fn one(&self, location: Location) -> Result<WantedList> {
+        let stat = self.store().stat(&location)?;
+        if stat.kind == Kind::Directory {
+            return Err(Error::Directory { location: location.to_string() });
+        }
+        let wanted: std::result::Result<Wanted, Failure> =
+            Ok(Wanted { location, version: Some(stat.version), range: None });
+        Ok(Box::new(std::iter::once(wanted)))
+    }
+}
+
+fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {
+    let statuses = cache.entries().map(|status| status.map_err(Error::from));
+    statuses.filter(|status| status.as_ref().map_or(true, |status| below(root, &status.location).is_some()))
+}
+
+fn release(cache: &Cache, statuses: impl Iterator<Item = Result<Status>>) -> Result<Released> {
+    let mut all = Released::default();
+    for status in statuses {
+        let status = status?;
+        let released = cache.release_version(&status.location, &status.version)?;
+        all.versions += released.versions;
+        all.bytes += released.bytes;
+        all.busy += released.busy;
+    }
+    Ok(all)
+}
+
+/// The name of a location below another; empty for the same one.
+#[must_use]
+pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
+    let (root, text) = (root.to_string(), location.to_string());
+    if text == root {
+        return Some(Vec::new());
+    }
+    let root = format!("{}/", root.trim_end_matches('/'));
+    text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
+}

@@ -1,0 +1,84 @@
+//! The client: locations as text in, lazy files, listings and copies out.
+
+use std::ffi::OsStr;
+
+use firstbyte_hydrate::Hydrator;
+use firstbyte_location::{Kind, Location, Version};
+use firstbyte_store::{ListOptions, Listing, Store};
+
+use crate::{Error, LazyFile, Options, Result};
+
+/// Reaches locations. Clones share connections, cache and threads; a process needs one.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) hydrator: Hydrator,
+    pub(crate) copies: firstbyte_transfer::Settings,
+}
+
+impl Client {
+    /// A client that works as `options` say. Nothing is contacted yet.
+    ///
+    /// # Errors
+    /// Options that cannot be used, a cache directory that cannot.
+    pub fn new(options: Options) -> Result<Self> {
+        let store = Store::new(options.store)?;
+        Ok(Self { hydrator: Hydrator::new(store, options.reads)?, copies: options.copies })
+    }
+
+    /// Opens the object at `location` in the version that is there now, at the cost of one request. Bytes are fetched
+    /// when they are read.
+    ///
+    /// ```no_run
+    /// # fn main() -> firstbyte::Result<()> {
+    /// # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+    /// let file = client.open("https://host/database.sqlite")?;
+    /// assert!(file.size() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Directory`], a length that the server does not tell, and what keeps the store from describing it.
+    pub fn open(&self, location: impl AsRef<OsStr>) -> Result<LazyFile> {
+        self.open_location(&Location::parse(location.as_ref())?)
+    }
+
+    /// As [`open`](Self::open), of a location that has been parsed.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_location(&self, location: &Location) -> Result<LazyFile> {
+        let stat = self.store().stat(location)?;
+        if stat.kind == Kind::Directory {
+            return Err(Error::Directory { location: location.to_string() });
+        }
+        Ok(LazyFile::new(self.hydrator.described(location, stat)?.handle()))
+    }
+
+    /// Opens an object in a version already known, as from another process: no request. Where that version is gone, what
+    /// is not cached of it cannot be read.
+    #[must_use]
+    pub fn open_version(&self, location: &Location, version: Version) -> LazyFile {
+        LazyFile::new(self.hydrator.file(location, version).handle())
+    }
+
+    /// Lists what is under `location`, as it arrives.
+    ///
+    /// # Errors
+    /// What keeps the first names from coming; later failures are items of the listing.
+    pub fn list(&self, location: impl AsRef<OsStr>, options: &ListOptions) -> Result<Listing> {
+        Ok(self.store().list(&Location::parse(location.as_ref())?, options)?)
+    }
+
+    /// How copies are done, unless one says otherwise.
+    #[must_use]
+    pub fn copies(&self) -> &firstbyte_transfer::Settings {
+        &self.copies
+    }
+
+    /// The store beneath.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.hydrator.store()
+    }
+}

@@ -1,0 +1,144 @@
+//! What can go wrong: the errors of the layers below, and the few of this one.
+
+use std::io;
+use std::sync::Arc;
+
+use firstbyte_location::LocationError;
+use firstbyte_store::Error as StoreError;
+
+/// This crate's results.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation; the message names the place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A string that is no location.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// An option that cannot be used.
+    #[error("{name}: {why}")]
+    Option {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A directory, a prefix or a bucket where an object is needed.
+    #[error("{location}: is a directory")]
+    Directory {
+        /// Which.
+        location: String,
+    },
+    /// Source and destination that do not go together.
+    #[error("{location}: {why}")]
+    Copy {
+        /// Which of them.
+        location: String,
+        /// Why, and what to do instead.
+        why: String,
+    },
+    /// A store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A read, or the cache.
+    #[error(transparent)]
+    Read(#[from] firstbyte_hydrate::Error),
+    /// A copy.
+    #[error(transparent)]
+    Transfer(#[from] firstbyte_transfer::Error),
+}
+
+impl Error {
+    /// What the user can try, where there is something.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Transfer(error) => error.advice(),
+            Self::Read(firstbyte_hydrate::Error::Store(error)) => error.advice(),
+            Self::Store(error) => error.advice(),
+            _ => None,
+        }
+    }
+
+    /// The operating system's own error beneath, where there is one.
+    #[must_use]
+    pub fn io(&self) -> Option<&io::Error> {
+        use firstbyte_hydrate::Error as Read;
+        use firstbyte_transfer::Error as Transfer;
+        match self {
+            Self::Store(error) | Self::Transfer(Transfer::Store(error)) => io_of(error),
+            Self::Read(Read::Store(error)) => io_of(error),
+            Self::Read(Read::Cache { source, .. } | Read::Thread { source }) => Some(Arc::as_ref(source)),
+            Self::Transfer(Transfer::Io { source, .. }) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// What it would be called if the object were a local file: an object that changed under its reader is
+    /// [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        use firstbyte_hydrate::Error as Read;
+        use firstbyte_transfer::Error as Transfer;
+        use io::ErrorKind;
+        if let Some(error) = self.io() {
+            return error.kind();
+        }
+        match self {
+            Self::Location(_) | Self::Option { .. } | Self::Copy { .. } => ErrorKind::InvalidInput,
+            Self::Directory { .. } => ErrorKind::IsADirectory,
+            Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
+            Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
+            Self::Read(Read::Store(error)) => kind_of(error),
+            Self::Read(Read::Changed { .. }) => ErrorKind::StaleNetworkFileHandle,
+            Self::Read(Read::Deadline { .. }) | Self::Transfer(Transfer::Deadline { .. }) => {
+                ErrorKind::TimedOut
+            }
+            Self::Read(Read::NoRoom { .. }) => ErrorKind::StorageFull,
+            Self::Transfer(Transfer::Interrupted) => ErrorKind::Interrupted,
+            Self::Transfer(Transfer::Invalid { .. }) => ErrorKind::InvalidInput,
+            _ => ErrorKind::Other,
+        }
+    }
+}
+
+fn io_of(error: &StoreError) -> Option<&io::Error> {
+    match error {
+        StoreError::Io { source, .. } => Some(source),
+        _ => None,
+    }
+}
+
+fn kind_of(error: &StoreError) -> io::ErrorKind {
+    use io::ErrorKind;
+    match error {
+        StoreError::NotFound { .. } => ErrorKind::NotFound,
+        StoreError::Denied { .. } | StoreError::Credentials { .. } => ErrorKind::PermissionDenied,
+        StoreError::Changed { .. } => ErrorKind::StaleNetworkFileHandle,
+        StoreError::TimedOut { .. } => ErrorKind::TimedOut,
+        StoreError::Unreachable { .. } => ErrorKind::HostUnreachable,
+        StoreError::Disconnected { .. } | StoreError::Truncated { .. } => ErrorKind::ConnectionReset,
+        StoreError::Precondition { .. } => ErrorKind::AlreadyExists,
+        StoreError::Unsupported { .. } | StoreError::RangeIgnored { .. } => ErrorKind::Unsupported,
+        StoreError::InvalidName { .. } | StoreError::Options { .. } => ErrorKind::InvalidInput,
+        StoreError::Cancelled => ErrorKind::Interrupted,
+        _ => ErrorKind::Other,
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+/// So that `?` works where both are at hand: an error made by reading a [`LazyFile`](crate::LazyFile) comes back whole.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => own,
+            Err(source) => Self::Store(StoreError::Io { location: "reading".into(), source }),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Large remote objects as files: read lazily through a cache that outlives the process, copied fast, resumed, verified.
+//!
+//! This is the public library: a thin front of the crates below it, for programs that embed them. A [`Client`] reaches
+//! locations (`PATH`, `file://`, `s3://`, `http(s)://`) as its [`Options`] say; nothing reads the environment but
+//! [`Options::from_environment`], which the caller asks for.
+//!
+//! ```no_run
+//! use std::io::{Read, Seek, SeekFrom};
+//!
+//! use firstbyte::{Client, Copy, Options};
+//!
+//! # fn main() -> firstbyte::Result<()> {
+//! let client = Client::new(Options::from_environment()?)?;
+//!
+//! // Nothing is fetched but what is read; what was read is here the next time.
+//! let mut file = client.open("s3://bucket/big.bam")?;
+//! let mut head = [0; 4096];
+//! file.read_exact(&mut head)?;
+//! file.seek(SeekFrom::End(-28))?;
+//!
+//! // Threads share a file by reading at offsets.
+//! let mut index = vec![0; 1 << 20];
+//! let read = file.read_at(&mut index, 7 << 30)?;
+//!
+//! for entry in client.list("s3://bucket/runs/", &Default::default())? {
+//!     println!("{}", String::from_utf8_lossy(&entry?.name));
+//! }
+//! let summary = client.cp("s3://bucket/db.tar", "/scratch/", &Copy::default())?;
+//! println!("{} bytes in {:.1} s", summary.bytes, summary.seconds);
+//! # Ok(())
+//! # }
+//! ```
+
+mod cached;
+mod client;
+mod copy;
+pub mod environment;
+mod error;
+mod file;
+mod options;
+pub mod size;
+
+pub use cached::{Hydrate, Keep, below};
+pub use client::Client;
+pub use copy::{Copy, Depth, Overlap};
+pub use error::{Error, Result};
+pub use file::LazyFile;
+pub use options::Options;
+
+pub use firstbyte_hydrate as hydrate;
+pub use firstbyte_location as location;
+pub use firstbyte_store as store;
+pub use firstbyte_transfer as transfer;

@@ -1,0 +1,163 @@
+//! How a client works: the options of the layers below, and how the environment fills them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use firstbyte_store::Signing;
+
+use crate::environment::{self, Lookup};
+use crate::size::{parse_duration, parse_size};
+use crate::{Error, Result};
+
+/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the reserve of other machines
+/// would leave no room to cache anything.
+const LAMBDA_RESERVE: u64 = 64 << 20;
+/// Of the memory this job is confined to, buffers take an eighth: the rest is for the program that uses the bytes.
+const MEMORY_SHARE: u64 = 8;
+
+/// How a [`Client`](crate::Client) reaches stores, reads and copies.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Endpoint, region, signing, proxies.
+    pub store: firstbyte_store::Options,
+    /// The cache, and how reads through it are done.
+    pub reads: firstbyte_hydrate::Settings,
+    /// How copies are done.
+    pub copies: firstbyte_transfer::Settings,
+}
+
+impl Options {
+    /// As this process's environment has it: the cache in its usual place, the proxies of the usual variables, memory for
+    /// a container of this size, and every `FIRSTBYTE_<OPTION>` as the command line reads it. AWS's variables and files
+    /// are read when a request is made.
+    ///
+    /// # Errors
+    /// A variable that does not parse.
+    pub fn from_environment() -> Result<Self> {
+        Self::from_lookup(&environment::variable)
+    }
+
+    /// As [`from_environment`](Self::from_environment), from any set of variables.
+    ///
+    /// # Errors
+    /// A variable that does not parse.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self> {
+        let mut options = Self::default();
+        let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
+        let flag = |name| given(name).map(|text| parse(name, &text, parse_flag)).transpose();
+        let size = |name| given(name).map(|text| parse(name, &text, parse_size)).transpose();
+        let time = |name| given(name).map(|text| parse(name, &text, parse_duration)).transpose();
+
+        let store = &mut options.store;
+        store.endpoint_url = given("ENDPOINT_URL");
+        store.profile = given("PROFILE");
+        store.region = given("REGION");
+        if flag("NO_SIGN_REQUEST")?.unwrap_or(false) {
+            store.signing = Signing::Anonymous;
+        }
+        store.request_payer = flag("REQUEST_PAYER")?.unwrap_or(false);
+        store.ca_bundle = given("CA_BUNDLE").or_else(|| lookup("AWS_CA_BUNDLE")).map(PathBuf::from);
+        store.proxies = environment::proxies(lookup);
+        if let Some(silence) = time("READ_TIMEOUT")? {
+            store.read_deadline = silence;
+            store.connect_deadline = store.connect_deadline.min(silence);
+        }
+
+        let reads = &mut options.reads;
+        let state = environment::cache_directory(lookup);
+        reads.cache = Some(given("CACHE").map_or_else(|| state.clone(), PathBuf::from));
+        reads.cache_size = size("CACHE_SIZE")?;
+        if environment::is_lambda(lookup) {
+            reads.reserve = LAMBDA_RESERVE;
+        }
+        reads.reserve = size("RESERVE")?.unwrap_or(reads.reserve);
+        options.copies.state_dir = Some(state);
+        let least =
+            |most: u64| environment::memory_limit(lookup).map_or(most, |all| most.min(all / MEMORY_SHARE));
+        options.set_memory(
+            size("MEMORY")?.unwrap_or_else(|| least(firstbyte_transfer::Settings::default().memory)),
+        );
+        if let Some(deadline) = time("DEADLINE")? {
+            options.set_deadline(deadline);
+        }
+        Ok(options)
+    }
+
+    /// Sets the ceiling for the memory of buffers, in bytes; reads and copies have it each.
+    pub fn set_memory(&mut self, bytes: u64) {
+        self.reads.memory = bytes;
+        self.copies.memory = bytes;
+    }
+
+    /// Sets the longest time a read may take. No connection may be silent for longer either.
+    pub fn set_deadline(&mut self, deadline: Duration) {
+        self.reads.deadline = deadline;
+        self.store.read_deadline = self.store.read_deadline.min(deadline);
+        self.store.connect_deadline = self.store.connect_deadline.min(deadline);
+    }
+}
+
+fn parse<T>(name: &str, text: &str, parse: impl Fn(&str) -> std::result::Result<T, String>) -> Result<T> {
+    parse(text).map_err(|why| Error::Option { name: format!("FIRSTBYTE_{name}"), why })
+}
+
+/// As the command line's flags have it.
+fn parse_flag(text: &str) -> std::result::Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "t" | "yes" | "y" | "on" => Ok(true),
+        "0" | "false" | "f" | "no" | "n" | "off" => Ok(false),
+        _ => Err(format!("`{text}` is neither true nor false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn with(pairs: &'static [(&'static str, &'static str)]) -> Result<Options> {
+        Options::from_lookup(&move |name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_variables_of_the_command_line_are_taken() {
+        let options = with(&[
+            ("FIRSTBYTE_ENDPOINT_URL", "http://h"),
+            ("FIRSTBYTE_NO_SIGN_REQUEST", "1"),
+            ("FIRSTBYTE_CACHE", "/c"),
+            ("FIRSTBYTE_CACHE_SIZE", "10GiB"),
+            ("FIRSTBYTE_MEMORY", "8MiB"),
+            ("FIRSTBYTE_DEADLINE", "5s"),
+            ("AWS_CA_BUNDLE", "/ca.pem"),
+        ])
+        .unwrap();
+        assert_eq!(options.store.endpoint_url.as_deref(), Some("http://h"));
+        assert_eq!(options.store.signing, Signing::Anonymous);
+        assert_eq!(options.store.ca_bundle.as_deref(), Some(Path::new("/ca.pem")));
+        assert_eq!(options.reads.cache.as_deref(), Some(Path::new("/c")));
+        assert_eq!(options.reads.cache_size, Some(10 << 30));
+        assert_eq!((options.reads.memory, options.copies.memory), (8 << 20, 8 << 20));
+        assert_eq!(options.reads.deadline, Duration::from_secs(5));
+        assert_eq!(options.store.read_deadline, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_function_caches_in_tmp_and_keeps_little_of_it_free() {
+        let options = with(&[("AWS_LAMBDA_FUNCTION_NAME", "f"), ("HOME", "/home")]).unwrap();
+        assert_eq!(options.reads.cache.as_deref(), Some(Path::new("/tmp/firstbyte")));
+        assert_eq!(options.reads.reserve, LAMBDA_RESERVE);
+        let elsewhere = with(&[("HOME", "/home")]).unwrap();
+        assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/home/.cache/firstbyte")));
+        assert!(elsewhere.reads.reserve > LAMBDA_RESERVE);
+    }
+
+    #[test]
+    fn a_variable_that_does_not_parse_is_named() {
+        let error = with(&[("FIRSTBYTE_CACHE_SIZE", "many")]).unwrap_err().to_string();
+        assert!(error.starts_with("FIRSTBYTE_CACHE_SIZE: "), "{error}");
+        assert!(with(&[("FIRSTBYTE_NO_SIGN_REQUEST", "maybe")]).is_err());
+    }
+}
