@@ -3,27 +3,41 @@
 `scandir`, `walk` and `listdir` are those of `os`, faster. `list_arrow` and `iter_batches` give a listing as columns to
 pyarrow, polars, duckdb or whatever else reads Arrow. `Layout` keeps very many files in hash-prefix directories.
 
+`open` gives an object of S3, of a web server or of a slow file system as a file, of which only what is read is fetched,
+and kept; `hydrate`, `status` and `release` bring objects here, say what is here and let it go; `cp` copies objects and trees. `firstbyte.filesystem` is the same for fsspec.
+
 Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by `asyncio.to_thread`.
 """
 
 from firstbyte._columns import Batches, Listing, RecordBatch, iter_batches, list_arrow
+from firstbyte._copy import PartialError, cp
+from firstbyte._hydrate import hydrate, release, status
 from firstbyte._layout import Layout
 from firstbyte._listdir import listdir
 from firstbyte._native import DirEntry, __version__
+from firstbyte._open import File, RawFile, open
 from firstbyte._scandir import ScandirIterator, scandir
 from firstbyte._walk import walk
 
 __all__ = [
     "Batches",
     "DirEntry",
+    "File",
     "Layout",
     "Listing",
+    "PartialError",
+    "RawFile",
     "RecordBatch",
     "ScandirIterator",
     "__version__",
+    "cp",
+    "hydrate",
     "iter_batches",
     "list_arrow",
     "listdir",
+    "open",
+    "release",
     "scandir",
+    "status",
     "walk",
 ]

@@ -1,26 +1,43 @@
 """The native half. Use it by the package's own names, which check arguments and emit audit events."""
 
+import builtins
 import os
 import sys
 from collections.abc import Iterator
 from types import GenericAlias, TracebackType
 from typing import Any, AnyStr, Generic, Literal, final
 
-from typing_extensions import CapsuleType, Self, disjoint_base
+from typing_extensions import Buffer, CapsuleType, Self, disjoint_base
 
 __all__ = [
     "Ahead",
     "Batches",
+    "Client",
     "DirEntry",
     "Layout",
+    "LazyFile",
     "Listing",
     "Names",
     "RecordBatch",
     "Scandir",
+    "Writer",
     "__version__",
+    "connect",
+    "copy_many",
+    "cp",
+    "delete",
+    "disconnect",
+    "hydrate",
     "iter_batches",
+    "list",
     "list_arrow",
     "listdir",
+    "open",
+    "put",
+    "release",
+    "stat",
+    "status",
+    "writer",
 ]
 
 __version__: str
@@ -77,14 +94,14 @@ class Scandir(Generic[AnyStr]):
 
     def __class_getitem__(cls, item: Any, /) -> GenericAlias: ...
 
-def listdir(path: object) -> list[Any]: ...
+def listdir(path: object) -> builtins.list[Any]: ...
 @final
 class Ahead:
     def __new__(cls) -> Self: ...
-    def read(self, path: AnyStr) -> tuple[list[AnyStr], list[AnyStr], list[AnyStr]]:
+    def read(self, path: AnyStr) -> tuple[builtins.list[AnyStr], builtins.list[AnyStr], builtins.list[AnyStr]]:
         """The directories in `path`, the rest, and those of the former that are links."""
 
-    def expect(self, paths: list[AnyStr], followlinks: bool) -> list[AnyStr]:
+    def expect(self, paths: builtins.list[AnyStr], followlinks: bool) -> builtins.list[AnyStr]:
         """Lets threads read these, the last one first, links left out unless followed; returns the rest."""
 
 @final
@@ -95,7 +112,7 @@ class Listing:
         """Rows."""
 
     @property
-    def errors(self) -> list[OSError]:
+    def errors(self) -> builtins.list[OSError]:
         """What could not be listed, and why."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
@@ -108,7 +125,7 @@ class Batches(Iterator[RecordBatch]):
     def __iter__(self) -> Self: ...
     def __next__(self) -> RecordBatch: ...
     @property
-    def errors(self) -> list[OSError]:
+    def errors(self) -> builtins.list[OSError]:
         """What could not be listed so far, and why."""
 
     def __arrow_c_schema__(self) -> CapsuleType: ...
@@ -161,3 +178,57 @@ class Names(Iterator[str | bytes]):
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> str | bytes: ...
+@final
+class Client:
+    """How locations are reached: the options of `firstbyte.open`."""
+
+def connect(**options: object) -> Client: ...
+def disconnect() -> None: ...
+@final
+class LazyFile:
+    """An object opened for reading, without a position."""
+
+    def read_at(self, offset: int, length: int) -> bytes: ...
+    def read_into(self, offset: int, buffer: Buffer) -> int: ...
+    def close(self) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def location(self) -> str: ...
+
+@final
+class Writer:
+    """An object written from its beginning to its end; there only once it is committed."""
+
+    def write(self, content: bytes) -> None: ...
+    def commit(self) -> None: ...
+    def discard(self) -> None: ...
+
+_Location = str | os.PathLike[str]
+# Kind, size in bytes, seconds since 1970, ETag.
+_Facts = tuple[str, int | None, float | None, str | None]
+
+def open(client: Client, location: _Location) -> LazyFile: ...
+def writer(client: Client, location: _Location) -> Writer: ...
+def stat(client: Client, location: _Location) -> _Facts: ...
+def list(client: Client, location: _Location, recursive: bool) -> builtins.list[tuple[str, _Facts]]: ...
+def delete(client: Client, locations: builtins.list[_Location]) -> builtins.list[tuple[str, OSError]]: ...
+def put(client: Client, location: _Location, content: bytes, exclusive: bool) -> None: ...
+def cp(
+    client: Client,
+    source: _Location,
+    destination: _Location,
+    recursive: bool,
+    checksum: str | None,
+    limit_rate: int | str | None,
+) -> dict[str, Any]: ...
+def copy_many(
+    client: Client, pairs: builtins.list[tuple[_Location, _Location]]
+) -> builtins.list[tuple[str, OSError]]: ...
+def hydrate(
+    client: Client, location: _Location, recursive: bool, pin: bool, limit_rate: int | str | None
+) -> dict[str, Any]: ...
+def status(client: Client, location: _Location | None, recursive: bool) -> builtins.list[dict[str, Any]]: ...
+def release(client: Client, location: _Location | None, recursive: bool) -> tuple[int, int, int]: ...

@@ -6,7 +6,8 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from conftest import AWS, BIG, random_bytes
+from conftest import BIG, random_bytes
+from serving import AWS
 
 PART = 5 << 20
 

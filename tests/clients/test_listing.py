@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet
 import pytest
-from conftest import CLEAN, CLIENT_TIMEOUT, TARGET
+from serving import CLEAN, CLIENT_TIMEOUT, TARGET
 
 FIRSTBYTE = str(TARGET / "debug" / "firstbyte")
 THEN = 1_700_000_000

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from serving import AWS, serving
+
+from firstbyte.filesystem import FirstbyteFileSystem
 
 # More than two of the buffers a directory is read by, so that a thread reads on.
 MANY = 20_000
@@ -88,3 +91,36 @@ def audited():
             events = None
 
     return run
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A server with the bucket `bucket`, which is where S3 is for as long as the module's tests run."""
+    root = tmp_path_factory.mktemp("served")
+    (root / "bucket").mkdir()
+    with serving(root) as served, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "FIRSTBYTE_"))]:
+            patch.delenv(name)
+        for name, value in AWS.items():
+            patch.setenv(name, value)
+        patch.setenv("AWS_ENDPOINT_URL", served.url)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        # fsspec keeps file systems, and with them where their server was.
+        FirstbyteFileSystem.clear_instance_cache()
+        yield served
+
+
+@pytest.fixture
+def place(served):
+    """A function that makes an object and returns its location."""
+
+    def place(name: str, content: bytes) -> str:
+        # A new file each time, as a version of a file is told by its identity.
+        path = served.root / "bucket" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = served.root / "fresh"
+        fresh.write_bytes(content)
+        fresh.replace(path)
+        return f"s3://bucket/{name}"
+
+    return place

@@ -2,9 +2,11 @@
 
 use std::io;
 
-use pyo3::exceptions::PyOSError;
+use firstbyte_location::Location;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix::io::Errno;
 
 use crate::name::Form;
 
@@ -38,4 +40,50 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Fo
     let bytes = path.as_os_str().as_bytes();
     let filename = form.decode(py, bytes).unwrap_or_else(|_| PyBytes::new(py, bytes).into_any());
     os_error(source, filename)
+}
+
+/// What went wrong with an object, as if it were a local file: an `OSError` of the right subclass with the location as
+/// its file name. An argument that cannot be used is a `ValueError`.
+pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
+    failure_at(py, error, location.map(ToString::to_string).as_deref())
+}
+
+/// As [`failure`], at a location that is text already.
+pub(crate) fn failure_at(py: Python<'_>, error: &firstbyte::Error, location: Option<&str>) -> PyErr {
+    let mut line = error.to_string();
+    if let Some(advice) = error.advice() {
+        line = format!("{line}; {advice}");
+    }
+    let code = match error.io().and_then(io::Error::raw_os_error) {
+        Some(code) => code,
+        None if error.kind() == io::ErrorKind::InvalidInput => return PyValueError::new_err(line),
+        None => errno(error.kind()).raw_os_error(),
+    };
+    // OSError names its file by itself.
+    let place = location.filter(|place| line.starts_with(*place)).map(str::to_owned);
+    let cut = place.as_ref().and_then(|place| line[place.len()..].strip_prefix(": "));
+    let text = cut.unwrap_or(&line).trim_end_matches(&format!(" (os error {code})")).to_owned();
+    let filename = place.map_or_else(
+        || py.None(),
+        |place| place.into_pyobject(py).map_or_else(|_| py.None(), |text| text.into_any().unbind()),
+    );
+    PyOSError::new_err((code, text, filename))
+}
+
+fn errno(kind: io::ErrorKind) -> Errno {
+    use io::ErrorKind;
+    match kind {
+        ErrorKind::NotFound => Errno::NOENT,
+        ErrorKind::PermissionDenied => Errno::ACCESS,
+        ErrorKind::AlreadyExists => Errno::EXIST,
+        ErrorKind::IsADirectory => Errno::ISDIR,
+        ErrorKind::StaleNetworkFileHandle => Errno::STALE,
+        ErrorKind::TimedOut => Errno::TIMEDOUT,
+        ErrorKind::HostUnreachable => Errno::HOSTUNREACH,
+        ErrorKind::ConnectionReset => Errno::CONNRESET,
+        ErrorKind::StorageFull => Errno::NOSPC,
+        ErrorKind::Unsupported => Errno::OPNOTSUPP,
+        ErrorKind::Interrupted => Errno::INTR,
+        _ => Errno::IO,
+    }
 }

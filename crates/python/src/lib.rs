@@ -2,20 +2,27 @@
 //!
 //! Each verb is a file here and one of the same name in `python/firstbyte`, which has its types and its text; what is
 //! common to all is how a path comes in ([`place`]), how a name goes out ([`name`]) and how an error looks ([`error`]).
-//! Directories are read without the interpreter's lock, a batch at a time; no thread of ours ever touches Python.
-//! Built against the stable ABI of Python 3.10, so one wheel serves all later versions.
+//! Directories are read without the interpreter's lock, a batch at a time, and so are objects; no thread of ours ever
+//! touches Python. Built against the stable ABI of Python 3.11, so one wheel serves all later versions.
 
 mod arrow;
+mod client;
 mod columns;
+mod copy;
 mod entry;
 mod error;
+mod fork;
+mod hydrate;
 mod layout;
+mod lazy;
 mod listdir;
 mod name;
+mod objects;
 mod place;
 mod reading;
 mod scandir;
 mod walk;
+mod writer;
 
 use pyo3::prelude::*;
 
@@ -41,15 +48,27 @@ mod _native {
     }
 
     #[pymodule_export]
+    use crate::client::{Client, connect, disconnect};
+    #[pymodule_export]
     use crate::columns::{Batches, Listing, RecordBatch, iter_batches, list_arrow};
+    #[pymodule_export]
+    use crate::copy::{copy_many, cp};
     #[pymodule_export]
     use crate::entry::DirEntry;
     #[pymodule_export]
+    use crate::hydrate::{hydrate, release, status};
+    #[pymodule_export]
     use crate::layout::{Layout, Names};
     #[pymodule_export]
+    use crate::lazy::{LazyFile, open};
+    #[pymodule_export]
     use crate::listdir::listdir;
+    #[pymodule_export]
+    use crate::objects::{delete, list, put, stat};
     #[pymodule_export]
     use crate::scandir::Scandir;
     #[pymodule_export]
     use crate::walk::Ahead;
+    #[pymodule_export]
+    use crate::writer::{Writer, writer};
 }

@@ -13,7 +13,7 @@ use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
 use crate::name::Form;
 
 /// The texts of the column `type`; [`word`] gives their numbers.
-const WORDS: &[&str] = &["file", "directory", "symlink", "other"];
+const WORDS: &[&str] = &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
 
 /// Bytes of names after which a batch ends whatever its rows: Arrow's offsets have 31 bits.
 const MOST: usize = 1 << 30;

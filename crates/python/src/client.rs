@@ -1,0 +1,199 @@
+//! `Client`: how locations are reached. There is one engine in a process for each set of options, made when it is first
+//! needed, so that all files share connections, threads and the cache.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstbyte::{Error, Options};
+use firstbyte_location::Location;
+use firstbyte_store::Signing;
+use pyo3::Borrowed;
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+
+use crate::error::failure;
+use crate::fork::Own;
+
+/// The engines of this process, by what they were made from.
+static ENGINES: Mutex<BTreeMap<String, Own<firstbyte::Client>>> = Mutex::new(BTreeMap::new());
+
+/// What is read through the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cached {
+    /// All but local files, which are near already; reads go on without it where it cannot be used.
+    Remote,
+    /// Everything: it was asked for.
+    All,
+    /// Nothing.
+    Nothing,
+}
+
+/// How locations are reached.
+#[pyclass(frozen, module = "firstbyte._native")]
+pub(crate) struct Client {
+    pub(crate) route: Arc<Route>,
+}
+
+/// The options of a client, and the key of its engine.
+pub(crate) struct Route {
+    options: Options,
+    cached: Cached,
+    key: String,
+}
+
+/// A client with these options; those not given are as the environment has them.
+#[pyfunction]
+#[pyo3(signature = (**options))]
+pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Client> {
+    let mut all = Options::from_environment().map_err(|error| failure(py, &error, None))?;
+    let mut cached = match std::env::var_os("FIRSTBYTE_CACHE") {
+        Some(path) if !path.is_empty() => Cached::All,
+        _ => Cached::Remote,
+    };
+    for (name, value) in options.into_iter().flatten() {
+        if value.is_none() {
+            continue;
+        }
+        match name.cast::<PyString>()?.to_str()? {
+            "cache" => match value.cast::<PyBool>() {
+                Ok(flag) => cached = if flag.is_true() { Cached::All } else { Cached::Nothing },
+                Err(_) => {
+                    cached = Cached::All;
+                    all.reads.cache = Some(value.extract::<PathBuf>()?);
+                }
+            },
+            "cache_size" => all.reads.cache_size = Some(value.extract::<Size>()?.0),
+            "memory" => all.set_memory(value.extract::<Size>()?.0),
+            "deadline" => all.set_deadline(value.extract::<Time>()?.0),
+            "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
+            "profile" => all.store.profile = Some(value.extract()?),
+            "region" => all.store.region = Some(value.extract()?),
+            "anonymous" if value.is_truthy()? => all.store.signing = Signing::Anonymous,
+            "anonymous" => all.store.signing = Signing::Chain,
+            other => {
+                return Err(PyTypeError::new_err(format!("there is no option `{other}`")));
+            }
+        }
+    }
+    // An engine asks AWS's places once: another profile or key in the environment is another engine.
+    let mut aws: Vec<_> = std::env::vars_os().filter(|(name, _)| is_aws(name)).collect();
+    aws.sort();
+    let key = format!("{all:?} {aws:?}");
+    Ok(Client { route: Arc::new(Route { options: all, cached, key }) })
+}
+
+fn is_aws(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"AWS_")
+}
+
+/// Ends the engines of this process, as it ends.
+#[pyfunction]
+pub(crate) fn disconnect(py: Python<'_>) {
+    let engines = std::mem::take(&mut *ENGINES.lock().unwrap_or_else(PoisonError::into_inner));
+    py.detach(|| drop(engines));
+}
+
+impl Route {
+    /// This process's engine for `location`.
+    pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
+        // A local file is not copied to where it is already, unless that was asked for.
+        let near = self.cached == Cached::Remote && location.as_local().is_some();
+        if near || self.cached == Cached::Nothing {
+            return self.uncached(py);
+        }
+        match engine(py, &self.key, self.options.clone()) {
+            Ok(engine) => Ok(engine),
+            Err(error) if self.cached == Cached::Remote && is_of_cache(&error) => {
+                let text = std::ffi::CString::new(format!("{error}; reading without a cache"))?;
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+                self.uncached(py)
+            }
+            Err(error) => Err(failure(py, &error, None)),
+        }
+    }
+
+    /// This process's engine with the cache, for what is about the cache.
+    pub(crate) fn cached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
+        match self.cached {
+            Cached::Nothing => self.uncached(py),
+            Cached::Remote | Cached::All => {
+                engine(py, &self.key, self.options.clone()).map_err(|error| failure(py, &error, None))
+            }
+        }
+    }
+
+    /// This process's engine for what reads nothing through the cache.
+    pub(crate) fn uncached(&self, py: Python<'_>) -> PyResult<firstbyte::Client> {
+        let mut options = self.options.clone();
+        options.reads.cache = None;
+        engine(py, &format!("{} uncached", self.key), options).map_err(|error| failure(py, &error, None))
+    }
+}
+
+fn is_of_cache(error: &Error) -> bool {
+    use firstbyte::hydrate::Error as Read;
+    matches!(error, Error::Read(Read::Cache { .. } | Read::Newer { .. }))
+}
+
+fn engine(py: Python<'_>, key: &str, options: Options) -> firstbyte::Result<firstbyte::Client> {
+    let known = |engines: &BTreeMap<String, Own<firstbyte::Client>>| engines.get(key)?.get().cloned();
+    if let Some(engine) = known(&ENGINES.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(engine);
+    }
+    let made = py.detach(|| firstbyte::Client::new(options))?;
+    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another thread may have been faster: one is enough.
+    let engine = known(&engines).unwrap_or_else(|| {
+        engines.insert(key.to_owned(), Own::new(made.clone()));
+        made.clone()
+    });
+    drop(engines);
+    py.detach(|| drop(made));
+    Ok(engine)
+}
+
+/// A location, from `str` or `os.PathLike`.
+pub(crate) struct Place(pub(crate) Location);
+
+impl FromPyObject<'_, '_> for Place {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let text: PathBuf = given.extract()?;
+        Location::parse(text.as_os_str()).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// Bytes: a number, or as the command line has it.
+pub(crate) struct Size(pub(crate) u64);
+
+impl FromPyObject<'_, '_> for Size {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if given.is_instance_of::<PyInt>() {
+            return Ok(Self(given.extract()?));
+        }
+        let text: String = given.extract()?;
+        firstbyte::size::parse_size(&text).map(Self).map_err(PyValueError::new_err)
+    }
+}
+
+/// A time: seconds, or as the command line has it.
+struct Time(Duration);
+
+impl FromPyObject<'_, '_> for Time {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
+            let seconds = Duration::try_from_secs_f64(given.extract()?);
+            return seconds.map(Self).map_err(|error| PyValueError::new_err(error.to_string()));
+        }
+        let text: String = given.extract()?;
+        firstbyte::size::parse_duration(&text).map(Self).map_err(PyValueError::new_err)
+    }
+}

@@ -1,0 +1,76 @@
+"""`cp`: as the program's verb of that name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from firstbyte import _native
+
+Location = str | os.PathLike[str]
+
+
+class PartialError(OSError):
+    """Some objects failed, the others are done. `receipt` says what was done, its `failed` names each."""
+
+    receipt: dict[str, Any]
+
+
+def cp(
+    source: Location,
+    destination: Location,
+    *,
+    recursive: bool = False,
+    checksum: str | None = None,
+    limit_rate: int | str | None = None,
+    memory: int | str | None = None,
+    endpoint_url: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    anonymous: bool | None = None,
+) -> dict[str, Any]:
+    """Copy an object, or with `recursive` a tree, between any two locations.
+
+    The destination is the old one or the whole new one, verified as far as the source allows. A copy that was
+    interrupted, by Ctrl-C or a kill, goes on from where it was when it is made again. A destination that is a directory,
+    or ends in `/`, takes the copy under its own name; `source/` stands for its contents.
+
+    Args:
+        source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        destination: likewise.
+        recursive: whether directories are copied with everything below them.
+        checksum: what the one object copied must have, such as "sha256:HEX" or "crc64nvme:HEX".
+        limit_rate: bytes a second, as a number or like "40MB".
+        memory: ceiling, bytes; by default 32 MiB or an eighth of the container's memory.
+        endpoint_url: S3 endpoint instead of AWS's.
+        profile: profile in the AWS configuration files.
+        region: AWS region; followed from the bucket where it is not given.
+        anonymous: whether S3 requests go unsigned, for public buckets.
+
+    Returns:
+        dict, the receipt: `objects`, `bytes`, `seconds`, `bytes_per_second`, `first_byte_seconds`, `requests`, `retries`,
+        `hedged`, `resumed_bytes`, `reread_bytes`, `verified` ("full", "length" or None), `version`, `bound_by`,
+        `failures` (how many) and `failed`, a list of (location, OSError) of the first 1,000.
+
+    Raises:
+        PartialError: if some objects of a tree failed.
+        OSError: if nothing could be copied, of the subclass that `open` raises.
+        ValueError: if source, destination or an option cannot be used.
+    """
+    client = _native.connect(
+        memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
+    )
+    return raise_failures(_native.cp(client, source, destination, recursive, checksum, limit_rate))
+
+
+def raise_failures(receipt: dict[str, Any]) -> dict[str, Any]:
+    """The receipt, or its failures as an error: that of the one object there was, or of some among others."""
+    if not receipt["failures"]:
+        return receipt
+    first: OSError = receipt["failed"][0][1]
+    if receipt["failures"] == 1 and not receipt["objects"]:
+        raise first
+    line = f"{receipt['failures']} failed, the first of them: {first.strerror or first}"
+    error = PartialError(first.errno, line, first.filename)
+    error.receipt = receipt
+    raise error

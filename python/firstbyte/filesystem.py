@@ -1,0 +1,512 @@
+"""An fsspec file system: `firstbyte://BUCKET/KEY`, or chained before another protocol, `firstbyte::s3://BUCKET/KEY`.
+
+fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads go through the cache, as those
+of `firstbyte.open`; objects are written whole, and copied in and out, by the transfer engine. Listings are not kept: what
+another process has written is seen at once.
+
+Paths are those of the target protocol, without it: `bucket/key` for s3, `host/path` for http, `/path` for file.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from typing import Any, ClassVar
+
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.implementations.chained import ChainedFileSystem
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import isfilelike, stringify_path
+
+from firstbyte import _native
+from firstbyte._open import wrap
+
+# A write that is larger goes up in parts.
+_SMALL = 8 << 20
+# What a writer gathers before it hands it on.
+_PIECE = 1 << 20
+# Ranges fetched at once: random reads of 16 threads keep a distant server busy.
+_RANGES = 16
+
+# Objects copied in one call, each failure of which is told.
+_BATCH = 1_000
+
+# What options of other file systems for S3 are called here.
+_TARGET_OPTIONS = {"anon": "anonymous", "endpoint_url": "endpoint_url", "profile": "profile"}
+_CLIENT_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region"}
+
+
+class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
+    """Objects of S3, of a web server or of a slow mounted file system, through the cache of firstbyte.
+
+    Args:
+        target_protocol: "s3" (also by default), "http", "https" or "file".
+        target_options: options of the chained file system; `anon`, `profile`, `endpoint_url` and `client_kwargs` with
+            `endpoint_url` and `region_name` are taken, every other is a ValueError.
+        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for `firstbyte.open`.
+    """
+
+    protocol: ClassVar[str] = "firstbyte"
+    root_marker = ""
+
+    def __init__(
+        self,
+        target_protocol: str = "s3",
+        target_options: dict[str, Any] | None = None,
+        fo: str | None = None,
+        *,
+        cache: str | os.PathLike[str] | bool | None = None,
+        cache_size: int | str | None = None,
+        memory: int | str | None = None,
+        deadline: float | str | None = None,
+        endpoint_url: str | None = None,
+        profile: str | None = None,
+        region: str | None = None,
+        anonymous: bool | None = None,
+        **storage_options: Any,
+    ) -> None:
+        super().__init__(**storage_options)
+        target = "file" if target_protocol == "local" else target_protocol
+        if target not in ("s3", "http", "https", "file"):
+            raise ValueError(f"firstbyte: target_protocol should be s3, http, https or file, not {target_protocol!r}")
+        self.target_protocol = target
+        if target == "file":
+            self.root_marker = "/"
+        given = {
+            "cache": cache,
+            "cache_size": cache_size,
+            "memory": memory,
+            "deadline": deadline,
+            "endpoint_url": endpoint_url,
+            "profile": profile,
+            "region": region,
+            "anonymous": anonymous,
+        }
+        options = _options_of(target_options or {}) | {k: v for k, v in given.items() if v is not None}
+        if target == "file":
+            # Who names this file system asks for the cache, also before local files.
+            options.setdefault("cache", True)
+        self._client = _native.connect(**options)
+        # Which protocol is stripped depends on the instance, as in fsspec's own chained file systems.
+        self._strip_protocol = self._strip_target  # type: ignore[method-assign]
+
+    # Paths.
+
+    def _strip_target(self, path: Any) -> Any:
+        if isinstance(path, list):
+            return [self._strip_target(p) for p in path]
+        path = type(self)._strip_protocol(path)
+        scheme, separator, rest = path.partition("://")
+        if separator and scheme.isalnum():
+            if scheme != self.target_protocol:
+                raise ValueError(f"{path}: this file system is of {self.target_protocol}://")
+            path = rest
+        return os.path.abspath(path or "/") if self.target_protocol == "file" else path
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(p) for p in path]
+        return stringify_path(path).removeprefix("firstbyte://").rstrip("/")
+
+    def _location(self, path: str) -> str:
+        return path if self.target_protocol == "file" else f"{self.target_protocol}://{path}"
+
+    def _path(self, location: str) -> str:
+        return location.removeprefix(f"{self.target_protocol}://").rstrip("/")
+
+    # What is there.
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """Name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag, as far as they are told."""
+        path = self._strip_protocol(path)
+        return _info(path, _native.stat(self._client, self._location(path)))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """What is in a directory, or the file itself."""
+        path = self._strip_protocol(path)
+        infos = self._list(path, recursive=False)
+        if not infos:
+            own = self.info(path)
+            infos = [] if own["type"] == "directory" else [own]
+        infos.sort(key=_name)
+        return infos if detail else [info["name"] for info in infos]
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+    ) -> Any:
+        """All files below a path, by one listing."""
+        # Only there a directory can have nothing in it, which a recursive listing does not show.
+        empty = withdirs and self.target_protocol == "file"
+        if maxdepth is not None or empty:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
+        path = self._strip_protocol(path)
+        infos = self._list(path, recursive=True)
+        found = {info["name"]: info for info in infos if info["type"] != "directory" or withdirs}
+        if withdirs:
+            for name in [info["name"] for info in infos]:
+                while (name := self._parent(name)) not in found and len(name) > len(path):
+                    found[name] = _info(name, ("directory", None, None, None))
+        if path and (withdirs or not infos):
+            try:
+                own = self.info(path)
+                if own["type"] == "file" or withdirs:
+                    found[path] = own
+            except FileNotFoundError:
+                pass
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether something is there; errors other than its absence are raised."""
+        try:
+            self.info(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def modified(self, path: str) -> datetime:
+        """When it was written."""
+        mtime = self.info(path)["mtime"]
+        if mtime is None:
+            raise NotImplementedError(f"{path}: the server does not tell when it was written")
+        return datetime.fromtimestamp(mtime, tz=timezone.utc)
+
+    def _list(self, path: str, recursive: bool) -> list[dict[str, Any]]:
+        location = self._location(path)
+        try:
+            rows = _native.list(self._client, location if location.endswith("/") else location + "/", recursive)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [_info(self._path(location), facts) for location, facts in rows]
+
+    # Reading and writing.
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        location = self._location(path)
+        if mode == "rb":
+            return wrap(_native.open(self._client, location), -1)
+        if mode not in ("wb", "xb"):
+            raise NotImplementedError(f"{path}: objects are read, or written whole: mode {mode!r} is neither")
+        if mode == "xb" and self.exists(path):
+            raise FileExistsError(errno.EEXIST, "exists already", path)
+        return WriteFile(_RawWriter(_native.writer(self._client, location), path), autocommit)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """The bytes from `start` up to `end`, each counted from the end where it is negative."""
+        file = _native.open(self._client, self._location(self._strip_protocol(path)))
+        try:
+            first, last, _ = slice(start, end).indices(file.size)
+            return file.read_at(first, max(0, last - first))
+        finally:
+            file.close()
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        """Many ranges at once."""
+        if not isinstance(paths, list):
+            raise TypeError("cat_ranges: paths should be a list")
+        starts = starts if isinstance(starts, list) else [starts] * len(paths)
+        ends = ends if isinstance(ends, list) else [ends] * len(paths)
+        if not len(paths) == len(starts) == len(ends):
+            raise ValueError("cat_ranges: as many starts and ends as paths are needed")
+
+        def cat(path: str, start: int | None, end: int | None) -> Any:
+            try:
+                return self.cat_file(path, start, end)
+            except Exception as error:
+                if on_error == "return":
+                    return error
+                raise
+
+        with ThreadPoolExecutor(_RANGES) as pool:
+            return list(pool.map(cat, paths, starts, ends))
+
+    def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Write an object from memory; with mode="create" only if there is none."""
+        path = self._strip_protocol(path)
+        view = memoryview(value).cast("B")
+        if view.nbytes <= _SMALL:
+            _native.put(self._client, self._location(path), bytes(view), mode == "create")
+            return
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.write(view)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Make an empty object; one that is there is emptied, or with truncate=False left as it is."""
+        if truncate or not self.exists(path):
+            self.pipe_file(path, b"")
+
+    # Copies.
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copy an object, inside the service where it can."""
+        source, destination = self._strip_protocol(path1), self._strip_protocol(path2)
+        self._move([(source, destination)], self._location, self._location)
+
+    def get_file(
+        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
+    ) -> None:
+        """Copy an object to a local file, or to an open one."""
+        if isfilelike(lpath) or outfile is not None:
+            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
+            return
+        self._move([(self._strip_protocol(rpath), lpath)], self._location, os.fspath)
+        _tell(callback, lpath)
+
+    def put_file(
+        self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
+        """Copy a local file to an object; with mode="create" only if there is none."""
+        rpath = self._strip_protocol(rpath)
+        if mode == "create" and self.exists(rpath):
+            raise FileExistsError(errno.EEXIST, "exists already", rpath)
+        self._move([(lpath, rpath)], os.fspath, self._location)
+        _tell(callback, lpath)
+
+    def copy(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
+        """Copy objects, all at once; see fsspec for what goes where."""
+        batch = _Batch(self)
+        AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        self._move(batch.pairs, self._location, self._location)
+
+    def get(self, rpath: Any, lpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
+        """Copy objects to local files, all at once; see fsspec for what goes where."""
+        batch = _Batch(self)
+        AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, **kwargs)
+        callback.set_size(len(batch.pairs))
+        self._move(batch.pairs, self._location, os.fspath)
+        callback.absolute_update(len(batch.pairs))
+
+    def put(self, lpath: Any, rpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
+        """Copy local files to objects, all at once; see fsspec for what goes where."""
+        batch = _Batch(self)
+        AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, **kwargs)
+        callback.set_size(len(batch.pairs))
+        self._move(batch.pairs, os.fspath, self._location)
+        callback.absolute_update(len(batch.pairs))
+
+    def _move(self, pairs: list[tuple[Any, Any]], source: Any, destination: Any) -> None:
+        """Copies each to exactly the name beside it; of directories among the sources only the names are made."""
+        local = destination is os.fspath
+        if local:
+            for directory in {os.path.dirname(os.path.abspath(target)) for _, target in pairs}:
+                os.makedirs(directory, exist_ok=True)
+        if source is os.fspath:
+            pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
+        jobs = [(source(path), destination(target)) for path, target in pairs]
+        failed: dict[str, OSError] = {}
+        for start in range(0, len(jobs), _BATCH):
+            failed |= _native.copy_many(self._client, jobs[start : start + _BATCH])
+        # A recursive copy is told directories too. Those that others lie below need not be asked about.
+        above = {os.path.dirname(path) for path, _ in pairs} if failed else set()
+        for path, target in pairs:
+            error = failed.pop(source(path), None)
+            if isinstance(error, (FileNotFoundError, IsADirectoryError)) and (path in above or self.isdir(path)):
+                if local:
+                    os.makedirs(target, exist_ok=True)
+            elif error is not None:
+                raise error
+        if failed:
+            raise next(iter(failed.values()))
+
+    # Directories and deleting.
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Nothing, where directories are only parts of names: they are there when something is in them."""
+        path = self._strip_protocol(path)
+        if self.target_protocol == "file":
+            os.makedirs(path) if create_parents else os.mkdir(path)
+        elif "/" not in path:
+            self._bucket(path, exist_ok=False)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """As `mkdir`."""
+        path = self._strip_protocol(path)
+        if self.target_protocol == "file":
+            os.makedirs(path, exist_ok=exist_ok)
+        elif path:
+            self._bucket(path.split("/")[0], exist_ok=exist_ok or "/" in path)
+
+    def _bucket(self, bucket: str, exist_ok: bool) -> None:
+        if not self.exists(bucket):
+            raise NotImplementedError(f"{bucket}: buckets are not made here")
+        if not exist_ok:
+            raise FileExistsError(errno.EEXIST, "exists already", bucket)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory, where there are such."""
+        path = self._strip_protocol(path)
+        if self.target_protocol == "file":
+            os.rmdir(path)
+        elif self.ls(path):
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+
+    def rm_file(self, path: str) -> None:
+        """Delete one object."""
+        self.rm(path)
+
+    _rm = rm_file
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Delete objects; with `recursive` everything below. Of several paths, those that are not there count as done."""
+        paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        if isinstance(path, str) and not recursive and len(paths) == 1 and self.info(paths[0])["type"] == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
+        if self.target_protocol == "file":
+            directories = [p for p in paths if os.path.isdir(p) and not os.path.islink(p)]
+            paths = [p for p in paths if p not in set(directories)]
+        failed = _native.delete(self._client, [self._location(p) for p in paths])
+        if failed:
+            raise failed[0][1]
+        if self.target_protocol == "file":
+            for directory in sorted(directories, reverse=True):
+                os.rmdir(directory)
+
+
+class WriteFile(io.BufferedWriter):
+    """An object being written: there, and whole, when it is closed; left as it was if the block ends with an error."""
+
+    def __init__(self, raw: _RawWriter, autocommit: bool) -> None:
+        super().__init__(raw, _PIECE)
+        self._writer = raw
+        self._autocommit = autocommit
+
+    def close(self) -> None:
+        """Write what is left; the object is there then, unless it is part of a transaction."""
+        if not self.closed:
+            try:
+                super().close()
+            except BaseException:
+                self.discard()
+                raise
+            if self._autocommit:
+                self.commit()
+
+    def commit(self) -> None:
+        """Let the object be there."""
+        self._writer.native.commit()
+
+    def discard(self) -> None:
+        """Leave what was there as it was."""
+        self._writer.native.discard()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None:
+            self._drop()
+        self.close()
+
+    def __del__(self) -> None:
+        # Nobody said that it is complete.
+        if not self.closed:
+            self._drop()
+            self.close()
+
+    def _drop(self) -> None:
+        self._autocommit = False
+        self._writer.dropped = True
+        self.discard()
+
+
+class _RawWriter(io.RawIOBase):
+    mode = "wb"
+
+    def __init__(self, native: _native.Writer, name: str) -> None:
+        super().__init__()
+        self.native = native
+        self.name = name
+        self.dropped = False
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, content: Any, /) -> int:
+        piece = bytes(memoryview(content)[:_PIECE])
+        if not self.dropped:
+            self.native.write(piece)
+        self._position += len(piece)
+        return len(piece)
+
+
+class _Batch:
+    """Stands in for the file system while fsspec's own code finds out what goes where: collects instead of copying."""
+
+    def __init__(self, fs: FirstbyteFileSystem) -> None:
+        self._fs = fs
+        self.pairs: list[tuple[Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        self.pairs.append((self._fs._strip_protocol(path1), self._fs._strip_protocol(path2)))
+
+    def get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
+        if isfilelike(lpath):
+            self._fs.get_file(rpath, lpath)
+        else:
+            self.pairs.append((self._fs._strip_protocol(rpath), lpath))
+
+    def put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **kwargs: Any) -> None:
+        if mode == "create" and self._fs.exists(rpath):
+            raise FileExistsError(errno.EEXIST, "exists already", rpath)
+        self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
+
+
+def _options_of(target: dict[str, Any]) -> dict[str, Any]:
+    """The options of another file system for the same objects, in our words."""
+    options = {}
+    for name, value in _flat(target):
+        if name not in _TARGET_OPTIONS and name not in _CLIENT_OPTIONS:
+            raise ValueError(f"firstbyte: target option {name!r} is not known here; see firstbyte.open for what there is")
+        options[_TARGET_OPTIONS.get(name) or _CLIENT_OPTIONS[name]] = value
+    return options
+
+
+def _flat(target: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in target.items():
+        if name == "client_kwargs":
+            yield from value.items()
+        else:
+            yield name, value
+
+
+def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:
+    kind, size, mtime, etag = facts
+    size = 0 if kind == "directory" else size
+    return {"name": name, "size": size, "type": kind, "mtime": mtime, "ETag": etag}
+
+
+def _name(info: dict[str, Any]) -> str:
+    name: str = info["name"]
+    return name
+
+
+def _tell(callback: Any, path: str) -> None:
+    """Tells fsspec's progress callback of a local file that is complete."""
+    size = os.path.getsize(path)
+    callback.set_size(size)
+    callback.absolute_update(size)

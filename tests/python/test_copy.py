@@ -1,0 +1,85 @@
+"""`cp`: as the program's verb of that name."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import zlib
+
+import pytest
+
+import firstbyte
+
+CONTENT = random.Random(9).randbytes(9_000_001)
+
+
+def test_an_object_goes_there_and_back(place, served, tmp_path):
+    receipt = firstbyte.cp(place("data", CONTENT), tmp_path)
+    assert (tmp_path / "data").read_bytes() == CONTENT
+    assert (receipt["objects"], receipt["bytes"], receipt["failed"]) == (1, len(CONTENT), [])
+    assert receipt["seconds"] > 0 and receipt["verified"] in ("full", "length")
+    firstbyte.cp(tmp_path / "data", "s3://bucket/there/")
+    assert (served.root / "bucket" / "there" / "data").read_bytes() == CONTENT
+
+
+def test_a_tree_goes_with_recursive_only(place, tmp_path):
+    for number in range(30):
+        place(f"tree/{number % 3}/{number}", b"%d" % number)
+    with pytest.raises(IsADirectoryError):
+        firstbyte.cp("s3://bucket/tree/", tmp_path)
+    assert firstbyte.cp("s3://bucket/tree", tmp_path, recursive=True)["objects"] == 30
+    assert (tmp_path / "tree" / "1" / "4").read_bytes() == b"4"
+    assert firstbyte.cp("s3://bucket/tree/", tmp_path / "bare", recursive=True)["objects"] == 30
+    assert (tmp_path / "bare" / "1" / "4").read_bytes() == b"4"
+
+
+def test_what_fails_is_named_and_the_rest_is_done(place, tmp_path):
+    place("some/fine", b"fine")
+    place("some/taken", b"taken")
+    (tmp_path / "taken" / "in the way").mkdir(parents=True)
+    with pytest.raises(firstbyte.PartialError) as error:
+        firstbyte.cp("s3://bucket/some/", tmp_path, recursive=True)
+    [(location, cause)] = error.value.receipt["failed"]
+    assert location == "s3://bucket/some/taken" and isinstance(cause, OSError)
+    assert (tmp_path / "fine").read_bytes() == b"fine"
+
+
+def test_content_is_checked(place, tmp_path):
+    location = place("data", CONTENT)
+    with pytest.raises(OSError):
+        firstbyte.cp(location, tmp_path / "x", checksum="sha256:" + "0" * 64)
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(ValueError):
+        firstbyte.cp(location, tmp_path / "x", checksum=f"crc32:{zlib.crc32(CONTENT):08x}:what")
+
+
+def test_errors_name_the_side_they_are_about(place, tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        firstbyte.cp("s3://bucket/none", tmp_path / "x")
+    assert error.value.filename == "s3://bucket/none"
+    location = place("data", CONTENT)
+    with pytest.raises(ValueError):
+        firstbyte.cp(location, location)
+    with pytest.raises(ValueError):
+        firstbyte.cp(location, tmp_path / "x", limit_rate="fast")
+
+
+def test_ctrl_c_ends_it_and_the_next_one_goes_on(place, tmp_path):
+    location, target = place("data", CONTENT), tmp_path / "data"
+    # Slow enough never to be over before it is interrupted.
+    program = (
+        "import firstbyte\n"
+        "print('ready', flush=True)\n"
+        f"try: firstbyte.cp({location!r}, {str(target)!r}, limit_rate='200kB')\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as copy:
+        assert copy.stdout.readline() == "ready\n"
+        while not any(tmp_path.iterdir()):
+            assert copy.poll() is None
+        os.kill(copy.pid, signal.SIGINT)
+        assert copy.communicate(timeout=60)[0] == "interrupted\n"
+    assert not target.exists()
+    firstbyte.cp(location, target)
+    assert target.read_bytes() == CONTENT

@@ -1,0 +1,232 @@
+"""The fsspec file system: fsspec's own tests of one, and what they do not ask."""
+
+import os
+import random
+import subprocess
+import sys
+
+import fsspec
+import fsspec.tests.abstract as abstract
+import pytest
+
+import firstbyte
+from firstbyte.filesystem import FirstbyteFileSystem
+
+CONTENT = random.Random(3).randbytes(1_000_001)
+
+
+class Fixtures(abstract.AbstractFixtures):
+    """A place in a bucket, for fsspec's tests."""
+
+    @pytest.fixture
+    def fs(self, served):
+        return fsspec.filesystem("firstbyte")
+
+    @pytest.fixture
+    def fs_path(self, fs):
+        yield "bucket/abstract"
+        if fs.exists("bucket/abstract"):
+            fs.rm("bucket/abstract", recursive=True)
+
+    @pytest.fixture
+    def supports_empty_directories(self):
+        return False
+
+
+class TestCopy(abstract.AbstractCopyTests, Fixtures):
+    pass
+
+
+class TestGet(abstract.AbstractGetTests, Fixtures):
+    pass
+
+
+class TestPut(abstract.AbstractPutTests, Fixtures):
+    pass
+
+
+class TestOpen(abstract.AbstractOpenTests, Fixtures):
+    pass
+
+
+class TestPipe(abstract.AbstractPipeTests, Fixtures):
+    pass
+
+
+@pytest.fixture
+def fs(served):
+    return fsspec.filesystem("firstbyte")
+
+
+def test_a_listing_is_one_of_directories_and_objects(fs, place):
+    place("list/a", b"1")
+    place("list/b/c", b"22")
+    assert fs.ls("bucket/list", detail=False) == ["bucket/list/a", "bucket/list/b"]
+    assert fs.ls("s3://bucket/list/a", detail=False) == ["bucket/list/a"]
+    a, b = fs.ls("firstbyte://bucket/list/")
+    assert (a["type"], a["size"], b["type"], b["size"]) == ("file", 1, "directory", 0)
+    assert a["ETag"] == fs.info("bucket/list/a")["ETag"] and a["mtime"] > 0
+    assert fs.modified("bucket/list/a").timestamp() == a["mtime"]
+    assert fs.find("bucket/list") == ["bucket/list/a", "bucket/list/b/c"]
+    assert list(fs.find("bucket/list", withdirs=True, detail=True)) == [
+        "bucket/list", "bucket/list/a", "bucket/list/b", "bucket/list/b/c",
+    ]  # fmt: skip
+    assert fs.find("bucket/list/a") == ["bucket/list/a"] and fs.find("bucket/none") == []
+    assert fs.glob("bucket/l*/*/c") == ["bucket/list/b/c"]
+    assert "bucket" in fs.ls("", detail=False)
+    assert [len(files) for _, _, files in fs.walk("bucket/list")] == [1, 1]
+    assert fs.du("bucket/list") == 3
+    assert fs.isdir("bucket/list") and fs.isdir("bucket") and fs.isfile("bucket/list/a")
+    assert not fs.exists("bucket/list/none") and not fs.exists("no-bucket")
+    with pytest.raises(FileNotFoundError):
+        fs.ls("bucket/none")
+
+
+def test_names_that_look_like_urls_stay_names(fs, place):
+    place("odd/a b?c#d%20", b"odd")
+    place("odd/n\u00e4me", b"name")
+    assert fs.cat("bucket/odd/a b?c#d%20") == b"odd"
+    assert fs.cat(fs.find("bucket/odd")) == {"bucket/odd/a b?c#d%20": b"odd", "bucket/odd/n\u00e4me": b"name"}
+
+
+def test_a_file_is_read_lazily_and_written_whole(fs, served):
+    with fs.open("bucket/w/data", "wb") as file:
+        for start in range(0, len(CONTENT), 70_001):
+            file.write(CONTENT[start : start + 70_001])
+        assert file.tell() == len(CONTENT)
+        assert not fs.exists("bucket/w/data")
+    assert (served.root / "bucket/w/data").read_bytes() == CONTENT
+    with fs.open("bucket/w/data") as file:
+        assert isinstance(file, firstbyte.File) and file.size == len(CONTENT)
+        assert file.read_at(500_000, 10) == CONTENT[500_000:500_010]
+    assert fs.cat_file("bucket/w/data", -10, None) == CONTENT[-10:]
+    assert fs.cat_file("bucket/w/data", 5, 5) == b"" == fs.cat_file("bucket/w/data", 9_000_000)
+    ranges = fs.cat_ranges(["bucket/w/data"] * 50 + ["bucket/none"], list(range(51)), 100)
+    assert ranges[:50] == [CONTENT[start:100] for start in range(50)] and isinstance(ranges[50], FileNotFoundError)
+    with fs.open("bucket/w/text", "w") as file:
+        file.write("l\u00efne\n")
+    assert fs.open("bucket/w/text", "r").read() == "l\u00efne\n"
+    with pytest.raises(NotImplementedError):
+        fs.open("bucket/w/data", "ab")
+
+
+def test_a_large_object_goes_up_in_parts(fs, served):
+    large = random.Random(8).randbytes(23_000_000)
+    with fs.open("bucket/w/large", "wb") as file:
+        file.write(large)
+    assert (served.root / "bucket/w/large").read_bytes() == large
+    fs.pipe_file("bucket/w/piped", memoryview(large)[1:])
+    assert (served.root / "bucket/w/piped").read_bytes() == large[1:]
+    with pytest.raises(FileExistsError):
+        fs.pipe_file("bucket/w/piped", large, mode="create")
+
+
+def test_a_write_that_fails_leaves_what_was_there(fs):
+    fs.pipe("bucket/w/old", b"old")
+    with pytest.raises(RuntimeError), fs.open("bucket/w/old", "wb") as file:
+        file.write(bytes(6_000_000))
+        raise RuntimeError
+    assert file.closed and fs.cat("bucket/w/old") == b"old"
+    file = fs.open("bucket/w/old", "wb")
+    file.write(b"never finished")
+    del file
+    assert fs.cat("bucket/w/old") == b"old"
+    with pytest.raises(RuntimeError), fs.transaction:
+        with fs.open("bucket/w/old", "wb") as file:
+            file.write(b"new")
+        raise RuntimeError
+    assert fs.cat("bucket/w/old") == b"old"
+    with fs.transaction:
+        with fs.open("bucket/w/old", "wb") as file:
+            file.write(b"new")
+        assert fs.cat("bucket/w/old") == b"old"
+    assert fs.cat("bucket/w/old") == b"new"
+    with pytest.raises(OSError):
+        with fs.open("no-bucket/x", "wb") as file:
+            file.write(b"x")
+
+
+def test_directories_are_parts_of_names(fs):
+    fs.mkdir("bucket/never")
+    fs.makedirs("bucket/never/ever", exist_ok=True)
+    assert not fs.exists("bucket/never")
+    with pytest.raises(FileExistsError):
+        fs.mkdir("bucket")
+    with pytest.raises(NotImplementedError):
+        fs.mkdir("another-bucket")
+    fs.touch("bucket/d/x")
+    assert fs.info("bucket/d/x")["size"] == 0
+    with pytest.raises(OSError):
+        fs.rmdir("bucket/d")
+    with pytest.raises(IsADirectoryError):
+        fs.rm("bucket/d")
+    fs.mv("bucket/d/x", "bucket/e/y")
+    assert fs.find("bucket/e") == ["bucket/e/y"] and not fs.exists("bucket/d")
+    fs.rm("bucket/e", recursive=True)
+    assert not fs.exists("bucket/e")
+    with pytest.raises(FileNotFoundError):
+        fs.rm("bucket/e/y")
+
+
+def test_many_objects_are_copied_at_once(fs, place, tmp_path):
+    for number in range(300):
+        place(f"many/{number % 7}/{number}", b"%d" % number)
+    fs.get("bucket/many", str(tmp_path / "many"), recursive=True)
+    assert sum(len(files) for _, _, files in os.walk(tmp_path)) == 300
+    assert (tmp_path / "many" / "3" / "10").read_bytes() == b"10"
+    fs.put(str(tmp_path / "many"), "bucket/again", recursive=True)
+    assert len(fs.find("bucket/again")) == 300
+    fs.get(["bucket/many/1/1"] * 2, [str(tmp_path / "one"), str(tmp_path / "two")])
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() == b"1"
+    with pytest.raises(FileNotFoundError):
+        fs.get(["bucket/many/1/1", "bucket/none"], [str(tmp_path / "three"), str(tmp_path / "four")])
+    fs.copy("bucket/many", "bucket/copied", recursive=True)
+    assert fs.cat("bucket/copied/3/10") == b"10"
+    fs.get_file("bucket/many/1/1", target := open(tmp_path / "five", "wb+"))
+    assert target.tell() == 1
+
+
+def test_it_is_chained_by_its_name_and_takes_nobody_elses(fs, place, served, tmp_path):
+    place("chained", CONTENT)
+    own = {"endpoint_url": served.url, "client_kwargs": {"region_name": "us-east-1"}}
+    with fsspec.open("firstbyte::s3://bucket/chained", s3=own, firstbyte={"cache": str(tmp_path)}) as file:
+        assert isinstance(file, firstbyte.File) and file.read() == CONTENT
+    with fsspec.open(f"firstbyte::{served.url}/bucket/chained") as file:
+        assert isinstance(file, firstbyte.File) and file.read() == CONTENT
+    with fsspec.open(f"firstbyte::file://{served.root}/bucket/chained", firstbyte={"cache": str(tmp_path)}) as file:
+        assert isinstance(file, firstbyte.File) and file.read() == CONTENT
+    with fsspec.open("simplecache::firstbyte://bucket/chained", simplecache={"cache_storage": str(tmp_path / "simple")}) as file:
+        assert file.read() == CONTENT
+    assert fsspec.get_filesystem_class("firstbyte") is FirstbyteFileSystem
+    assert fsspec.get_filesystem_class("s3").__module__.startswith("s3fs")
+    with pytest.raises(ValueError, match="requester_pays"):
+        fsspec.open("firstbyte::s3://bucket/chained", s3={"requester_pays": True})
+    with pytest.raises(ValueError, match="ftp"):
+        fsspec.filesystem("firstbyte", target_protocol="ftp")
+    with pytest.raises(ValueError, match="s3://"):
+        fs.ls("https://host/x")
+
+
+def test_a_web_server_and_a_directory_are_file_systems_too(served, place, tmp_path):
+    place("web/x", b"x")
+    place("web/y/z", b"z")
+    web = fsspec.filesystem("firstbyte", target_protocol="http")
+    host = served.url.removeprefix("http://")
+    assert web.ls(f"{host}/bucket/web", detail=False) == [f"{host}/bucket/web/x", f"{host}/bucket/web/y"]
+    assert web.cat(f"{served.url}/bucket/web/y/z") == b"z"
+    local = fsspec.filesystem("firstbyte", target_protocol="file", cache=False)
+    root = str(tmp_path / "local")
+    local.makedirs(f"{root}/d/e")
+    with local.open(f"{root}/d/x", "wb") as file:
+        file.write(b"x")
+    assert local.find(root) == [f"{root}/d/x"] and local.isdir(f"{root}/d/e")
+    local.cp(f"{root}/d", f"{root}/f", recursive=True)
+    assert local.cat(f"{root}/f/x") == b"x"
+    local.rm(root, recursive=True)
+    assert not os.path.exists(root)
+
+
+def test_it_is_imported_only_when_it_is_wanted():
+    program = "import sys, firstbyte; print('fsspec' in sys.modules, 'firstbyte.filesystem' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

@@ -1,0 +1,63 @@
+"""A running `firstbyte serve --write`, for the tests of clients and of the Python package."""
+
+import os
+import re
+import select
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+START_TIMEOUT = 30
+# Long enough for a loaded machine; a client that hangs fails its test only.
+CLIENT_TIMEOUT = 120
+
+# Nothing of the caller's environment may send a client elsewhere.
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("AWS_", "RCLONE_", "FIRSTBYTE_")) and not name.lower().endswith("_proxy")
+}
+AWS = {
+    "AWS_ACCESS_KEY_ID": "client",
+    "AWS_SECRET_ACCESS_KEY": "client-secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@dataclass
+class Served:
+    """A directory and where it is served."""
+
+    root: Path
+    url: str
+
+    def run(self, *command: str, env: dict[str, str] | None = None) -> str:
+        """Runs a client to its end and returns its standard output; fails the test if the client fails."""
+        done = subprocess.run(
+            command, env=CLEAN | AWS | (env or {}), capture_output=True, text=True, timeout=CLIENT_TIMEOUT
+        )
+        assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@contextmanager
+def serving(root: Path, *options: str):
+    """`serve --write` over a directory, for as long as the block lasts."""
+    process = subprocess.Popen(
+        [TARGET / "debug" / "firstbyte", "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
+        env=CLEAN,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+        found = re.search(r"http://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
+        assert found, "serve did not say where it listens"
+        yield Served(root, found[0].rstrip("/"))
+    finally:
+        process.terminate()
+        assert process.wait(START_TIMEOUT) == 0, "serve must drain and exit 0 on SIGTERM"
