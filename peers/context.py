@@ -36,6 +36,8 @@ class Result:
     series: list[Series] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # Lines of a table of its own, where contenders and times do not say it.
+    table: list[str] = field(default_factory=list)
 
 
 class Bench:

@@ -71,7 +71,8 @@ def section(result: Result) -> str:
             f"| {series.name} | {series.median():.3f} | {low:.3f} - {high:.3f} | {cpu:.2f} "
             f"| {series.peak_bytes() / 1e6:.0f} | {len(series.samples)} |"
         )
-    if result.series:
+    out += result.table
+    if result.series or result.table:
         out.append("")
     for verdict in result.verdicts:
         out.append(f"- {verdict.what}: **{verdict.value}**, goal {verdict.goal}: {'met' if verdict.met else 'SHORT'}")

@@ -10,6 +10,7 @@ import curls
 import data
 import rows_layout
 import rows_local
+import rows_mount
 import rows_python
 from context import Bench
 from measure import Contender, Goal
@@ -156,7 +157,7 @@ ROWS: list[Callable[[Bench], None]] = [
     first_byte, memory,
     function_big, region_big, function_small, region_small, region_stalls,
     region_list, sync_unchanged, many_clients,
-    *rows_local.ROWS, *rows_layout.ROWS, *rows_python.ROWS,
+    *rows_local.ROWS, *rows_layout.ROWS, *rows_python.ROWS, *rows_mount.ROWS,
 ]  # fmt: skip
 
 

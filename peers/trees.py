@@ -8,7 +8,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,20 @@ from pathlib import Path
 LINKS = 60_000
 
 
+def plant(root: Path, names: Iterable[str]) -> int:
+    """Makes a directory with empty files of these names; returns how many."""
+    root.mkdir(parents=True)
+    at, count = os.open(root, os.O_DIRECTORY), 0
+    for name in names:
+        os.mknod(name, 0o100644, dir_fd=at)
+        count += 1
+    os.close(at)
+    return count
+
+
 def flat(root: Path, count: int) -> Path:
     """One directory with `count` files."""
-    root.mkdir()
-    at = os.open(root, os.O_DIRECTORY)
-    for number in range(count):
-        os.mknod(f"image_{number:08}.tif", 0o100644, dir_fd=at)
-    os.close(at)
+    plant(root, (f"image_{number:08}.tif" for number in range(count)))
     return root
 
 

@@ -56,6 +56,8 @@ build() {
 # The file systems that listings are tested on, made in image files; mounting them takes root.
 mounts() {
     apt mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs mount=mount find=findutils
+    # Mounting without privileges, and taking those away for a test.
+    apt fusermount3=fuse3 setpriv=util-linux
 }
 
 # older A B: whether version A comes before version B.
@@ -88,7 +90,7 @@ clients() {
     venv tests/clients/requirements.txt
 }
 
-# What builds the Python module, tests it and reads its columns.
+# What builds the Python module, tests it, and reads its columns and files.
 python() {
     venv tests/python/requirements.txt
     # CPython's own tests; Debian has them in a package of their own.
@@ -97,6 +99,7 @@ python() {
 
 peers() {
     apt vsftpd=vsftpd aria2c=aria2 wget=wget curl=curl rclone=rclone time=time bfs=bfs fdfind=fd-find
+    apt s3fs=s3fs makeblastdb=ncbi-blast+ fusermount3=fuse3
     venv tests/python/requirements.txt
     venv peers/requirements.txt
 }

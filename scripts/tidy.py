@@ -25,11 +25,14 @@ MAY_IMPORT = {
     "listing": {"location"},
     "store": {"location", "listing"},
     "transfer": {"location", "store"},
+    "hydrate": {"location", "store", "transfer"},
+    "mount": {"location", "store", "hydrate"},
+    "firstbyte": {"location", "store", "transfer", "hydrate"},
     "serve": {"location", "store", "listing"},
     "link": set(),
     "testkit": {"location", "store", "serve", "link"},
-    "python": {"location", "listing"},
-    "cli": {"location", "listing", "store", "transfer", "serve", "link"},
+    "python": {"location", "listing", "store", "transfer", "hydrate", "firstbyte"},
+    "cli": {"location", "listing", "store", "transfer", "hydrate", "mount", "serve", "link", "firstbyte"},
 }
 
 # Work left lying about, and tests that cannot fail.

@@ -20,12 +20,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "peers"))
 
 import data  # noqa: E402
+import mounts  # noqa: E402
 from measure import Failed  # noqa: E402
 from servers import AWS, CLEAN, Server, Servers  # noqa: E402
 from tools import Tools  # noqa: E402
 
 GIB = 1 << 30
-# What a kill may cost at most: this many requests, each of one chunk (8 MiB, see crates/transfer/src/plan.rs).
+# What a kill may cost at most: of this many requests each the chunk it was at and what lay in its socket behind that; for
+# an upload a part (crates/transfer/src/plan.rs).
 CONCURRENCY = 8
 MAY_REREAD = CONCURRENCY * 8 * data.MIB
 # Requests' and answers' heads, beside the bytes themselves.
@@ -196,7 +198,17 @@ def kill_layout(soak: Soak) -> int:
     return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc)}
+def mount_crowd(soak: Soak) -> int:
+    """100 readers of a mount in 128 MiB, behind a link that cuts 1 %, while objects are overwritten (10 minutes at 50 times)"""
+    return mounts.crowd(soak, 12 * soak.times)
+
+
+def kill_mount(soak: Soak) -> int:
+    """kill -9 of a mount's daemon in mid-hydration, with readers waiting; four times as many as of the others"""
+    return mounts.kills(soak, 4 * soak.times)
+
+
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, mount_crowd, kill_mount)}
 
 
 def main() -> int:

@@ -1,0 +1,199 @@
+"""One measurement through a mount, for the bench: mounts, times the work, unmounts, prints the seconds.
+
+    mounted.py TOOL --url URL --at DIR [--cache DIR] WORK [...]
+
+A process each, so that every run has a mount of its own: its page cache and inodes begin empty, whatever ran before. Unless
+`--cache` names one that is kept, the tool's cache begins empty too, which is looked at before mounting and not assumed.
+The clock starts with the work, but for `ready` and `first`, where it starts with the mount command.
+"""
+
+import argparse
+import concurrent.futures
+import mmap
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from servers import AWS, CLEAN, KEY, SECRET
+
+BLOCK = 4096
+# A mount that is not ready by then never will be.
+READY = 20
+
+
+class Mount:
+    """A bucket mounted by one of the tools, or a directory that stands for itself (`native`)."""
+
+    def __init__(self, chosen: argparse.Namespace):
+        self.tool, self.url, self.program = chosen.tool, chosen.url, chosen.program
+        self.at = Path(chosen.at) / "mnt"
+        self.cache = Path(chosen.cache or Path(chosen.at) / "cache")
+        self.flags = chosen.flag
+        self.at.mkdir(parents=True, exist_ok=True)
+        self.cache.mkdir(parents=True, exist_ok=True)
+        if not chosen.cache and any(self.cache.iterdir()):
+            raise SystemExit(f"{self.cache} is not empty: not cold")
+
+    def __enter__(self) -> Path:
+        if self.tool == "native":
+            return self.cache
+        command, env = getattr(self, self.tool)()
+        subprocess.run(command, env=CLEAN | env, check=True, stdout=subprocess.DEVNULL)
+        until = time.monotonic() + READY
+        while not os.path.ismount(self.at):
+            if time.monotonic() > until:
+                raise SystemExit(f"{self.tool}: not mounted after {READY} s")
+            time.sleep(0.001)
+        return self.at
+
+    def __exit__(self, *_: object) -> None:
+        if self.tool == "firstbyte":
+            subprocess.run([self.program, "unmount", self.at], check=True, stdout=subprocess.DEVNULL)
+        elif self.tool != "native":
+            subprocess.run(["umount", self.at], check=True)
+
+    def firstbyte(self) -> tuple[list, dict]:
+        own = ["mount", "s3://bench", self.at, "--cache", self.cache, *self.flags]
+        return [self.program, "-q", "--endpoint-url", self.url, *own], AWS
+
+    def s3fs(self) -> tuple[list, dict]:
+        keys = self.at.parent / "s3fs.keys"
+        keys.write_text(f"{KEY}:{SECRET}\n")
+        keys.chmod(0o600)
+        options = f"url={self.url},use_path_request_style,passwd_file={keys},ro,use_cache={self.cache}"
+        return ["s3fs", "bench", self.at, "-o", options, *self.flags], {}
+
+    def rclone(self) -> tuple[list, dict]:
+        cached = ["--read-only", "--vfs-cache-mode", "full", "--cache-dir", self.cache]
+        return ["rclone", "--config", "/dev/null", "mount", ":s3:bench", self.at, "--daemon", *cached, *self.flags], {
+            "RCLONE_S3_PROVIDER": "Minio",
+            "RCLONE_S3_ENDPOINT": self.url,
+            "RCLONE_S3_ACCESS_KEY_ID": KEY,
+            "RCLONE_S3_SECRET_ACCESS_KEY": SECRET,
+        }
+
+
+# -- works: each is told where the files are and what to do, and does it once ----------------------------------------
+
+
+def first(root: Path, key: str) -> None:
+    """The first 4 KiB of a file."""
+    descriptor = os.open(root / key, os.O_RDONLY)
+    if len(os.read(descriptor, BLOCK)) != BLOCK:
+        raise SystemExit("a short read")
+    os.close(descriptor)
+
+
+def whole(root: Path, key: str) -> None:
+    """A file from its start to its end, 1 MiB at a time."""
+    buffer = bytearray(1 << 20)
+    with open(root / key, "rb", buffering=0) as file:
+        size, done = os.fstat(file.fileno()).st_size, 0
+        while read := file.readinto(buffer):
+            done += read
+    if done != size:
+        raise SystemExit(f"{done} of {size} bytes")
+
+
+def part(root: Path, key: str) -> None:
+    """One hundredth of a file, in pieces of 1 MiB spread over it."""
+    with open(root / key, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        pieces = max(size // 100 // (1 << 20), 1)
+        for number in range(pieces):
+            file.seek(number * (size // pieces))
+            file.read(1 << 20)
+
+
+def scattered(root: Path, key: str, reads: int, threads: int) -> None:
+    """Random reads of 4 KiB, the same for every tool, shared by some threads."""
+    descriptor = os.open(root / key, os.O_RDONLY)
+    blocks = os.fstat(descriptor).st_size // BLOCK
+    source = random.Random(7)
+    places = [source.randrange(blocks) * BLOCK for _ in range(reads)]
+
+    def read(thread: int) -> None:
+        for at in places[thread::threads]:
+            if len(os.pread(descriptor, BLOCK, at)) != BLOCK:
+                raise SystemExit("a short read")
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(read, range(threads)))
+    os.close(descriptor)
+
+
+def copy(root: Path, prefix: str, to: Path) -> None:
+    """`cp -r` of a directory."""
+    subprocess.run(["cp", "-r", root / prefix, to], check=True)
+
+
+def names(root: Path, prefix: str) -> None:
+    """`ls -f` of a directory."""
+    subprocess.run(["ls", "-f", root / prefix], check=True, stdout=subprocess.DEVNULL)
+
+
+def mapped(root: Path, key: str) -> None:
+    """Every page of a file, faulted in through a mapping."""
+    with open(root / key, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+        sum(pages[at] for at in range(0, len(pages), BLOCK))
+
+
+def command(root: Path, words: list[str]) -> None:
+    """A program in the directory."""
+    subprocess.run(words, cwd=root, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tool", choices=["firstbyte", "s3fs", "rclone", "native"])
+    parser.add_argument("--program", help="the firstbyte to mount with")
+    parser.add_argument("--url", help="the S3 endpoint")
+    parser.add_argument("--at", required=True, help="an empty directory for mount point and cache")
+    parser.add_argument("--cache", help="a cache that is kept; for `native` the directory itself")
+    parser.add_argument("--flag", action="append", default=[], help="one more word for the mount command")
+    parser.add_argument("--before", type=int, default=0, help="times the work is done before it is timed")
+    parser.add_argument("--reads", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("work", choices=["ready", "first", "whole", "part", "scattered", "copy", "names", "mapped", "command"])
+    parser.add_argument("words", nargs="*")
+    chosen = parser.parse_args()
+    mount, words = Mount(chosen), chosen.words
+    works: dict[str, Callable[[Path], None]] = {
+        "ready": lambda root: None,
+        "first": lambda root: first(root, words[0]),
+        "whole": lambda root: whole(root, words[0]),
+        "part": lambda root: part(root, words[0]),
+        "scattered": lambda root: scattered(root, words[0], chosen.reads, chosen.threads),
+        "copy": lambda root: copy(root, words[0], Path(chosen.at) / "copy"),
+        "names": lambda root: names(root, words[0]),
+        "mapped": lambda root: mapped(root, words[0]),
+        "command": lambda root: command(root, words),
+    }
+    work = works[chosen.work]
+    began = time.perf_counter()
+    with mount as root:
+        if chosen.work in ("ready", "first"):
+            work(root)
+            seconds = time.perf_counter() - began
+        else:
+            for _ in range(chosen.before):
+                work(root)
+                shutil.rmtree(Path(chosen.at) / "copy", ignore_errors=True)
+            seconds = timed(lambda: work(root))
+    print(seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
