@@ -138,13 +138,13 @@ impl Tree {
         }
     }
 
-    /// The `count` files that were found longest ago, each with its directory's number and its name.
-    pub(crate) fn oldest_files(&self, count: usize) -> Vec<(Ino, Ino, Box<[u8]>)> {
+    /// The `count` files found longest ago of those numbered above `after`, each with its directory's number and its name.
+    pub(crate) fn oldest_files(&self, after: Ino, count: usize) -> Vec<(Ino, Ino, Box<[u8]>)> {
         let inner = self.inner();
         let mut files: Vec<Ino> = inner
             .nodes
             .iter()
-            .filter(|(_, held)| held.node.kind == Kind::File)
+            .filter(|(ino, held)| **ino > after && held.node.kind == Kind::File)
             .map(|(ino, _)| *ino)
             .collect();
         files.sort_unstable();
@@ -245,9 +245,10 @@ mod tests {
         let directory = tree.enter(b"", &Child::directory(b"d"), None).ino;
         let first = tree.enter(b"d", &file("a", "\"1\""), None).ino;
         let second = tree.enter(b"", &file("b", "\"1\""), None).ino;
-        tree.enter(b"d", &file("c", "\"1\""), None);
-        let oldest = tree.oldest_files(2);
+        let third = tree.enter(b"d", &file("c", "\"1\""), None).ino;
+        let oldest = tree.oldest_files(0, 2);
         assert_eq!(oldest, [(first, directory, b"a"[..].into()), (second, ROOT, b"b"[..].into())]);
+        assert_eq!(tree.oldest_files(second, 2), [(third, directory, b"c"[..].into())]);
     }
 
     #[test]

@@ -66,8 +66,15 @@ impl Fuse {
             (Arc::clone(&self.core), Arc::clone(&self.opens), Arc::clone(&self.forgetting));
         // Not on a thread that answers: the kernel may hold the directory while it waits for one of those.
         self.waiters.run(move || {
-            if let Some(notifier) = forgetting.notifier.get() {
-                for (ino, directory, name) in core.tree.oldest_files(FORGOTTEN) {
+            // A listing finds more meanwhile, and when it ends nobody comes here again: so until they are few, each asked once.
+            let mut asked = 0;
+            while let Some(notifier) = forgetting.notifier.get()
+                && core.tree.len() > MOST_INODES
+            {
+                let oldest = core.tree.oldest_files(asked, FORGOTTEN);
+                let Some((last, ..)) = oldest.last() else { break };
+                asked = *last;
+                for (ino, directory, name) in oldest {
                     if !opens.is_open(ino) {
                         // What it does not know any more it need not forget.
                         let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
