@@ -1,10 +1,12 @@
 """`list_arrow` and `iter_batches`: a listing as Arrow columns."""
 
+from __future__ import annotations
+
 import os
-from typing import Literal
 
 from firstbyte import _native
 from firstbyte._native import Batches, Listing, RecordBatch
+from firstbyte._typing import Literal
 
 __all__ = ["Batches", "Listing", "RecordBatch", "iter_batches", "list_arrow"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from firstbyte import _native
+from firstbyte._typing import Any
 
 Location = str | os.PathLike[str]
 

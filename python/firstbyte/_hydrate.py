@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from firstbyte import _native
 from firstbyte._copy import raise_failures
+from firstbyte._typing import Any
 
 Location = str | os.PathLike[str]
 

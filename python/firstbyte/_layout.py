@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import BinaryIO, Literal
 
 from firstbyte import _native
+from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]

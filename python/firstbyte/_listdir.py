@@ -1,12 +1,14 @@
 """`listdir`: `os.listdir`, with the next names read while these are made into strings."""
 
+from __future__ import annotations
+
 import os
 import posix
 import sys
-from typing import Any, AnyStr, overload
 
 from firstbyte import _native
 from firstbyte._path import resolve
+from firstbyte._typing import Any, AnyStr, overload
 
 
 @overload

@@ -98,11 +98,13 @@ def listdir(path: object) -> builtins.list[Any]: ...
 @final
 class Ahead:
     def __new__(cls) -> Self: ...
-    def read(self, path: AnyStr) -> tuple[builtins.list[AnyStr], builtins.list[AnyStr], builtins.list[AnyStr]]:
-        """The directories in `path`, the rest, and those of the former that are links."""
+    def read(
+        self, path: AnyStr, follow: bool
+    ) -> tuple[builtins.list[AnyStr], builtins.list[AnyStr], builtins.list[AnyStr]] | None:
+        """The directories in `path`, the rest, and those of the former that are links; None for a link not to be followed."""
 
-    def expect(self, paths: builtins.list[AnyStr], followlinks: bool) -> builtins.list[AnyStr]:
-        """Lets threads read these, the last one first, links left out unless followed; returns the rest."""
+    def expect(self, paths: builtins.list[AnyStr]) -> None:
+        """Lets threads read these, the last one first."""
 
 @final
 class Listing:

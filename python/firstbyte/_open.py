@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import io
 import os
-from typing import TYPE_CHECKING, Literal, cast, overload
 
 from firstbyte import _native
+from firstbyte._typing import TYPE_CHECKING, Literal, cast, overload
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,13 +1,15 @@
 """`scandir`: `os.scandir`, with the next entries read while this one is looked at."""
 
+from __future__ import annotations
+
 import os
 import posix
 import sys
 import warnings
-from typing import Any, AnyStr, overload
 
 from firstbyte import _native
 from firstbyte._path import resolve
+from firstbyte._typing import Any, AnyStr, overload
 
 
 class ScandirIterator(_native.Scandir[AnyStr]):

@@ -1,11 +1,12 @@
 """`walk`: `os.walk`, with the directories still to come read by threads while this one is worked on."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, AnyStr
 
 from firstbyte import _native
+from firstbyte._typing import Any, AnyStr, Callable, Iterator
 
 
 def walk(
@@ -40,23 +41,30 @@ def _walk(
     ahead = _native.Ahead()
     # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is done.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
+    # The root may be a link; those below are entered only if links are followed.
+    follow = True
     while stack:
         due = stack.pop()
         if isinstance(due, tuple):
             yield due
             continue
-        top = due
         try:
-            dirs, nondirs, links = ahead.read(top)
+            found = ahead.read(due, follow)
         except OSError as error:
             if onerror is not None:
                 onerror(error)
             continue
+        finally:
+            follow = followlinks
+        if found is None:
+            continue
+        dirs, nondirs, links = found
         if topdown:
-            yield top, dirs, nondirs
+            yield due, dirs, nondirs
             # The caller may have changed the list, and may have put a link in a directory's place.
-            below = [join(top, name) for name in reversed(dirs)]
+            below = [join(due, name) for name in reversed(dirs)]
         else:
-            stack.append((top, dirs, nondirs))
-            below = [join(top, name) for name in reversed(dirs) if followlinks or name not in links]
-        stack += ahead.expect(below, followlinks)
+            stack.append((due, dirs, nondirs))
+            below = [join(due, name) for name in reversed(dirs) if followlinks or name not in links]
+        ahead.expect(below)
+        stack += below

@@ -39,6 +39,12 @@ fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>>
 
 /// The bytes of a `str` as the file system has them.
 pub(crate) fn encode(text: &Bound<'_, PyString>) -> PyResult<Vec<u8>> {
+    // As in the other direction, ASCII needs no codec.
+    if let Ok(text) = text.to_str()
+        && text.is_ascii()
+    {
+        return Ok(text.as_bytes().to_vec());
+    }
     // SAFETY: the argument is a string; the result is a new `bytes`, or null with an exception set.
     let bytes =
         unsafe { Bound::from_owned_ptr_or_err(text.py(), ffi::PyUnicode_EncodeFSDefault(text.as_ptr()))? };

@@ -70,6 +70,21 @@ impl Values {
         }
     }
 
+    /// No values yet, and room for as many of the same type.
+    pub(crate) fn room_for(&self) -> Self {
+        match self {
+            Self::Bytes { offsets, bytes } => {
+                let mut room = Vec::with_capacity(offsets.len());
+                room.push(0);
+                Self::Bytes { offsets: room, bytes: Vec::with_capacity(bytes.len()) }
+            }
+            Self::U64(values) => Self::U64(Vec::with_capacity(values.len())),
+            Self::U32(values) => Self::U32(Vec::with_capacity(values.len())),
+            Self::Time(values) => Self::Time(Vec::with_capacity(values.len())),
+            Self::Word(values) => Self::Word(Vec::with_capacity(values.len())),
+        }
+    }
+
     /// Where the data lies: offsets and bytes, or the values alone.
     fn buffers(&self) -> Vec<*const c_void> {
         match self {

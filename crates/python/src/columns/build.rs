@@ -86,7 +86,8 @@ pub(super) struct Builder {
     /// Rows of a full batch.
     most: usize,
     current: Batch,
-    full: VecDeque<Batch>,
+    /// Batches, or why one cannot be given out.
+    full: VecDeque<Result<Batch, String>>,
     pub(super) errors: Vec<Error>,
 }
 
@@ -101,16 +102,22 @@ impl Builder {
         !self.full.is_empty()
     }
 
-    /// Ends the batch in the making; one without rows is none.
+    /// Ends the batch in the making; one without rows is none. Its names are looked at while they are in the core's cache.
     pub(super) fn complete(&mut self) {
         if self.current.rows > 0 {
-            self.full.push_back(std::mem::replace(&mut self.current, self.shape.empty()));
+            // The next one is likely as large, and need not grow again.
+            let columns = self.current.columns.iter();
+            let room =
+                |column: &Column| Column { values: column.values.room_for(), validity: Validity::default() };
+            let next = Batch { rows: 0, columns: columns.map(room).collect() };
+            let batch = std::mem::replace(&mut self.current, next);
+            self.full.push_back(check(&self.shape, &batch).map(|()| batch));
         }
     }
 
     /// A full batch, or why it cannot be given out.
     pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
-        self.full.pop_front().map(|batch| check(&self.shape, &batch).map(|()| batch))
+        self.full.pop_front()
     }
 
     /// All batches, and what went wrong.

@@ -80,10 +80,10 @@ impl Contents {
         self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
 
-    /// Whether reading `path` now would give the same.
-    pub(super) fn is_current(&self, path: &Path) -> bool {
+    /// Whether reading `path` now would give the same; a link never does where `links` says not to follow any.
+    pub(super) fn is_current(&self, path: &Path, links: AtFlags) -> bool {
         self.stamp.settled
-            && statat(CWD, path, AtFlags::empty())
+            && statat(CWD, path, links)
                 .is_ok_and(|stat| Stamp { settled: true, ..Stamp::of(&stat) } == self.stamp)
     }
 }

@@ -55,36 +55,33 @@ impl Ahead {
         Self(Mutex::default())
     }
 
-    /// Notes directories that will be asked for, the last one first; those that are links by now are left out, unless
-    /// links are followed. Returns the rest.
-    fn expect<'py>(&self, paths: &Bound<'py, PyList>, followlinks: bool) -> PyResult<Bound<'py, PyList>> {
+    /// Notes directories that will be asked for, the last one first.
+    fn expect(&self, paths: &Bound<'_, PyList>) {
         let py = paths.py();
-        // What is no path is not looked at; it fails when it is asked for, as in `os.walk`.
-        let mut expected: Vec<_> = paths.iter().map(|path| (bytes(&path), path.unbind())).collect();
-        if !followlinks {
-            let is_link = |path: &Option<Vec<u8>>| path.as_deref().is_some_and(is_link);
-            expected = py.detach(|| expected.into_iter().filter(|(path, _)| !is_link(path)).collect());
-        }
-        let (paths, objects): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
         let state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(pool) = &state.pool {
-            pool.expect(paths.into_iter().flatten());
+            // What is no path fails when it is asked for, as in `os.walk`.
+            pool.expect(paths.iter().filter_map(|path| bytes(&path)));
         }
-        PyList::new(py, objects)
     }
 
-    /// Reads the directory `path`, or takes what was read ahead.
+    /// Reads the directory `path`, or takes what was read ahead; nothing if it is a link that is not to be followed.
     ///
     /// # Errors
     /// `OSError`, as `os.scandir` raises it.
-    fn read<'py>(&self, path: &Bound<'py, PyAny>) -> PyResult<Found<'py>> {
+    fn read<'py>(&self, path: &Bound<'py, PyAny>, follow: bool) -> PyResult<Option<Found<'py>>> {
         let py = path.py();
-        audit(path)?;
         let place = Place::new(path, "scandir")?;
         let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let state = &mut *state;
-        let taken = place.path().and_then(|path| py.detach(|| state.take(path)));
+        // One look tells whether it is a link and whether what was read ahead is still what is there.
+        let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
+        if taken.is_none() && !follow && place.path().is_some_and(|path| py.detach(|| is_link(path))) {
+            return Ok(None);
+        }
+        audit(path)?;
         match taken {
             Some(contents) => {
                 found.add(&place, contents.names())?;
@@ -100,19 +97,19 @@ impl Ahead {
                 state.spare = reading.into_spare();
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 }
 
 impl State {
     /// What was read ahead of `path`, if that is what would be read now.
-    fn take(&mut self, path: &Path) -> Option<Box<Contents>> {
+    fn take(&mut self, path: &Path, links: AtFlags) -> Option<Box<Contents>> {
         self.read += 1;
         if self.read == SMALL {
             // A path that cannot be looked at needs no threads: it fails when it is read.
             self.pool = Tuning::of(path, &Options::default()).ok().map(|tuning| Pool::new(&tuning));
         }
-        self.pool.as_ref()?.take(path, self.spent.take()).filter(|contents| contents.is_current(path))
+        self.pool.as_ref()?.take(path, self.spent.take()).filter(|contents| contents.is_current(path, links))
     }
 }
 
@@ -162,7 +159,7 @@ fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Se
 }
 
 /// Whether there is a link at `path`.
-fn is_link(path: &[u8]) -> bool {
+fn is_link(path: &Path) -> bool {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }

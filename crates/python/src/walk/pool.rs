@@ -106,8 +106,8 @@ impl Pool {
         if self.process != std::process::id() {
             return;
         }
-        let paths =
-            paths.map(|path| Entry { path: PathBuf::from(OsString::from_vec(path)), work: Work::Expected });
+        let entry = |path| Entry { path: PathBuf::from(OsString::from_vec(path)), work: Work::Expected };
+        let paths: Vec<_> = paths.map(entry).collect();
         let mut stack = self.shared.lock();
         stack.directories.extend(paths);
         self.shared.wake(stack);
