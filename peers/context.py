@@ -78,9 +78,10 @@ class Bench:
         check: Callable[[Contender, Path], None],
         stage: Path | None = None,
         pairs: int | None = None,
+        warm: list[str] | None = None,
     ) -> list[Series]:
-        """Runs the contenders alternately and holds our median, the first's, against each goal."""
-        series = alternate(contenders, stage or self.stage, check, pairs or self.pairs, self.seconds)
+        """Runs the contenders alternately and holds our median, the first's, against each goal; `warm` before each run."""
+        series = alternate(contenders, stage or self.stage, check, pairs or self.pairs, self.seconds, warm)
         self.result.series += series
         by_name = {s.name: s for s in series if s.samples}
         for goal in goals:

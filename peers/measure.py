@@ -140,11 +140,13 @@ def alternate(
     check: Callable[[Contender, Path], None],
     pairs: int,
     seconds: float,
+    warm: list[str] | None = None,
 ) -> list[Series]:
     """Runs all contenders once unmeasured, then `pairs` times in turn, the first of each round changing.
 
     Every run gets a fresh destination under `stage`; its content is checked after each run, outside the timing. Stops
-    early once `seconds` are over and three rounds are in.
+    early once `seconds` are over and three rounds are in. `warm` is run before each of them, untimed: a kernel may take
+    back what a cache holds within seconds, and who comes after a slow peer would pay for it.
     """
     series = {c.name: Series(c.name, shown(c.command(stage / "out"), stage)) for c in contenders}
     failures = dict.fromkeys(series, 0)
@@ -157,6 +159,8 @@ def alternate(
             if failures[contender.name] >= FAILURES:
                 continue
             destination = fresh(stage)
+            if warm:
+                subprocess.run(warm, stdout=subprocess.DEVNULL, check=True)
             try:
                 sample = run_once(contender, destination)
                 check(contender, destination)

@@ -7,6 +7,7 @@ import data
 import trees
 from context import Bench
 from measure import Clock, Contender, Goal
+from rows_local import names_read
 from tools import HERE
 
 FLAT = 1_000_000
@@ -23,7 +24,7 @@ def python_flat(bench: Bench) -> None:
         ("firstbyte-scandir", 0.7, ["os-scandir", "getdents", "scandir-rs"]),
     ]:
         contenders = [contender(way, directory, FLAT) for way in [ours, *theirs]]
-        bench.compare(contenders, [Goal(theirs[0], most)], data.unchecked)
+        bench.compare(contenders, [Goal(theirs[0], most)], data.unchecked, warm=names_read(directory))
         bench.result.verdicts[-1].what = f"time {ours} / {theirs[0]}"
 
 
@@ -34,8 +35,8 @@ def python_walk(bench: Bench) -> None:
         for lane in range(129):
             entries += trees.plant(tree / f"run-{run:03}" / f"lane-{lane:03}", (f"read-{number:04}.gz" for number in range(30)))
     entries += 128 + 128 * 129
-    ways = ["firstbyte-walk", "os-walk", "scandir-rs-walk"]
-    bench.compare([contender(way, tree, entries) for way in ways], [Goal("os-walk", 0.6)], data.unchecked)
+    contenders = [contender(way, tree, entries) for way in ["firstbyte-walk", "os-walk", "scandir-rs-walk"]]
+    bench.compare(contenders, [Goal("os-walk", 0.6)], data.unchecked, warm=names_read(tree))
 
 
 def python_import(bench: Bench) -> None:
