@@ -5,10 +5,9 @@ from typing import Literal
 
 from firstbyte import _native
 from firstbyte._native import Batches, Listing, RecordBatch
+from firstbyte._path import Path
 
 __all__ = ["Batches", "Listing", "RecordBatch", "iter_batches", "list_arrow"]
-
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 def list_arrow(

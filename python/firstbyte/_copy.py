@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from firstbyte import _native
-
-Location = str | os.PathLike[str]
+from firstbyte._path import Location
 
 
 class PartialError(OSError):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from firstbyte import _native
 from firstbyte._copy import raise_failures
-
-Location = str | os.PathLike[str]
+from firstbyte._path import Location
 
 
 def hydrate(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import BinaryIO, Literal
 
 from firstbyte import _native
+from firstbyte._path import Path
 
 Name = str | bytes
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class Layout:

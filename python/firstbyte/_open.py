@@ -8,11 +8,10 @@ import os
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from firstbyte import _native
+from firstbyte._path import Location
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-Location = str | os.PathLike[str]
 
 # The unit of the cache, and what is fetched at once at least.
 _BLOCK = 128 << 10
