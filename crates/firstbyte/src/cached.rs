@@ -130,10 +130,7 @@ fn release(cache: &Cache, statuses: impl Iterator<Item = Result<Status>>) -> Res
     let mut all = Released::default();
     for status in statuses {
         let status = status?;
-        let released = cache.release_version(&status.location, &status.version)?;
-        all.versions += released.versions;
-        all.bytes += released.bytes;
-        all.busy += released.busy;
+        all += cache.release_version(&status.location, &status.version)?;
     }
     Ok(all)
 }
