@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte_hydrate::{Failure, Hydrator, Job, Progress, Wanted, WantedList, wanted};
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::Location;
 use firstbyte_mount::Control;
 use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
@@ -119,18 +119,7 @@ fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
             found.filter(move |wanted| wanted.as_ref().map_or(true, |wanted| place.takes(&wanted.location))),
         );
     }
-    let one = match store.stat(&root) {
-        Ok(stat) if stat.kind == Kind::Directory => {
-            let what = "hydrating a directory without -r";
-            Err(firstbyte_store::Error::Unsupported { location: root.to_string(), what })
-        }
-        Ok(stat) => Ok(stat.version),
-        Err(error) => Err(error),
-    };
-    Box::new(std::iter::once(match one {
-        Ok(version) => Ok(Wanted { location: root, version: Some(version), range: None }),
-        Err(error) => Err(Failure { location: root, error: error.into() }),
-    }))
+    Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
 /// What `mount --record` noted.
