@@ -52,7 +52,7 @@ pub(crate) fn supervise<'scope>(
         if plenty {
             // Many objects far away are all waiting, which costs nobody anything, and a level found by doubling would be
             // found when a thousand of them have come: as many as may be, at once.
-            if run.batch == Batch::Many && level.is_fresh() && run.flights.are_far() {
+            if run.batch != Batch::One && level.is_fresh() && run.flights.are_far() {
                 run.set_level(level.leap());
             } else if let Some(now) = window.measure(&reading(run), &mut level) {
                 run.set_level(now);
