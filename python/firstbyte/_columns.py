@@ -6,11 +6,10 @@ import os
 
 from firstbyte import _native
 from firstbyte._native import Batches, Listing, RecordBatch
+from firstbyte._path import Path
 from firstbyte._typing import Literal
 
 __all__ = ["Batches", "Listing", "RecordBatch", "iter_batches", "list_arrow"]
-
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 def list_arrow(

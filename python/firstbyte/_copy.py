@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from firstbyte import _native
+from firstbyte._path import Location
 from firstbyte._typing import Any
-
-Location = str | os.PathLike[str]
 
 
 class PartialError(OSError):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from firstbyte import _native
 from firstbyte._copy import raise_failures
+from firstbyte._path import Location
 from firstbyte._typing import Any
-
-Location = str | os.PathLike[str]
 
 
 def hydrate(

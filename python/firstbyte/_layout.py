@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from firstbyte import _native
+from firstbyte._path import Path
 from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class Layout:

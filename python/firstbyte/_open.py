@@ -7,12 +7,11 @@ import io
 import os
 
 from firstbyte import _native
+from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Literal, cast, overload
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-Location = str | os.PathLike[str]
 
 # The unit of the cache, and what is fetched at once at least.
 _BLOCK = 128 << 10

@@ -1,6 +1,11 @@
-"""The argument of `scandir` and `listdir` that says which directory."""
+"""What names files and objects: the types of such arguments, and what `scandir` and `listdir` make of theirs."""
 
 import os
+
+# In a file system.
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+# Anywhere: a URL, or a path.
+Location = str | os.PathLike[str]
 
 # Descriptors are numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)

@@ -10,7 +10,6 @@ Paths are those of the target protocol, without it: `bucket/key` for s3, `host/p
 from __future__ import annotations
 
 import errno
-import io
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,17 +22,15 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from firstbyte import _native
+from firstbyte._batch import Batch
 from firstbyte._open import wrap
+from firstbyte._path import Location
+from firstbyte._write import RawWriter, WriteFile
 
 # A write that is larger goes up in parts.
 _SMALL = 8 << 20
-# What a writer gathers before it hands it on.
-_PIECE = 1 << 20
 # Ranges fetched at once: random reads of 16 threads keep a distant server busy.
 _RANGES = 16
-
-# Objects copied in one call, each failure of which is told.
-_BATCH = 1_000
 
 # What options of other file systems for S3 are called here.
 _TARGET_OPTIONS = {"anon": "anonymous", "endpoint_url": "endpoint_url", "profile": "profile"}
@@ -59,7 +56,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         target_options: dict[str, Any] | None = None,
         fo: str | None = None,
         *,
-        cache: str | os.PathLike[str] | bool | None = None,
+        cache: Location | bool | None = None,
         cache_size: int | str | None = None,
         memory: int | str | None = None,
         deadline: float | str | None = None,
@@ -202,7 +199,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             raise NotImplementedError(f"{path}: objects are read, or written whole: mode {mode!r} is neither")
         if mode == "xb" and self.exists(path):
             raise FileExistsError(errno.EEXIST, "exists already", path)
-        return WriteFile(_RawWriter(_native.writer(self._client, location), path), autocommit)
+        return WriteFile(RawWriter(_native.writer(self._client, location), path), autocommit)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes from `start` up to `end`, each counted from the end where it is negative."""
@@ -261,7 +258,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy an object, inside the service where it can."""
         source, destination = self._strip_protocol(path1), self._strip_protocol(path2)
-        self._move([(source, destination)], self._location, self._location)
+        Batch(self, [(source, destination)]).copy_all(self._location, self._location)
 
     def get_file(
         self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
@@ -270,7 +267,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if isfilelike(lpath) or outfile is not None:
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
             return
-        self._move([(self._strip_protocol(rpath), lpath)], self._location, os.fspath)
+        Batch(self, [(self._strip_protocol(rpath), lpath)]).copy_all(self._location, os.fspath)
         _tell(callback, lpath)
 
     def put_file(
@@ -280,54 +277,30 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         rpath = self._strip_protocol(rpath)
         if mode == "create" and self.exists(rpath):
             raise FileExistsError(errno.EEXIST, "exists already", rpath)
-        self._move([(lpath, rpath)], os.fspath, self._location)
+        Batch(self, [(lpath, rpath)]).copy_all(os.fspath, self._location)
         _tell(callback, lpath)
 
     def copy(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Copy objects, all at once; see fsspec for what goes where."""
-        batch = _Batch(self)
+        batch = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        self._move(batch.pairs, self._location, self._location)
+        batch.copy_all(self._location, self._location)
 
     def get(self, rpath: Any, lpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
         """Copy objects to local files, all at once; see fsspec for what goes where."""
-        batch = _Batch(self)
+        batch = Batch(self)
         AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, **kwargs)
         callback.set_size(len(batch.pairs))
-        self._move(batch.pairs, self._location, os.fspath)
+        batch.copy_all(self._location, os.fspath)
         callback.absolute_update(len(batch.pairs))
 
     def put(self, lpath: Any, rpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
         """Copy local files to objects, all at once; see fsspec for what goes where."""
-        batch = _Batch(self)
+        batch = Batch(self)
         AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, **kwargs)
         callback.set_size(len(batch.pairs))
-        self._move(batch.pairs, os.fspath, self._location)
+        batch.copy_all(os.fspath, self._location)
         callback.absolute_update(len(batch.pairs))
-
-    def _move(self, pairs: list[tuple[Any, Any]], source: Any, destination: Any) -> None:
-        """Copies each to exactly the name beside it; of directories among the sources only the names are made."""
-        local = destination is os.fspath
-        if local:
-            for directory in {os.path.dirname(os.path.abspath(target)) for _, target in pairs}:
-                os.makedirs(directory, exist_ok=True)
-        if source is os.fspath:
-            pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
-        jobs = [(source(path), destination(target)) for path, target in pairs]
-        failed: dict[str, OSError] = {}
-        for start in range(0, len(jobs), _BATCH):
-            failed |= _native.copy_many(self._client, jobs[start : start + _BATCH])
-        # A recursive copy is told directories too. Those that others lie below need not be asked about.
-        above = {os.path.dirname(path) for path, _ in pairs} if failed else set()
-        for path, target in pairs:
-            error = failed.pop(source(path), None)
-            if isinstance(error, (FileNotFoundError, IsADirectoryError)) and (path in above or self.isdir(path)):
-                if local:
-                    os.makedirs(target, exist_ok=True)
-            elif error is not None:
-                raise error
-        if failed:
-            raise next(iter(failed.values()))
 
     # Directories and deleting.
 
@@ -381,99 +354,6 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if self.target_protocol == "file":
             for directory in sorted(directories, reverse=True):
                 os.rmdir(directory)
-
-
-class WriteFile(io.BufferedWriter):
-    """An object being written: there, and whole, when it is closed; left as it was if the block ends with an error."""
-
-    def __init__(self, raw: _RawWriter, autocommit: bool) -> None:
-        super().__init__(raw, _PIECE)
-        self._writer = raw
-        self._autocommit = autocommit
-
-    def close(self) -> None:
-        """Write what is left; the object is there then, unless it is part of a transaction."""
-        if not self.closed:
-            try:
-                super().close()
-            except BaseException:
-                self.discard()
-                raise
-            if self._autocommit:
-                self.commit()
-
-    def commit(self) -> None:
-        """Let the object be there."""
-        self._writer.native.commit()
-
-    def discard(self) -> None:
-        """Leave what was there as it was."""
-        self._writer.native.discard()
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is not None:
-            self._drop()
-        self.close()
-
-    def __del__(self) -> None:
-        # Nobody said that it is complete.
-        if not self.closed:
-            self._drop()
-            self.close()
-
-    def _drop(self) -> None:
-        self._autocommit = False
-        self._writer.dropped = True
-        self.discard()
-
-
-class _RawWriter(io.RawIOBase):
-    mode = "wb"
-
-    def __init__(self, native: _native.Writer, name: str) -> None:
-        super().__init__()
-        self.native = native
-        self.name = name
-        self.dropped = False
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, content: Any, /) -> int:
-        piece = bytes(memoryview(content)[:_PIECE])
-        if not self.dropped:
-            self.native.write(piece)
-        self._position += len(piece)
-        return len(piece)
-
-
-class _Batch:
-    """Stands in for the file system while fsspec's own code finds out what goes where: collects instead of copying."""
-
-    def __init__(self, fs: FirstbyteFileSystem) -> None:
-        self._fs = fs
-        self.pairs: list[tuple[Any, Any]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
-
-    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        self.pairs.append((self._fs._strip_protocol(path1), self._fs._strip_protocol(path2)))
-
-    def get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
-        if isfilelike(lpath):
-            self._fs.get_file(rpath, lpath)
-        else:
-            self.pairs.append((self._fs._strip_protocol(rpath), lpath))
-
-    def put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **kwargs: Any) -> None:
-        if mode == "create" and self._fs.exists(rpath):
-            raise FileExistsError(errno.EEXIST, "exists already", rpath)
-        self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
 
 def _options_of(target: dict[str, Any]) -> dict[str, Any]:

@@ -122,6 +122,7 @@ impl From<firstbyte_hydrate::Error> for Error {
     fn from(error: firstbyte_hydrate::Error) -> Self {
         let advice = match &error {
             firstbyte_hydrate::Error::Store(cause) => cause.advice(),
+            firstbyte_hydrate::Error::Directory { .. } => Some("give -r for what is below it"),
             _ => None,
         };
         Self { exit: Exit::Failed, advice: advice.map(str::to_owned), message: error.to_string() }

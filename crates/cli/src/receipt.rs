@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::size::human;
+use crate::size::{human, whole};
 
 /// How far content was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -104,7 +104,7 @@ impl Receipt {
     pub fn line(&self) -> String {
         let mut line = format!("{} in {:.2} s", human(self.bytes), self.seconds);
         if self.bytes > 0 {
-            line.push_str(&format!(" ({}/s)", human(whole_rate(self.bytes_per_second))));
+            line.push_str(&format!(" ({}/s)", human(whole(self.bytes_per_second))));
         }
         line.push_str(&format!(", {} object{}", self.objects, if self.objects == 1 { "" } else { "s" }));
         let counts = [
@@ -131,15 +131,6 @@ impl Receipt {
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
 fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "rates are positive, and `as` saturates"
-)]
-fn whole_rate(rate: f64) -> u64 {
-    rate as u64
 }
 
 /// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small program started by a

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use firstbyte_link::{Faults, Link, LinkConfig};
-use firstbyte_testkit::bytes;
+use firstbyte_testkit::{Reply, Scripted, bytes};
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
 use support::servers::S3;
@@ -92,6 +92,51 @@ fn an_unreachable_endpoint_is_named() {
     world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:1");
     fails_and_keeps_the_destination(&world, &["s3://bucket/x"], &["127.0.0.1:1", "connect"]);
     fails_and_keeps_the_destination(&world, &["http://127.0.0.1:1/x"], &["127.0.0.1:1", "connect"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_whole_store_is_told_once_however_many_objects_there_are() {
+    let mut world = World::with_s3(&S3::ours());
+    for number in 0..100 {
+        world.write(&format!("tree/{number}"), b"content");
+    }
+    let copy = ["cp", "-r", "tree", "s3://bucket"];
+    world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:1");
+    world.run(&copy).fails(1, &["127.0.0.1:1", "connect"]);
+
+    let s3 = S3::minio();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url);
+    world.run(&["cp", "-r", "tree", "s3://missing"]).fails(1, &["s3://missing: not found"]);
+    world.run(&["sync", "tree", "s3://missing"]).fails(1, &["s3://missing: not found"]);
+    world.run(&[&["--no-sign-request"], &copy[..]].concat()).fails(1, &["s3://bucket/", "denied"]);
+    world.set("AWS_SECRET_ACCESS_KEY", "wrong-secret-key");
+    world.run(&copy).fails(1, &["s3://bucket/", "denied"]);
+}
+
+#[test]
+fn an_object_of_a_tree_that_is_gone_or_refused_leaves_the_rest() {
+    let keys = ["a", "gone", "refused", "z"];
+    let entry =
+        |key| format!("<Contents><Key>tree/{key}</Key><Size>7</Size><ETag>&quot;e&quot;</ETag></Contents>");
+    let listed = format!("<ListBucketResult>{}</ListBucketResult>", keys.map(entry).concat());
+    let refusal =
+        |status, code| Reply::answer(status, &[], format!("<Error><Code>{code}</Code></Error>").as_bytes());
+    let server = Scripted::start(move |_, head| match head.lines().next().unwrap_or_default() {
+        line if line.contains("list-type=2") => Reply::answer("200 OK", &[], listed.as_bytes()),
+        line if line.contains("/gone") => refusal("404 Not Found", "NoSuchKey"),
+        line if line.contains("/refused") => refusal("403 Forbidden", "AccessDenied"),
+        line if line.starts_with("HEAD /bucket ") => Reply::answer("200 OK", &[], b""),
+        _ => Reply::answer("200 OK", &["etag: \"e\""], b"content"),
+    });
+    let mut world = World::with_s3(&S3::ours());
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    let ran = world.run(&["--concurrency", "1", "--json", "cp", "-r", "s3://bucket/tree/", "out"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(world.names(), ["out/a", "out/z"]);
+    let mut failed: Vec<_> =
+        ran.receipt()["failed"].as_array().unwrap().iter().map(|item| item["location"].to_string()).collect();
+    failed.sort();
+    assert_eq!(failed, ["\"s3://bucket/tree/gone\"", "\"s3://bucket/tree/refused\""]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 
 use firstbyte_hydrate::cache::{Cache, Released, Status};
-use firstbyte_hydrate::{Failure, Job, Wanted, WantedList, wanted};
-use firstbyte_location::{Kind, Location};
+use firstbyte_hydrate::{Job, WantedList, wanted};
+use firstbyte_location::Location;
 
 use crate::{Client, Depth, Error, Result};
 
@@ -50,13 +50,17 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// A client without a cache; no thread can be started. What cannot be brought here is told by the job.
+    /// A client without a cache; no thread can be started; the one object is not there. What cannot be brought here of
+    /// several is told by the job.
     pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
         let location = Location::parse(location.as_ref())?;
         let cache = self.cache()?;
-        let mut list = match how.depth {
+        let mut list: WantedList = match how.depth {
             Depth::Tree => wanted::below(self.store(), &location),
-            Depth::Object => self.one(location)?,
+            Depth::Object => {
+                let wanted = wanted::one(self.store(), &location).map_err(|failure| failure.error)?;
+                Box::new(std::iter::once(Ok(wanted)))
+            }
         };
         if how.keep == Keep::Always {
             list = wanted::pinned(list, cache, self.store());
@@ -109,16 +113,6 @@ impl Client {
             why: "there is none, and only what is cached can be hydrated, told or released".into(),
         })
     }
-
-    fn one(&self, location: Location) -> Result<WantedList> {
-        let stat = self.store().stat(&location)?;
-        if stat.kind == Kind::Directory {
-            return Err(Error::Directory { location: location.to_string() });
-        }
-        let wanted: std::result::Result<Wanted, Failure> =
-            Ok(Wanted { location, version: Some(stat.version), range: None });
-        Ok(Box::new(std::iter::once(wanted)))
-    }
 }
 
 fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {
@@ -130,10 +124,7 @@ fn release(cache: &Cache, statuses: impl Iterator<Item = Result<Status>>) -> Res
     let mut all = Released::default();
     for status in statuses {
         let status = status?;
-        let released = cache.release_version(&status.location, &status.version)?;
-        all.versions += released.versions;
-        all.bytes += released.bytes;
-        all.busy += released.busy;
+        all += cache.release_version(&status.location, &status.version)?;
     }
     Ok(all)
 }

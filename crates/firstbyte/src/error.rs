@@ -87,7 +87,7 @@ impl Error {
         }
         match self {
             Self::Location(_) | Self::Option { .. } | Self::Copy { .. } => ErrorKind::InvalidInput,
-            Self::Directory { .. } => ErrorKind::IsADirectory,
+            Self::Directory { .. } | Self::Read(Read::Directory { .. }) => ErrorKind::IsADirectory,
             Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
             Self::Read(Read::Store(error)) => kind_of(error),

@@ -28,13 +28,14 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
     Some(base.powi(i32::try_from(power).ok()? + 1))
 }
 
-/// The largest whole number of bytes that is not above `value`.
+/// The largest whole number of bytes that is not above `value`, which is a size or a rate: not below 0.
+#[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "split() admits no sign, and `as` saturates"
+    reason = "there is no sign to lose, and `as` saturates"
 )]
-fn whole(value: f64) -> u64 {
+pub fn whole(value: f64) -> u64 {
     value as u64
 }
 

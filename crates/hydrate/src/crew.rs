@@ -33,9 +33,6 @@ const MOST_AHEAD: usize = 64;
 const FOR_READERS: usize = 16;
 /// What a thread needs: its buffer, touched stack, socket and TLS state.
 const THREAD_MEMORY: u64 = 192 << 10;
-/// A server that answers no sooner than this is far away: many small fetches then only wait, and as many as may be go
-/// out at once.
-const FAR: Duration = Duration::from_millis(10);
 /// What a finished fetch counts for beside its bytes: an S3 request costs a server about as much as this.
 pub(crate) const STEP_BYTES: u64 = 64 << 10;
 
@@ -232,6 +229,7 @@ impl Crew {
             let reading = self.reading();
             let far = reading.processors == Heed::Ignore;
             let found = match plenty {
+                // They only wait: as many as may be, at once.
                 true if small && level.is_fresh() && far => Some(level.leap()),
                 true => window.measure(&reading, &mut level),
                 false => {
@@ -253,13 +251,11 @@ impl Crew {
     }
 
     fn reading(&self) -> Reading {
-        // The job that reads is at work beside us: its full processors say nothing about a link.
-        let far = self.flights.least_wait().is_some_and(|wait| wait >= FAR);
         Reading {
             moved: self.moved.load(Ordering::Relaxed),
             slowdowns: self.slowdowns.load(Ordering::Relaxed),
             round_trip: self.flights.median_wait().unwrap_or_default(),
-            processors: if far { Heed::Ignore } else { Heed::Limit },
+            processors: self.flights.heed(),
         }
     }
 

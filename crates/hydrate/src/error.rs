@@ -33,6 +33,12 @@ pub enum Error {
         /// The object.
         location: String,
     },
+    /// A directory, a prefix or a bucket where an object is needed.
+    #[error("{location}: is a directory")]
+    Directory {
+        /// Which.
+        location: String,
+    },
     /// No answer within the deadline.
     #[error("{location}: no bytes within {seconds} s; is the endpoint reachable?")]
     Deadline {

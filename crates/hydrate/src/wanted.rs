@@ -3,6 +3,7 @@
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
+use crate::Error;
 use crate::cache::{Cache, Pin};
 use crate::job::Failure;
 
@@ -19,6 +20,17 @@ pub struct Wanted {
 
 /// What is wanted, as it is found. An `Err` is an object that cannot be had, or a listing that broke off.
 pub type WantedList = Box<dyn Iterator<Item = std::result::Result<Wanted, Failure>> + Send>;
+
+/// The object at `location` in the version that is there now (one request). A directory is a failure.
+#[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
+pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Failure> {
+    let failed = |error| Failure { location: location.clone(), error };
+    let stat = store.stat(location).map_err(|error| failed(error.into()))?;
+    if stat.kind == Kind::Directory {
+        return Err(failed(Error::Directory { location: location.to_string() }));
+    }
+    Ok(Wanted { location: location.clone(), version: Some(stat.version), range: None })
+}
 
 /// Every object below `root`, as it is listed.
 #[must_use]

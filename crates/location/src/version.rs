@@ -29,6 +29,30 @@ pub struct FileIdentity {
     pub changed_ns: i128,
 }
 
+impl FileIdentity {
+    /// Device, inode, modified, changed, as they are kept in JSON: as text, for its numbers end at 64 bits.
+    #[must_use]
+    pub fn to_words(self) -> [String; 4] {
+        [
+            self.device.to_string(),
+            self.inode.to_string(),
+            self.modified_ns.to_string(),
+            self.changed_ns.to_string(),
+        ]
+    }
+
+    /// What [`to_words`](Self::to_words) made; `None` for anything else.
+    #[must_use]
+    pub fn from_words([device, inode, modified, changed]: &[String; 4]) -> Option<Self> {
+        Some(Self {
+            device: device.parse().ok()?,
+            inode: inode.parse().ok()?,
+            modified_ns: modified.parse().ok()?,
+            changed_ns: changed.parse().ok()?,
+        })
+    }
+}
+
 /// What a source says about the content it holds at one instant. Two equal versions of sufficient
 /// [`Strength`] stand for the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +134,15 @@ mod tests {
         let dated = Version { last_modified: Some("Mon".into()), size: Some(1), ..Version::default() };
         assert_eq!(dated.strength(), Strength::Weak);
         assert_eq!(Version { size: Some(1), ..Version::default() }.strength(), Strength::None);
+    }
+
+    #[test]
+    fn a_files_identity_comes_back_from_its_words_and_from_nothing_else() {
+        let file = FileIdentity { device: 1, inode: u64::MAX, modified_ns: -5, changed_ns: i128::MAX };
+        let mut words = file.to_words();
+        assert_eq!(FileIdentity::from_words(&words), Some(file));
+        words[0] = "-1".into();
+        assert_eq!(FileIdentity::from_words(&words), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use firstbyte_hydrate::{Job, Wanted, WantedList, wanted};
+use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ struct Table {
 
 impl Jobs {
     /// Begins one: `location`, `recursive`, `pin`, `limit_rate` (bytes a second).
+    #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub(crate) fn begin(&self, core: &FileSystem, request: &Value) -> Value {
         let Some(location) =
             request["location"].as_str().and_then(|text| Location::parse(OsStr::new(text)).ok())
@@ -40,7 +41,9 @@ impl Jobs {
         let mut list: WantedList = if request["recursive"] == true {
             wanted::below(store, &location)
         } else {
-            Box::new(std::iter::once(Ok(Wanted { location, version: None, range: None })))
+            // Looked at by the job: who asks for one is answered at once.
+            let store = store.clone();
+            Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
         };
         if let Some(cache) = core.hydrator.cache().filter(|_| request["pin"] == true) {
             list = wanted::pinned(list, cache, store);

@@ -73,8 +73,7 @@ impl FileSystem {
         let here = status.as_ref().map_or(0, |status| status.here);
         Some(match name {
             "state" => state(size, status.as_ref()).word().to_owned(),
-            // Rounded down: 100 is all of it.
-            "percent" => (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100).to_string(),
+            "percent" => Status::percent(here, size).to_string(),
             "bytes" => here.to_string(),
             "last_open" => {
                 let opened = status.and_then(|status| status.last_use.duration_since(UNIX_EPOCH).ok());

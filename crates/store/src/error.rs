@@ -178,6 +178,17 @@ impl Error {
         }
     }
 
+    /// Whether it is about the bucket, the endpoint or the credentials and not about one object: whatever else is asked of
+    /// the same store will fail alike.
+    #[must_use]
+    pub fn concerns_store(&self) -> bool {
+        match self {
+            Self::NotFound { location } | Self::Unsupported { location, .. } => is_bucket(location),
+            Self::Unreachable { .. } | Self::Credentials { .. } | Self::Options { .. } => true,
+            _ => false,
+        }
+    }
+
     /// What the user can try, where there is something.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
@@ -210,6 +221,11 @@ impl Error {
     }
 }
 
+/// Whether a location is that of a whole bucket.
+fn is_bucket(location: &str) -> bool {
+    location.strip_prefix("s3://").is_some_and(|rest| !rest.contains('/'))
+}
+
 /// Whether an S3 error code says that the bucket lives elsewhere, in a place the service did not name.
 pub(crate) fn means_another_region(code: &str) -> bool {
     matches!(
@@ -219,4 +235,19 @@ pub(crate) fn means_another_region(code: &str) -> bool {
             | "TemporaryRedirect"
             | "IllegalLocationConstraintException"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_bucket_concerns_the_store_and_a_missing_object_does_not() {
+        let missing = |location: &str| Error::NotFound { location: location.into() };
+        assert!(missing("s3://bucket").concerns_store());
+        for object in ["s3://bucket/key", "https://host", "/path"] {
+            assert!(!missing(object).concerns_store(), "{object}");
+        }
+        assert!(Error::Unreachable { endpoint: "h:1".into(), detail: String::new() }.concerns_store());
+    }
 }

@@ -169,7 +169,13 @@ impl Http {
                 range = call.header("range"),
                 "request"
             );
-            let (head, incoming) = self.client.send(&request)?;
+            let (head, incoming) = self.client.send(&request).map_err(|error| match error {
+                // One object led there; the others need not.
+                Error::Unreachable { endpoint, detail } if at.authority != url.authority => {
+                    protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
+                }
+                other => other,
+            })?;
             let moved = matches!(head.status, 301 | 302 | 303 | 307 | 308)
                 && matches!(call.method, Method::Get | Method::Head);
             let Some(target) = head.get("location").filter(|_| moved) else {

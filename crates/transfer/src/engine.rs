@@ -80,6 +80,8 @@ impl Route {
 pub(crate) enum Batch {
     One,
     Many,
+    /// Many between the same two places: an error that concerns one of these ends the run.
+    Tree,
 }
 
 impl Engine {
@@ -140,11 +142,12 @@ impl Engine {
     /// Copies everything below a location, listing, reading and writing at once.
     ///
     /// # Errors
-    /// The listing cannot be begun. Failures of single objects are in the summary.
+    /// The listing cannot be begun. Failures of single objects are in the summary; one that concerns all of them, as of a
+    /// bucket that is not there, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|| {
             let mut jobs = tree::jobs(&self.store, tree, &self.settings, observer)?;
-            self.run(&mut jobs, observer, Batch::Many, Route::of(&tree.source, &tree.destination))
+            self.run(&mut jobs, observer, Batch::Tree, Route::of(&tree.source, &tree.destination))
         })
     }
 
@@ -286,14 +289,14 @@ fn start(route: Route, batch: Batch) -> usize {
     match (route, batch) {
         (Route::Local, _) => START_LOCAL,
         (_, Batch::One) => START,
-        (_, Batch::Many) => START_MANY,
+        (_, Batch::Many | Batch::Tree) => START_MANY,
     }
 }
 
 fn most(batch: Batch) -> usize {
     match batch {
         Batch::One => MOST,
-        Batch::Many => MOST_OF_MANY,
+        Batch::Many | Batch::Tree => MOST_OF_MANY,
     }
 }
 
@@ -315,7 +318,7 @@ impl Run<'_> {
     /// How durable a small file is made by itself: in a tree, not at all before the whole batch is.
     pub(crate) fn durability_of_small(&self) -> Durability {
         match (self.batch, self.settings.durability) {
-            (Batch::Many, Durability::Data) => Durability::None,
+            (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
             (_, durability) => durability,
         }
     }

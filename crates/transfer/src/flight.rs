@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 use firstbyte_store::Cancel;
 
 use crate::patience::{Patience, Wait};
+use crate::window::Heed;
 
 /// A slot whose worker waits for nothing a server could be blamed for.
 const IDLE: u64 = u64::MAX;
+
+/// A server that answers no sooner than this is far away: requests to it mostly wait.
+const FAR: Duration = Duration::from_millis(10);
 
 /// So many requests that fell silent together are no coincidence ...
 const TOGETHER: usize = 4;
@@ -102,10 +106,18 @@ impl Flights {
         lock(&self.patience).median_wait()
     }
 
-    /// How long a request takes at the least, where enough is known.
+    /// Whether the server is known to be far away, by what any request takes at the least: small ones then only wait.
     #[must_use]
-    pub fn least_wait(&self) -> Option<Duration> {
-        lock(&self.patience).least_wait()
+    pub fn are_far(&self) -> bool {
+        lock(&self.patience).least_wait().is_some_and(|wait| wait >= FAR)
+    }
+
+    /// What to make of full processors: those of a machine whose jobs read what is fetched say nothing about a link. The
+    /// heads of answers tell; a large write takes its time to a server beside us too.
+    #[must_use]
+    pub fn heed(&self) -> Heed {
+        let far = lock(&self.patience).least_head().is_some_and(|wait| wait >= FAR);
+        if far { Heed::Ignore } else { Heed::Limit }
     }
 
     fn now(&self) -> u64 {
@@ -184,6 +196,19 @@ mod tests {
         assert!(!shared(504, &[302, 303, 302, 301, 1, 504]), "this one stalled by itself");
         assert!(!shared(302, &[302, 303]), "two may well stall together");
         assert!(!shared(302, &[302, 330, 350, 370]), "they stalled one by one");
+    }
+
+    #[test]
+    fn full_processors_count_unless_the_heads_of_answers_come_from_afar() {
+        let heed = |wait, ms| {
+            let flights = Flights::new(1);
+            (0..10).for_each(|_| lock(&flights.patience).learn(wait, Duration::from_millis(ms)));
+            flights.heed()
+        };
+        assert_eq!(Flights::new(1).heed(), Heed::Limit);
+        assert_eq!(heed(Wait::Head, 2), Heed::Limit);
+        assert_eq!(heed(Wait::Head, 30), Heed::Ignore);
+        assert_eq!(heed(Wait::Write, 30), Heed::Limit);
     }
 
     #[test]

@@ -39,21 +39,13 @@ pub(crate) struct Header {
     etag: Option<String>,
     version_id: Option<String>,
     last_modified: Option<String>,
-    /// Device, inode, modified, changed: as text, for JSON numbers end at 64 bits.
+    /// The words of a [`FileIdentity`].
     file: Option<[String; 4]>,
     boot: String,
 }
 
 impl Header {
     pub(crate) fn new(source: &str, version: &Version, size: u64, chunk: u64) -> Self {
-        let text = |file: FileIdentity| {
-            [
-                file.device.to_string(),
-                file.inode.to_string(),
-                file.modified_ns.to_string(),
-                file.changed_ns.to_string(),
-            ]
-        };
         Self {
             format: FORMAT,
             source: source.to_owned(),
@@ -62,27 +54,19 @@ impl Header {
             etag: version.etag.clone(),
             version_id: version.version_id.clone(),
             last_modified: version.last_modified.clone(),
-            file: version.file.map(text),
+            file: version.file.map(FileIdentity::to_words),
             boot: boot_id(),
         }
     }
 
     /// The version the finished chunks are of.
     pub(crate) fn version(&self) -> Version {
-        let file = self.file.as_ref().and_then(|[device, inode, modified, changed]| {
-            Some(FileIdentity {
-                device: device.parse().ok()?,
-                inode: inode.parse().ok()?,
-                modified_ns: modified.parse().ok()?,
-                changed_ns: changed.parse().ok()?,
-            })
-        });
         Version {
             size: Some(self.size),
             etag: self.etag.clone(),
             version_id: self.version_id.clone(),
             last_modified: self.last_modified.clone(),
-            file,
+            file: self.file.as_ref().and_then(FileIdentity::from_words),
         }
     }
 

@@ -100,7 +100,12 @@ impl Patience {
 
     /// The shortest time a request took to show an effect: what the path costs, however busy the server is.
     pub(crate) fn least_wait(&self) -> Option<Duration> {
-        self.heads.least().or(self.writes.least())
+        self.least_head().or(self.writes.least())
+    }
+
+    /// The shortest time to the head of a read.
+    pub(crate) fn least_head(&self) -> Option<Duration> {
+        self.heads.least()
     }
 
     /// A request was sent.

@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use firstbyte_store::Store;
+use firstbyte_location::{Location, S3Object};
+use firstbyte_store::{Error as StoreError, Store};
 
 use crate::engine::{Batch, Route};
 use crate::flight::Flights;
@@ -53,6 +54,8 @@ pub(crate) struct Run<'a> {
     pub(crate) batch: Batch,
     pub(crate) route: Route,
     bucket: Option<Mutex<Bucket>>,
+    /// Whether a bucket refuses everything, once that has been asked.
+    shut_out: OnceLock<bool>,
     queue: Mutex<Queue>,
     /// Something to take, or nothing ever more.
     work: Condvar,
@@ -83,6 +86,7 @@ impl<'a> Run<'a> {
             batch,
             route,
             bucket: settings.limit_rate.map(|rate| Mutex::new(Bucket::new(rate))),
+            shut_out: OnceLock::new(),
             queue: Mutex::default(),
             work: Condvar::new(),
             raised: Condvar::new(),
@@ -122,14 +126,35 @@ impl<'a> Run<'a> {
         self.attention.notify_one();
     }
 
-    /// Counts a failure.
+    /// Counts a failure; one that all the others would share ends the run.
     pub(crate) fn failed(&self, failure: Failure) {
+        if self.is_general(&failure.error) {
+            return self.end(failure.error);
+        }
         self.observer.failed(&failure);
         let summary = &mut self.queue().summary;
         summary.failures += 1;
         if summary.failed.len() < Summary::LISTED_FAILURES {
             summary.failed.push(failure);
         }
+    }
+
+    fn is_general(&self, error: &Error) -> bool {
+        let Error::Store(error) = error else { return false };
+        self.batch == Batch::Tree && (error.concerns_store() || self.is_shut_out(error))
+    }
+
+    /// Whether nothing was done so far, and who was refused one object may not even look at its bucket. That is one
+    /// request more, once a run: of an object alone S3 does not tell how much else is refused.
+    fn is_shut_out(&self, error: &StoreError) -> bool {
+        let StoreError::Denied { location, .. } = error else { return false };
+        let Ok(Location::S3(object)) = Location::parse(location.as_ref()) else { return false };
+        if self.queue().summary.objects > 0 {
+            return false;
+        }
+        let bucket = Location::S3(S3Object { key: String::new(), ..object });
+        let denied = || matches!(self.store.stat(&bucket), Err(StoreError::Denied { .. }));
+        *self.shut_out.get_or_init(denied)
     }
 
     /// Ends the run before its time.
@@ -296,7 +321,7 @@ impl<'a> Run<'a> {
     fn completed(&self, job: &Job, done: Done) {
         self.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue();
-        if let (Batch::Many, Some(path)) = (self.batch, job.destination.as_local()) {
+        if let (Batch::Many | Batch::Tree, Some(path)) = (self.batch, job.destination.as_local()) {
             queue.wrote.get_or_insert_with(|| path.to_owned());
         }
         queue.summary.complete(done);

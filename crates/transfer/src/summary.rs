@@ -84,7 +84,7 @@ pub struct Summary {
     pub failures: u64,
     /// What kept it from being faster; none where too little was moved to tell.
     pub bound_by: Option<Bound>,
-    /// Why the run ended before its time: interrupted, or past its deadline.
+    /// Why the run ended before its time: interrupted, past its deadline, or the bucket or endpoint of a tree fails.
     pub ended: Option<crate::Error>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn sync(
         deletions: Vec::new(),
         failures: Vec::new(),
     };
-    let mut summary = engine.run(&mut join, observer, Batch::Many, route)?;
+    let mut summary = engine.run(&mut join, observer, Batch::Tree, route)?;
     summary.skipped = counts.skipped.load(Memory::Relaxed);
     summary.deleted = counts.deleted.load(Memory::Relaxed);
     Ok(summary)

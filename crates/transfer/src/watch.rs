@@ -9,17 +9,13 @@ use std::time::Duration;
 use crate::engine::Batch;
 use crate::level::Level;
 use crate::run::Run;
-use crate::window::{Heed, Reading, Window};
+use crate::window::{Reading, Window};
 use crate::{Error, Hedging, Result};
 
 /// How often it looks: a tenth of the shortest patience, and far less than a percent of a core.
 const TICK: Duration = Duration::from_millis(10);
 /// What a finished object or piece counts for beside its bytes: an S3 request costs a server about as much as this.
 const STEP_BYTES: u64 = 64 << 10;
-
-/// A server that answers no sooner than this is far away. Many objects are then all waiting, which costs nobody
-/// anything, and a level found by doubling would be found when a thousand of them have come: as many as may be, at once.
-const FAR: Duration = Duration::from_millis(10);
 
 /// Watches until the run is over. Returns whether the level was ever held down by its cap.
 pub(crate) fn supervise<'scope>(
@@ -54,8 +50,9 @@ pub(crate) fn supervise<'scope>(
         }
         // At the end of the work throughput falls for want of it: nothing to be learnt.
         if plenty {
-            let far = || run.flights.least_wait().is_some_and(|wait| wait >= FAR);
-            if run.batch == Batch::Many && level.is_fresh() && far() {
+            // Many objects far away are all waiting, which costs nobody anything, and a level found by doubling would be
+            // found when a thousand of them have come: as many as may be, at once.
+            if run.batch != Batch::One && level.is_fresh() && run.flights.are_far() {
                 run.set_level(level.leap());
             } else if let Some(now) = window.measure(&reading(run), &mut level) {
                 run.set_level(now);
@@ -71,7 +68,7 @@ fn reading(run: &Run<'_>) -> Reading {
         moved: meters.moved.load(Ordering::Relaxed) + STEP_BYTES * meters.steps.load(Ordering::Relaxed),
         slowdowns: meters.slowdowns.load(Ordering::Relaxed),
         round_trip: run.flights.median_wait().unwrap_or_default(),
-        processors: Heed::Limit,
+        processors: run.flights.heed(),
     }
 }
 

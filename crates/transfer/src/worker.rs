@@ -61,7 +61,7 @@ impl Attempt<'_> {
 pub(crate) fn scratch(batch: Batch) -> usize {
     match batch {
         Batch::One => SCRATCH,
-        Batch::Many => SCRATCH_OF_MANY,
+        Batch::Many | Batch::Tree => SCRATCH_OF_MANY,
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_hydrate::{Failure, Hydrator, Job, Progress, Wanted, WantedList, wanted};
-use firstbyte_location::{Kind, Location};
+use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
+use firstbyte_location::Location;
 use firstbyte_mount::Control;
 use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
@@ -97,13 +97,16 @@ fn here(
         list = wanted::pinned(list, cache, &store);
     }
     let job = hydrator.hydrate(list, args.limit_rate)?;
-    let bar = Bar::new(globals, Failures::Printed);
-    let progress = follow(&job, stop, &bar);
-    drop(bar);
+    let reached = || {
+        if stop.is_stopped() {
+            job.cancel();
+        }
+        Ok(job.wait(TICK).into())
+    };
+    follow(globals, report, reached)?;
     let counters = store.counters();
     report.receipt().requests += counters.requests;
     report.receipt().retries += counters.retries;
-    add(&progress, report);
     if stop.is_stopped() {
         return Err(Error::interrupted());
     }
@@ -119,18 +122,7 @@ fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
             found.filter(move |wanted| wanted.as_ref().map_or(true, |wanted| place.takes(&wanted.location))),
         );
     }
-    let one = match store.stat(&root) {
-        Ok(stat) if stat.kind == Kind::Directory => {
-            let what = "hydrating a directory without -r";
-            Err(firstbyte_store::Error::Unsupported { location: root.to_string(), what })
-        }
-        Ok(stat) => Ok(stat.version),
-        Err(error) => Err(error),
-    };
-    Box::new(std::iter::once(match one {
-        Ok(version) => Ok(Wanted { location: root, version: Some(version), range: None }),
-        Err(error) => Err(Failure { location: root, error: error.into() }),
-    }))
+    Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
 /// What `mount --record` noted.
@@ -145,39 +137,6 @@ fn replayed(path: &Path) -> Result<WantedList> {
             Err(Failure { location: place.clone(), error: what.into() })
         }
     })))
-}
-
-/// Shows how far a job is until it is over, or until somebody stops it.
-fn follow(job: &Job, stop: &Stop, bar: &Bar) -> Progress {
-    let (mut bytes, mut moved) = (0, 0);
-    loop {
-        let progress = job.wait(TICK);
-        bar.expected(0, progress.bytes.saturating_sub(bytes));
-        bar.moved(progress.bytes_here.saturating_sub(moved));
-        (bytes, moved) = (progress.bytes.max(bytes), progress.bytes_here.max(moved));
-        if progress.is_over {
-            return progress;
-        }
-        if stop.is_stopped() {
-            job.cancel();
-        }
-    }
-}
-
-fn add(progress: &Progress, report: &mut Report) {
-    let receipt = report.receipt();
-    receipt.objects += progress.files_done;
-    receipt.bytes += progress.bytes_here;
-    receipt.resumed_bytes += progress.bytes_here.saturating_sub(progress.fetched);
-    for failure in &progress.failed {
-        let error = Error::from(failure.error.clone()).about(&failure.location.to_string());
-        failed(report, failure.location.to_string(), error.to_string());
-    }
-}
-
-fn failed(report: &mut Report, location: String, error: String) {
-    eprintln!("firstbyte: {error}");
-    report.item_failed(Failed { location, error });
 }
 
 // -- by a mount's daemon --------------------------------------------------------------------------------------------
@@ -204,32 +163,18 @@ fn by_daemon(
         }
         return Ok(());
     }
-    let bar = Bar::new(globals, Failures::Printed);
-    let (mut bytes, mut moved) = (0, 0);
-    loop {
+    follow(globals, report, || {
         let now = ask(&mut control, path, &json!({ "verb": "progress", "job": begun["job"] }))?;
-        let count = |name: &str| now[name].as_u64().unwrap_or(0);
-        bar.expected(0, count("bytes").saturating_sub(bytes));
-        bar.moved(count("bytes_here").saturating_sub(moved));
-        (bytes, moved) = (count("bytes").max(bytes), count("bytes_here").max(moved));
-        if now["is_over"] == Value::Bool(true) {
-            drop(bar);
-            let receipt = report.receipt();
-            receipt.objects += count("files_done");
-            receipt.bytes += count("bytes_here");
-            receipt.resumed_bytes += count("bytes_here").saturating_sub(count("fetched"));
-            for failure in now["failed"].as_array().into_iter().flatten() {
-                let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
-                failed(report, text("location"), text("error"));
+        let reached = Reached::from(&now);
+        if !reached.is_over {
+            if stop.is_stopped() {
+                ask(&mut control, path, &json!({ "verb": "cancel", "job": begun["job"] }))?;
+                return Err(Error::interrupted());
             }
-            return Ok(());
+            std::thread::sleep(TICK);
         }
-        if stop.is_stopped() {
-            ask(&mut control, path, &json!({ "verb": "cancel", "job": begun["job"] }))?;
-            return Err(Error::interrupted());
-        }
-        std::thread::sleep(TICK);
-    }
+        Ok(reached)
+    })
 }
 
 fn ask(control: &mut Control, path: &Path, request: &Value) -> Result<Value> {
@@ -237,5 +182,82 @@ fn ask(control: &mut Control, path: &Path, request: &Value) -> Result<Value> {
     match answer["error"].as_str() {
         Some(error) => Err(Error::failed(format!("{}: {error}", path.display()))),
         None => Ok(answer),
+    }
+}
+
+// -- how far it is --------------------------------------------------------------------------------------------------------
+
+/// How far a job is, whoever does it.
+struct Reached {
+    files_done: u64,
+    bytes: u64,
+    bytes_here: u64,
+    fetched: u64,
+    /// Told at the end.
+    failed: Vec<Failed>,
+    is_over: bool,
+}
+
+impl From<Progress> for Reached {
+    fn from(progress: Progress) -> Self {
+        let failed = progress.failed.into_iter().filter(|_| progress.is_over).map(|failure| {
+            let location = failure.location.to_string();
+            Failed { error: Error::from(failure.error).about(&location).to_string(), location }
+        });
+        Self {
+            files_done: progress.files_done,
+            bytes: progress.bytes,
+            bytes_here: progress.bytes_here,
+            fetched: progress.fetched,
+            failed: failed.collect(),
+            is_over: progress.is_over,
+        }
+    }
+}
+
+/// As a mount's daemon tells it.
+impl From<&Value> for Reached {
+    fn from(told: &Value) -> Self {
+        let count = |name: &str| told[name].as_u64().unwrap_or(0);
+        let failed = told["failed"].as_array().into_iter().flatten().map(|failure| {
+            let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
+            Failed { location: text("location"), error: text("error") }
+        });
+        Self {
+            files_done: count("files_done"),
+            bytes: count("bytes"),
+            bytes_here: count("bytes_here"),
+            fetched: count("fetched"),
+            failed: failed.collect(),
+            is_over: told["is_over"] == Value::Bool(true),
+        }
+    }
+}
+
+/// Asks how far a job is and shows it, until it is over; adds what it did to the receipt.
+fn follow(
+    globals: &Globals,
+    report: &mut Report,
+    mut reached: impl FnMut() -> Result<Reached>,
+) -> Result<()> {
+    let bar = Bar::new(globals, Failures::Printed);
+    let (mut bytes, mut moved) = (0, 0);
+    loop {
+        let now = reached()?;
+        bar.expected(0, now.bytes.saturating_sub(bytes));
+        bar.moved(now.bytes_here.saturating_sub(moved));
+        (bytes, moved) = (now.bytes.max(bytes), now.bytes_here.max(moved));
+        if now.is_over {
+            drop(bar);
+            let receipt = report.receipt();
+            receipt.objects += now.files_done;
+            receipt.bytes += now.bytes_here;
+            receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
+            for failed in now.failed {
+                eprintln!("firstbyte: {}", failed.error);
+                report.item_failed(failed);
+            }
+            return Ok(());
+        }
     }
 }

@@ -41,9 +41,7 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let released = if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
         release_matching(&cache, &places, args.all)
     } else {
-        places
-            .iter()
-            .try_fold(Released::default(), |sum, place| Ok(sum_of(sum, cache.release(&place.operand.root)?)))
+        release_each(&cache, &places)
     };
     match released {
         Ok(released) => {
@@ -58,18 +56,23 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
+/// Every version of each.
+fn release_each(cache: &Cache, places: &[Place]) -> Result<Released> {
+    let mut sum = Released::default();
+    for place in places {
+        sum += cache.release(&place.operand.root)?;
+    }
+    Ok(sum)
+}
+
 /// Looks at everything in the cache, one version at a time.
 fn release_matching(cache: &Cache, places: &[Place], all: bool) -> Result<Released> {
     let mut sum = Released::default();
     for status in cache.entries() {
         let status = status.map_err(Error::from)?;
         if all || places.iter().any(|place| place.takes(&status.location)) {
-            sum = sum_of(sum, cache.release_version(&status.location, &status.version)?);
+            sum += cache.release_version(&status.location, &status.version)?;
         }
     }
     Ok(sum)
-}
-
-fn sum_of(a: Released, b: Released) -> Released {
-    Released { versions: a.versions + b.versions, bytes: a.bytes + b.bytes, busy: a.busy + b.busy }
 }

@@ -90,8 +90,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         let taken =
             space.taken.map_or(String::new(), |taken| format!("; the cache takes {}{limit}", human(taken)));
         let line = format!(
-            "{:>5} {:>10} {:>10}  {} object{}{taken}",
-            percent(totals.here, totals.size),
+            "{:>4}% {:>10} {:>10}  {} object{}{taken}",
+            Status::percent(totals.here, totals.size),
             human(totals.here),
             human(totals.size),
             totals.objects,
@@ -172,8 +172,8 @@ impl Row {
         let minutes = format_description!("[year]-[month]-[day] [hour]:[minute]");
         let opened = self.last_use.and_then(|time| OffsetDateTime::from(time).format(minutes).ok());
         format!(
-            "{:>5} {:>10} {:>10}  {:8} {:16}  {}{}",
-            self.size.map_or("0%".into(), |size| percent(self.here, size)),
+            "{:>4}% {:>10} {:>10}  {:8} {:16}  {}{}",
+            self.size.map_or(0, |size| Status::percent(self.here, size)),
             human(self.here),
             self.size.map_or("-".into(), human),
             self.state.word(),
@@ -181,23 +181,5 @@ impl Row {
             self.location,
             if self.pin == Pin::Pinned { "  (pinned)" } else { "" },
         )
-    }
-}
-
-/// Whole percents; 100 only where nothing is missing.
-fn percent(here: u64, size: u64) -> String {
-    let share = if size == 0 { 100 } else { u128::from(here) * 100 / u128::from(size) };
-    format!("{share}%")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hundred_percent_is_said_only_of_what_is_whole() {
-        assert_eq!(percent(999_999, 1_000_000), "99%");
-        assert_eq!(percent(u64::MAX, u64::MAX), "100%");
-        assert_eq!(percent(0, 0), "100%");
     }
 }

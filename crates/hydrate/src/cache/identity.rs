@@ -23,7 +23,7 @@ pub(super) struct Identity {
     version_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_modified: Option<String>,
-    /// Device, inode, modified, changed: as text, for JSON numbers end at 64 bits.
+    /// The words of a [`FileIdentity`].
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<[String; 4]>,
 }
@@ -60,14 +60,7 @@ impl Identity {
         } else if version.version_id.is_some() {
             identity.version_id.clone_from(&version.version_id);
         } else if version.strength() == Strength::Strong {
-            identity.file = version.file.map(|file| {
-                [
-                    file.device.to_string(),
-                    file.inode.to_string(),
-                    file.modified_ns.to_string(),
-                    file.changed_ns.to_string(),
-                ]
-            });
+            identity.file = version.file.map(FileIdentity::to_words);
         } else {
             identity.etag.clone_from(&version.etag);
             identity.last_modified.clone_from(&version.last_modified);
@@ -98,20 +91,12 @@ impl Identity {
     }
 
     pub(super) fn version(&self) -> Version {
-        let file = self.file.as_ref().and_then(|[device, inode, modified, changed]| {
-            Some(FileIdentity {
-                device: device.parse().ok()?,
-                inode: inode.parse().ok()?,
-                modified_ns: modified.parse().ok()?,
-                changed_ns: changed.parse().ok()?,
-            })
-        });
         Version {
             size: Some(self.size),
             etag: self.etag.clone(),
             version_id: self.version_id.clone(),
             last_modified: self.last_modified.clone(),
-            file,
+            file: self.file.as_ref().and_then(FileIdentity::from_words),
         }
     }
 }

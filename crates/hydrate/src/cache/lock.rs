@@ -209,15 +209,20 @@ impl Drop for Guard<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_part_is_held_by_sharers_or_by_one_alone_among_threads_and_descriptions() {
+    /// Two descriptions of one file, whose name is gone already.
+    fn pair() -> (Locks, Locks) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let open = || {
             let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
             Locks::new(Arc::new(file.unwrap()))
         };
-        let (first, second) = (open(), open());
+        (open(), open())
+    }
+
+    #[test]
+    fn a_part_is_held_by_sharers_or_by_one_alone_among_threads_and_descriptions() {
+        let (first, second) = pair();
         let one = first.guard(HOLD, Share::Shared).unwrap();
         let two = first.guard(HOLD, Share::Shared).unwrap();
         assert!(second.guard(HOLD, Share::Shared).is_some());
@@ -230,13 +235,7 @@ mod tests {
 
     #[test]
     fn a_stretch_of_a_claim_is_given_back_by_itself() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let open = || {
-            let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-            Locks::new(Arc::new(file.unwrap()))
-        };
-        let (first, second) = (open(), open());
+        let (first, second) = pair();
         assert!(first.try_take(claims(0..10), Share::Exclusive));
         assert!(!first.try_take(claims(9..11), Share::Exclusive));
         first.give_back(claims(4..6));

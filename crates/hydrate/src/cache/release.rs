@@ -1,5 +1,6 @@
 //! Letting versions go because the user says so: pinned ones too.
 
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,14 @@ pub struct Released {
     pub bytes: u64,
     /// Versions of which something stays, since the kernel reads their file, or a block is on its way.
     pub busy: u64,
+}
+
+impl AddAssign for Released {
+    fn add_assign(&mut self, other: Self) {
+        self.versions += other.versions;
+        self.bytes += other.bytes;
+        self.busy += other.busy;
+    }
 }
 
 impl Cache {

@@ -58,6 +58,12 @@ pub struct Status {
 }
 
 impl Status {
+    /// How much of `size` bytes `here` bytes are, in whole percents: 100 only where nothing is missing.
+    #[must_use]
+    pub fn percent(here: u64, size: u64) -> u128 {
+        (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100)
+    }
+
     fn new(identity: &Identity, live: &Live) -> Option<Self> {
         let size = identity.size();
         let blocks = size.div_ceil(BLOCK);
@@ -174,5 +180,17 @@ fn read(path: &PathBuf) -> Result<Option<Status>> {
         })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::cache(path, "cannot read a cached object")(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_percent_is_said_only_of_what_is_whole() {
+        assert_eq!(Status::percent(999_999, 1_000_000), 99);
+        assert_eq!(Status::percent(u64::MAX, u64::MAX), 100);
+        assert_eq!(Status::percent(0, 0), 100);
     }
 }

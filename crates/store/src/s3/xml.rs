@@ -156,6 +156,12 @@ mod tests {
         assert_eq!(key("a%2Fb+c", None), "a%2Fb+c");
     }
 
+    #[test]
+    fn a_document_type_amid_a_text_is_no_panic() {
+        let odd = b"<DeleteResult><Error><Key>a<!DOCTYPE x>b</Key></Error></DeleteResult>";
+        assert!(parse::<Deletion>(odd).is_none_or(|answer| answer.error[0].key == "ab"));
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {

@@ -148,6 +148,10 @@ fn redirects_are_followed_ten_times_and_no_further() {
     assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
     let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
+    // Where one object leads nowhere, others need not.
+    let error = get(vec![to("http://127.0.0.1:1/x")], &Get::default()).unwrap_err();
+    assert!(error.to_string().contains("redirected to 127.0.0.1:1"), "{error}");
+    assert!(!error.concerns_store());
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! The XML answers of S3 services: whatever comes is read or refused.
+//!
+//! The two modules are compiled in here, since the store shows nobody its XML; they depend on nothing else of it.
+#![no_main]
+
+#[allow(dead_code, reason = "only reading is tested")]
+#[path = "../../crates/store/src/s3/list/answer.rs"]
+mod answer;
+#[allow(dead_code, reason = "only reading is tested")]
+#[path = "../../crates/store/src/s3/xml.rs"]
+mod xml;
+
+use libfuzzer_sys::fuzz_target;
+
+use answer::ObjectPage;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(page) = ObjectPage::parse(bytes) {
+        let text = std::str::from_utf8(bytes).expect("only text is read");
+        let named = |name: &str| text.matches(name).count();
+        assert!(page.contents.len() <= named("Contents"));
+        assert!(page.common_prefixes.len() <= named("Prefix"));
+        let encoding = page.encoding_type.as_deref();
+        for object in &page.contents {
+            // What stands for a character is never shorter than it, be it XML's or the URL's.
+            assert!(xml::key(&object.key, encoding).chars().count() <= bytes.len());
+        }
+    }
+    let _ = xml::parse_root::<xml::BucketPage>("ListAllMyBucketsResult", bytes);
+    let _ = xml::parse_root::<xml::Initiated>("InitiateMultipartUploadResult", bytes);
+    let _ = xml::parse_root::<xml::Stored>("CompleteMultipartUploadResult", bytes);
+    let _ = xml::parse_root::<xml::PartPage>("ListPartsResult", bytes);
+    let _ = xml::parse_root::<xml::UploadPage>("ListMultipartUploadsResult", bytes);
+    let _ = xml::parse_root::<xml::Deletion>("DeleteResult", bytes);
+});

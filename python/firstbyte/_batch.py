@@ -1,0 +1,75 @@
+"""Copies of many objects by the fsspec file system: what goes where, and all of it at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+from fsspec.utils import isfilelike
+
+from firstbyte import _native
+
+if TYPE_CHECKING:
+    from firstbyte.filesystem import FirstbyteFileSystem
+
+# Objects copied in one call, each failure of which is told.
+_BATCH = 1_000
+
+
+class Batch:
+    """Copies many objects at once: who goes where is told, or collected.
+
+    It stands in for the file system while fsspec's own code finds out what goes where, which it does by copying one
+    object after the other.
+    """
+
+    def __init__(self, fs: FirstbyteFileSystem, pairs: list[tuple[Any, Any]] | None = None) -> None:
+        self._fs = fs
+        self.pairs = pairs or []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        self.pairs.append((self._fs._strip_protocol(path1), self._fs._strip_protocol(path2)))
+
+    def get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
+        if isfilelike(lpath):
+            self._fs.get_file(rpath, lpath)
+        else:
+            self.pairs.append((self._fs._strip_protocol(rpath), lpath))
+
+    def put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **kwargs: Any) -> None:
+        if mode == "create" and self._fs.exists(rpath):
+            raise FileExistsError(errno.EEXIST, "exists already", rpath)
+        self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
+
+    def copy_all(self, source: Any, destination: Any) -> None:
+        """Copy each to exactly the name beside it; of directories among the sources only the names are made.
+
+        Args:
+            source, destination: make a location of a name; `os.fspath` where it is a local one.
+        """
+        pairs = self.pairs
+        local = destination is os.fspath
+        if local:
+            for directory in {os.path.dirname(os.path.abspath(target)) for _, target in pairs}:
+                os.makedirs(directory, exist_ok=True)
+        if source is os.fspath:
+            pairs = [(path, target) for path, target in pairs if not os.path.isdir(path)]
+        jobs = [(source(path), destination(target)) for path, target in pairs]
+        failed: dict[str, OSError] = {}
+        for start in range(0, len(jobs), _BATCH):
+            failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH])
+        # A recursive copy is told directories too. Those that others lie below need not be asked about.
+        above = {os.path.dirname(path) for path, _ in pairs} if failed else set()
+        for path, target in pairs:
+            error = failed.pop(source(path), None)
+            if isinstance(error, (FileNotFoundError, IsADirectoryError)) and (path in above or self._fs.isdir(path)):
+                if local:
+                    os.makedirs(target, exist_ok=True)
+            elif error is not None:
+                raise error
+        if failed:
+            raise next(iter(failed.values()))
