@@ -188,7 +188,8 @@ impl Locks {
 
     /// As [`try_take`](Self::try_take), for the length of a scope.
     pub(super) fn guard(&self, part: Range<u64>, share: Share) -> Option<Guard<'_>> {
-        self.try_take(part.clone(), share).then_some(Guard { locks: self, part })
+        // Not made where there is none to give back.
+        self.try_take(part.clone(), share).then(|| Guard { locks: self, part })
     }
 }
 
@@ -224,6 +225,7 @@ mod tests {
         drop(one);
         assert!(second.guard(HOLD, Share::Exclusive).is_none(), "one thread of the first still shares it");
         assert!(first.guard(HOLD, Share::Exclusive).is_none());
+        assert!(second.guard(HOLD, Share::Exclusive).is_none(), "who asked in vain has given nothing back");
         drop(two);
         assert!(second.guard(HOLD, Share::Exclusive).is_some());
     }
