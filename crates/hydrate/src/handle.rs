@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_location::ByteRange;
 
+use crate::cache::Lent;
 use crate::streams::{Ahead, Found, Streams};
 use crate::{Done, File, Result};
 
@@ -57,6 +58,16 @@ impl Handle {
         }
         read?;
         Ok(buffer.len())
+    }
+
+    /// The cached file to read `length` bytes from `offset` on, or those up to its end, without a copy. `None` where they are
+    /// not all here, and have to be asked for by one of the others.
+    pub fn lend(&self, offset: u64, length: usize) -> Option<(Lent, ByteRange)> {
+        let range = self.range(offset, length);
+        let lent = self.file.node.here.lend(range)?;
+        self.count(range);
+        self.look_ahead(range, Found::All);
+        Some((lent, range))
     }
 
     /// Reads `length` bytes from `offset` on and calls `done` with them: at once where they are here, else from

@@ -24,6 +24,9 @@ const CLAIMS: u64 = 1 << 60;
 /// Where the locks of those who write or punch blocks begin; a byte a block.
 const BLOCKS: u64 = 1 << 61;
 
+/// Where the locks of those who read blocks from the file itself begin; a byte a block. Shared by them; who punches has to have it alone.
+const LENT: u64 = 3 << 60;
+
 /// The lock of those who fetch these blocks.
 pub(super) fn claims(blocks: Range<u64>) -> Range<u64> {
     CLAIMS + blocks.start..CLAIMS + blocks.end
@@ -32,6 +35,11 @@ pub(super) fn claims(blocks: Range<u64>) -> Range<u64> {
 /// The lock of those who change these blocks.
 pub(super) fn blocks(blocks: Range<u64>) -> Range<u64> {
     BLOCKS + blocks.start..BLOCKS + blocks.end
+}
+
+/// The lock of those to whom these blocks are lent.
+pub(super) fn lent(blocks: Range<u64>) -> Range<u64> {
+    LENT + blocks.start..LENT + blocks.end
 }
 
 /// Who may hold the same part at the same time.
