@@ -6,7 +6,7 @@
 //! are measured to help ([`Level`]). Some threads are left to readers at all times.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::fetch::{self, Fetch};
 use crate::gate::Gate;
 use crate::inflight::{Class, Id};
 use crate::pending::Pending;
+use crate::streams::Distance;
 
 /// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
@@ -47,6 +48,8 @@ pub(crate) struct Crew {
     busy: Condvar,
     most: usize,
     deadline: Duration,
+    /// Whether the server is known to answer sooner than [`FAR`].
+    near: AtomicBool,
     pub(crate) flights: Flights,
     pub(crate) gate: Gate,
     pub(crate) moved: AtomicU64,
@@ -87,6 +90,7 @@ impl Crew {
             busy: Condvar::new(),
             most,
             deadline,
+            near: AtomicBool::new(false),
             flights: Flights::new(most),
             gate: Gate::default(),
             moved: AtomicU64::new(0),
@@ -137,6 +141,11 @@ impl Crew {
     pub(crate) fn has_room_in_background(&self) -> bool {
         let state = self.lock();
         state.background.len() < state.level.max(1)
+    }
+
+    /// How far away the server seems to be.
+    pub(crate) fn distance(&self) -> Distance {
+        if self.near.load(Ordering::Relaxed) { Distance::Near } else { Distance::Far }
     }
 
     /// No more work comes; idle threads end.
@@ -254,7 +263,9 @@ impl Crew {
 
     fn reading(&self) -> Reading {
         // The job that reads is at work beside us: its full processors say nothing about a link.
-        let far = self.flights.least_wait().is_some_and(|wait| wait >= FAR);
+        let least = self.flights.least_wait();
+        let far = least.is_some_and(|wait| wait >= FAR);
+        self.near.store(least.is_some() && !far, Ordering::Relaxed);
         Reading {
             moved: self.moved.load(Ordering::Relaxed),
             slowdowns: self.slowdowns.load(Ordering::Relaxed),

@@ -106,7 +106,8 @@ impl Handle {
         }
         let ahead: Option<Ahead> = {
             let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            streams.limit(self.file.node.most_window());
+            let node = &self.file.node;
+            streams.adapt(node.most_window(), node.shared.crew.distance());
             streams.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
