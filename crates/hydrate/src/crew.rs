@@ -73,6 +73,8 @@ struct State {
     free_slots: Vec<usize>,
     threads: usize,
     watched: bool,
+    /// The watch sleeps until it is told; else it looks by itself after a tick, and to wake it for each request would cost more.
+    dormant: bool,
     closed: bool,
     /// Reads of callbacks, in order of their deadlines, which all lie equally far ahead.
     waiting: VecDeque<Weak<Pending>>,
@@ -185,7 +187,9 @@ impl Crew {
 
     fn watch(self: &Arc<Self>, state: &mut State) {
         if state.watched {
-            self.busy.notify_one();
+            if std::mem::take(&mut state.dormant) {
+                self.busy.notify_one();
+            }
             return;
         }
         let crew = Arc::clone(self);
@@ -254,6 +258,7 @@ impl Crew {
                 self.call(&mut state);
             }
             state = if state.is_idle() {
+                state.dormant = true;
                 self.busy.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
                 self.busy.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
