@@ -41,7 +41,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
 
-pub use cached::{Cached, Claim, Pin};
+pub use cached::{Cached, Claim, Lent, Pin};
 pub use complete::{Backing, Verified};
 pub use fill::Stored;
 pub use release::Released;

@@ -6,7 +6,7 @@
 //! are measured to help ([`Level`]). Some threads are left to readers at all times.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::fetch::{self, Fetch};
 use crate::gate::Gate;
 use crate::inflight::{Class, Id};
 use crate::pending::Pending;
+use crate::streams::Distance;
 
 /// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
@@ -44,6 +45,8 @@ pub(crate) struct Crew {
     busy: Condvar,
     most: usize,
     deadline: Duration,
+    /// Whether the server was near when last looked at.
+    near: AtomicBool,
     pub(crate) flights: Flights,
     pub(crate) gate: Gate,
     pub(crate) moved: AtomicU64,
@@ -67,6 +70,8 @@ struct State {
     free_slots: Vec<usize>,
     threads: usize,
     watched: bool,
+    /// The watch sleeps until it is told; else it looks by itself after a tick, and to wake it for each request would cost more.
+    dormant: bool,
     closed: bool,
     /// Reads of callbacks, in order of their deadlines, which all lie equally far ahead.
     waiting: VecDeque<Weak<Pending>>,
@@ -84,6 +89,7 @@ impl Crew {
             busy: Condvar::new(),
             most,
             deadline,
+            near: AtomicBool::new(false),
             flights: Flights::new(most),
             gate: Gate::default(),
             moved: AtomicU64::new(0),
@@ -136,6 +142,11 @@ impl Crew {
         state.background.len() < state.level.max(1)
     }
 
+    /// How far away the server seems to be.
+    pub(crate) fn distance(&self) -> Distance {
+        if self.near.load(Ordering::Relaxed) { Distance::Near } else { Distance::Far }
+    }
+
     /// No more work comes; idle threads end.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
@@ -173,7 +184,9 @@ impl Crew {
 
     fn watch(self: &Arc<Self>, state: &mut State) {
         if state.watched {
-            self.busy.notify_one();
+            if std::mem::take(&mut state.dormant) {
+                self.busy.notify_one();
+            }
             return;
         }
         let crew = Arc::clone(self);
@@ -243,6 +256,7 @@ impl Crew {
                 self.call(&mut state);
             }
             state = if state.is_idle() {
+                state.dormant = true;
                 self.busy.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
                 self.busy.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
@@ -251,6 +265,7 @@ impl Crew {
     }
 
     fn reading(&self) -> Reading {
+        self.near.store(self.flights.are_near(), Ordering::Relaxed);
         Reading {
             moved: self.moved.load(Ordering::Relaxed),
             slowdowns: self.slowdowns.load(Ordering::Relaxed),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_location::ByteRange;
 
+use crate::cache::Lent;
 use crate::streams::{Ahead, Found, Streams};
 use crate::{Done, File, Result};
 
@@ -59,6 +60,16 @@ impl Handle {
         Ok(buffer.len())
     }
 
+    /// The cached file to read `length` bytes from `offset` on, or those up to its end, without a copy. `None` where they are
+    /// not all here, and have to be asked for by one of the others.
+    pub fn lend(&self, offset: u64, length: usize) -> Option<(Lent, ByteRange)> {
+        let range = self.range(offset, length);
+        let lent = self.file.node.here.lend(range)?;
+        self.count(range);
+        self.look_ahead(range, Found::All);
+        Some((lent, range))
+    }
+
     /// Reads `length` bytes from `offset` on and calls `done` with them: at once where they are here, else from
     /// another thread when they have come.
     pub fn read_then(&self, offset: u64, length: usize, done: Done) {
@@ -95,7 +106,8 @@ impl Handle {
         }
         let ahead: Option<Ahead> = {
             let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            streams.limit(self.file.node.most_window());
+            let node = &self.file.node;
+            streams.adapt(node.most_window(), node.shared.crew.distance());
             streams.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {

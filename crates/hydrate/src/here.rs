@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 
 use crate::BLOCK;
-use crate::cache::{self, Backing, Cache, Cached, Claim, Verified};
+use crate::cache::{self, Backing, Cache, Cached, Claim, Lent, Verified};
 use crate::pending::Hold;
 use crate::pool::Pool;
 
@@ -80,6 +80,11 @@ impl Here {
             done += read;
         }
         done
+    }
+
+    /// The cached file, where all of `range` is in it.
+    pub(crate) fn lend(&self, range: ByteRange) -> Option<Lent> {
+        self.cached()?.lend(range)
     }
 
     pub(crate) fn has(&self, block: u64) -> bool {

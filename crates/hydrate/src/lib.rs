@@ -24,7 +24,7 @@ mod settings;
 mod streams;
 pub mod wanted;
 
-pub use cache::Backing;
+pub use cache::{Backing, Lent};
 pub use counters::CounterSnapshot;
 pub use error::{Error, Result};
 pub use file::File;

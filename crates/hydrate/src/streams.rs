@@ -23,11 +23,28 @@ const FIRST: u64 = 2 * BLOCK;
 const GROWTH: u64 = 4;
 /// How far behind the foremost read of a stream another may arrive and belong to it.
 const REORDER: u64 = 1 << 20;
-/// One request of a window: at 40 MB/s a connection the smallest lasts as long as the round trip it pays for, and larger
-/// than the largest gains nothing.
-const SEGMENT: Range<u64> = (1 << 20)..(8 << 20);
-/// A window is cut into about so many requests: more than any link has been seen to need at once.
-const SEGMENTS: u64 = 16;
+/// The smallest request of a window: at 40 MB/s a connection it lasts as long as the round trip it pays for.
+const SEGMENT: u64 = 1 << 20;
+
+/// How far away the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Distance {
+    /// What a request costs is processor time, here or there: few are made.
+    Near,
+    /// What it costs is the round trip, and a connection has its own limit: many are made at once.
+    Far,
+}
+
+impl Distance {
+    /// About how many requests a window is cut into, and the bytes of one at most. Far away 16 are more than any link has been
+    /// seen to need at once, and more than 8 MiB gain nothing; nearby one costs MinIO up to 2 ms, in which it sends 4 MiB.
+    const fn cut(self) -> (u64, u64) {
+        match self {
+            Self::Near => (4, 32 << 20),
+            Self::Far => (16, 8 << 20),
+        }
+    }
+}
 
 /// Whether a read found all its bytes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +69,7 @@ pub(crate) struct Ahead {
 pub(crate) struct Streams {
     size: u64,
     most_window: u64,
+    distance: Distance,
     streams: Vec<Stream>,
     clock: u64,
 }
@@ -84,12 +102,12 @@ impl Stream {
 impl Streams {
     /// No streams yet, over a file of `size` bytes; windows grow to `most_window` bytes.
     pub(crate) fn new(size: u64, most_window: u64) -> Self {
-        Self { size, most_window, streams: Vec::new(), clock: 0 }
+        Self { size, most_window, distance: Distance::Far, streams: Vec::new(), clock: 0 }
     }
 
-    /// No window is wider than this from now on.
-    pub(crate) fn limit(&mut self, most_window: u64) {
-        self.most_window = most_window;
+    /// No window is wider than this from now on, and requests are cut for a server so far away.
+    pub(crate) fn adapt(&mut self, most_window: u64, distance: Distance) {
+        (self.most_window, self.distance) = (most_window, distance);
     }
 
     /// Takes note of a read; returns what to fetch ahead of it.
@@ -141,7 +159,8 @@ impl Streams {
     /// What the last stream's window reaches beyond what was asked for already, once that makes a request.
     fn extend(&mut self) -> Option<Ahead> {
         let stream = self.streams.last_mut()?;
-        let segment = (stream.window / SEGMENTS).clamp(SEGMENT.start, SEGMENT.end).next_multiple_of(BLOCK);
+        let (requests, largest) = self.distance.cut();
+        let segment = (stream.window / requests).clamp(SEGMENT, largest).next_multiple_of(BLOCK);
         let start = stream.ahead.max(stream.end);
         let reach = stream.end.saturating_add(stream.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };

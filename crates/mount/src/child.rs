@@ -42,9 +42,9 @@ impl Pin {
     /// What pins the content that `version` describes. A listing tells the `ETag` and the length, a stat also a version id and
     /// times; of what both tell one pin is made, so that an object is the same inode however it was found.
     pub(crate) fn of(version: Version) -> Self {
-        match (version.size, version.if_match(), version.file) {
-            (Some(size), Some(etag), _) => Self::Tagged(size, etag.into()),
-            (Some(size), None, Some(file)) => Self::Local(size, file),
+        match (version.size, version.if_match().is_some(), version.file) {
+            (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),
+            (Some(size), false, Some(file)) => Self::Local(size, file),
             _ => Self::Other(Box::new(version)),
         }
     }
@@ -100,11 +100,5 @@ impl Child {
     /// Whether its attributes are known.
     pub(crate) fn is_known(&self) -> bool {
         self.pin != Pin::Unknown
-    }
-
-    /// The bytes that put it at its place in a listing by name.
-    pub(crate) fn place(&self) -> Vec<u8> {
-        let slash: &[u8] = if self.kind == Kind::Directory { b"/" } else { b"" };
-        [&self.name, slash].concat()
     }
 }

@@ -18,10 +18,10 @@ const NAMES: usize = 4 * WIDEST;
 /// Directories known to be wide that are remembered; when there are more all are forgotten, which costs a request each.
 const WIDE: usize = 4096;
 
-/// A name and the number it was shown with.
+/// A name and the number it was shown with. Clones share the name.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
-    pub(crate) child: Child,
+    pub(crate) child: Arc<Child>,
     pub(crate) ino: Ino,
 }
 
@@ -161,7 +161,7 @@ mod tests {
     fn directory(count: usize) -> Arc<Directory> {
         let name = |index: usize| format!("n{:05}", (index * 7919) % count.max(1));
         let listed = (0..count)
-            .map(|index| Listed { child: Child::directory(name(index).as_bytes()), ino: 2 })
+            .map(|index| Listed { child: Arc::new(Child::directory(name(index).as_bytes())), ino: 2 })
             .collect();
         Arc::new(Directory::new(listed, Instant::now()))
     }

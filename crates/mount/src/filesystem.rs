@@ -153,7 +153,7 @@ impl FileSystem {
                 return Ok(None);
             }
             let ino = self.tree.number(path, &child);
-            listed.push(Listed { child, ino });
+            listed.push(Listed { child: Arc::new(child), ino });
         }
         let known = Arc::new(Directory::new(listed, begun));
         self.directories.keep(path, Arc::clone(&known));

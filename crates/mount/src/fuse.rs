@@ -6,6 +6,7 @@
 
 mod reply;
 mod session;
+mod splice;
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,11 +33,12 @@ use session::Forgetting;
 pub(crate) use session::Serving;
 
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
+use splice::Splicing;
 
 /// Reads the kernel may have under way by itself, reading ahead for all readers; its usual 12 stop the fourth of them.
 const BACKGROUND: u16 = 512;
-/// Largest read, bytes: 256 pages, the most the kernel asks for at once.
-const LARGEST_READ: u32 = 1 << 20;
+/// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the size that everybody may have.
+const LARGEST_READ: u32 = 512 << 10;
 /// Attributes of an inode never change: what changes is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
@@ -64,6 +66,7 @@ pub(crate) struct Fuse {
     waiters: Waiters,
     opens: Arc<Opens<Reader, Through>>,
     forgetting: Arc<Forgetting>,
+    splicing: Arc<Splicing>,
     streams: Arc<Streams>,
     passthrough: Passthrough,
     /// The kernel has refused to pass a file through, and would again.
@@ -78,6 +81,7 @@ impl Fuse {
             waiters,
             opens: Arc::new(Opens::new()),
             forgetting: Arc::default(),
+            splicing: Arc::default(),
             streams,
             passthrough,
             refused: AtomicBool::new(false),
@@ -210,7 +214,7 @@ impl Filesystem for Fuse {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -225,6 +229,15 @@ impl Filesystem for Fuse {
         };
         let (core, node, begun) = (Arc::clone(&self.core), Arc::clone(&reader.node), Instant::now());
         self.core.note_read(&node, offset, size);
+        let id = request.unique();
+        let reply = match self.splicing.read(id, reply, size, || reader.handle.lend(offset, size as usize)) {
+            Ok(bytes) => {
+                core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
+                core.operations.count(Operation::Read, begun, Outcome::Done, String::new);
+                return;
+            }
+            Err(reply) => reply,
+        };
         let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
             let outcome = Outcome::from(&result);
             match result {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -258,9 +258,10 @@ pub(crate) fn is_stacked(path: &Path) -> bool {
 
 /// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this process may say so.
 pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = fs::metadata(directory) else { return };
-    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    // What the kernel knows already is enough: nobody needs to be asked for the root's attributes.
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };
+    let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     // Without it the kernel reads 128 KiB ahead: slower, never wrong.
     if let Err(error) = fs::write(&setting, kilobytes.to_string()) {

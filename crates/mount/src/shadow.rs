@@ -28,7 +28,7 @@ impl<I> Shadow<I> {
     /// Lets go of those whose directory cannot come after `next` (or at all, at the end), and of the one it hides.
     fn settle(&mut self, next: Option<&Child>) {
         while let Some(last) = self.waiting.last() {
-            if next.is_some_and(|next| next.place() < [&last.name[..], b"/"].concat()) {
+            if next.is_some_and(|next| comes_before_directory(next, &last.name)) {
                 break;
             }
             let Some(settled) = self.waiting.pop() else { break };
@@ -39,6 +39,14 @@ impl<I> Shadow<I> {
             }
         }
     }
+}
+
+/// Whether the directory `name` may still come after `next`, which comes after the object `name`. Nothing is put together for this: it
+/// is asked of every name there is.
+fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
+    let Some(rest) = next.name.strip_prefix(name) else { return false };
+    let end: &[u8] = if next.kind == Kind::Directory { b"/" } else { b"" };
+    rest.first().or(end.first()).is_none_or(|byte| *byte < b'/')
 }
 
 impl<I: Iterator<Item = Result<Child, E>>, E> Iterator for Shadow<I> {
@@ -83,12 +91,18 @@ mod tests {
         Child { name: name.as_bytes().into(), kind, ..Child::directory(b"") }
     }
 
+    /// The bytes that put it at its place in a listing by name.
+    fn place(child: &Child) -> Vec<u8> {
+        let slash: &[u8] = if child.kind == Kind::Directory { b"/" } else { b"" };
+        [&child.name, slash].concat()
+    }
+
     fn shown(places: &BTreeSet<String>) -> (BTreeSet<String>, usize) {
         let hidden = Arc::new(Mutex::new(0));
         let count = Arc::clone(&hidden);
         let children = places.iter().map(|place| Ok::<_, ()>(child(place)));
         let shadow = Shadow::new(children, Box::new(move |_| *count.lock().unwrap() += 1));
-        let shown = shadow.map(|child| String::from_utf8(child.unwrap().place()).unwrap()).collect();
+        let shown = shadow.map(|child| String::from_utf8(place(&child.unwrap())).unwrap()).collect();
         let hidden = *hidden.lock().unwrap();
         (shown, hidden)
     }

@@ -108,7 +108,7 @@ impl Stream {
             Feed::Listing { children, whole, .. } => match children.next() {
                 Some(Ok(child)) => {
                     let ino = self.sources.tree.number(&self.path, &child);
-                    let listed = Listed { child, ino };
+                    let listed = Listed { child: Arc::new(child), ino };
                     match whole {
                         Some(names) if names.len() < WIDEST => names.push(listed.clone()),
                         Some(_) => {

@@ -113,7 +113,7 @@ impl OpenDirectory {
                     && !child.is_known()
                     && let Ok(Some(found)) = core.source.find(&self.path, &child.name)
                 {
-                    *child = found;
+                    *child = Arc::new(found);
                 }
             }
         }

@@ -78,7 +78,7 @@ impl Tree {
             kind: Kind::Directory,
             modified: None,
             pin: Pin::Directory,
-            identity: identity(b"", &Pin::Directory),
+            identity: identity([b"", b"", b""], &Pin::Directory),
             stale: AtomicBool::new(false),
         };
         let numbers = HashMap::from([(root.identity, ROOT)]);
@@ -89,8 +89,7 @@ impl Tree {
 
     /// The inode of a child of `directory`, counted as one lookup. `number` is what a listing gave it, if it did.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Arc<Node> {
-        let path = join(directory, &child.name);
-        let identity = identity(&path, &child.pin);
+        let identity = identity(parts(directory, &child.name), &child.pin);
         let mut inner = self.inner();
         if let Some(held) = inner.numbers.get(&identity).copied().and_then(|ino| inner.nodes.get_mut(&ino)) {
             held.lookups += 1;
@@ -99,7 +98,7 @@ impl Tree {
         let ino = number.filter(|ino| !inner.nodes.contains_key(ino)).unwrap_or_else(|| inner.number());
         let node = Arc::new(Node {
             ino,
-            path: path.into(),
+            path: join(directory, &child.name).into(),
             kind: child.kind,
             modified: child.modified,
             pin: child.pin.clone(),
@@ -113,7 +112,7 @@ impl Tree {
 
     /// A number to show for a child in a listing: its inode's where it has one, else one it may be given later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
-        let identity = identity(&join(directory, &child.name), &child.pin);
+        let identity = identity(parts(directory, &child.name), &child.pin);
         let mut inner = self.inner();
         inner.numbers.get(&identity).copied().unwrap_or_else(|| inner.number())
     }
@@ -152,7 +151,7 @@ impl Tree {
         let place = |ino: Ino| {
             let path = &inner.nodes.get(&ino)?.node.path;
             let directory = parent(path);
-            let number = inner.numbers.get(&identity(directory, &Pin::Directory))?;
+            let number = inner.numbers.get(&identity([directory, b"", b""], &Pin::Directory))?;
             let name = &path[directory.len() + usize::from(!directory.is_empty())..];
             Some((ino, *number, name.into()))
         };
@@ -181,11 +180,17 @@ pub(crate) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// Tells versions of objects apart: 128 bits, so that no two of any number that fits in memory meet.
-fn identity(path: &[u8], pin: &Pin) -> u128 {
+/// What makes up the path of `name` in `directory`.
+fn parts<'a>(directory: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
+    if directory.is_empty() { [name, b"", b""] } else { [directory, b"/", name] }
+}
+
+/// Tells versions of objects apart, by the parts of their paths: 128 bits, so that no two of any number that fits in memory meet.
+fn identity(path: [&[u8]; 3], pin: &Pin) -> u128 {
     let mut hash = Xxh3::new();
-    hash.update(&(path.len() as u64).to_le_bytes());
-    hash.update(path);
+    let length: usize = path.iter().map(|part| part.len()).sum();
+    hash.update(&(length as u64).to_le_bytes());
+    path.iter().for_each(|part| hash.update(part));
     match pin {
         Pin::Directory => hash.update(b"directory"),
         Pin::Unknown => hash.update(b"unknown"),

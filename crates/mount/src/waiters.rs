@@ -25,6 +25,8 @@ struct State {
     /// What to do when a time has come, in the order of the times: all deadlines are equally long.
     late: VecDeque<(Instant, Weak<dyn Overdue>)>,
     watched: bool,
+    /// Who watches sleeps until it is told; else it wakes in time by itself.
+    dormant: bool,
 }
 
 #[derive(Default)]
@@ -129,8 +131,9 @@ impl Waiters {
             let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
             state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
         }
-        drop(state);
-        self.shared.watch.notify_one();
+        if std::mem::take(&mut state.dormant) {
+            self.shared.watch.notify_one();
+        }
     }
 }
 
@@ -180,7 +183,10 @@ impl Shared {
                     let waited = self.watch.wait_timeout(state, due - now);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                None => state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.dormant = true;
+                    state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
     }

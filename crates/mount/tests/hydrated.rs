@@ -3,11 +3,12 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes};
+use firstbyte_testkit::{Place, bytes, scratch};
+use rustix::fs::OFlags;
 use support::{Mounted, counter, options};
 
 fn counted() -> Options {
@@ -70,6 +71,29 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     }
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
+}
+
+#[test]
+fn what_is_cached_is_read_right_at_any_place_where_the_kernel_has_to_ask() {
+    let content = bytes(10, (3 << 20) + 5000);
+    // Where reads are noted nothing is passed through.
+    let notes = scratch();
+    let options = Options { record: Some(notes.path().join("notes")), ..counted() };
+    let mut mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place("x", &content));
+    assert!(mounted.read("x") == content);
+    until_hydrated(&mounted.path("x"));
+    mounted.again(&options);
+    assert!(mounted.read("x") == content);
+    // Past the kernel's cache each read is asked for as it is.
+    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap();
+    let file = fs::File::options().read(true).custom_flags(direct).open(mounted.path("x")).unwrap();
+    for (at, length) in [(0, 1 << 20), (1, 200_000), (4095, 131_073), (131_071, 65_536), (3 << 20, 70_000)] {
+        let mut read = vec![0; length];
+        let expected = &content[at..content.len().min(at + length)];
+        assert_eq!(file.read_at(&mut read, at as u64).unwrap(), expected.len());
+        assert!(read[..expected.len()] == *expected, "{length} bytes at {at}");
+    }
+    assert_eq!(counter(&mounted, "fetched_bytes_total{class=\"demand\"}"), 0);
 }
 
 #[test]

@@ -112,6 +112,12 @@ impl Flights {
         lock(&self.patience).least_wait().is_some_and(|wait| wait >= FAR)
     }
 
+    /// Whether the server is known to be near, by the heads of its answers: little is lost by asking for a lot at once.
+    #[must_use]
+    pub fn are_near(&self) -> bool {
+        lock(&self.patience).least_head().is_some_and(|wait| wait < FAR)
+    }
+
     /// What to make of full processors: those of a machine whose jobs read what is fetched say nothing about a link. The
     /// heads of answers tell; a large write takes its time to a server beside us too.
     #[must_use]

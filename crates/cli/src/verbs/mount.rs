@@ -1,4 +1,4 @@
-//! `mount`: a location as a read-only file system, by a daemon that is this program again.
+//! `mount`: a location as a read-only file system, by a daemon.
 
 mod daemon;
 mod place;
@@ -69,9 +69,6 @@ pub struct MountArgs {
     log: Option<PathBuf>,
     #[command(flatten)]
     cache: CacheArgs,
-    /// This is the daemon: the outcome is told on standard output
-    #[arg(long, hide = true, requires = "foreground")]
-    report: bool,
 }
 
 impl MountArgs {
@@ -117,18 +114,17 @@ impl MountArgs {
 
 /// Runs it.
 pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
-    match (args.foreground, args.report) {
-        (false, _) => daemon::start(args, globals),
-        (true, false) => serve(args, globals, &mut |receipt| {
-            if globals.json {
-                println!("{receipt}");
-            } else if !globals.quiet {
-                println!("{}", described(receipt));
-            }
-            Ok(())
-        }),
-        (true, true) => daemon::run(args, globals),
+    if !args.foreground {
+        return daemon::start(args, globals);
     }
+    serve(args, globals, &mut |receipt| {
+        if globals.json {
+            println!("{receipt}");
+        } else if !globals.quiet {
+            println!("{}", described(receipt));
+        }
+        Ok(())
+    })
 }
 
 /// Mounts, tells `ready`, and serves until it is unmounted or a signal comes.
@@ -169,7 +165,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         "seconds": started.elapsed().as_secs_f64(),
         "pid": std::process::id(),
         "cache": options.cache,
-        "log": args.report.then_some(place.log),
+        "log": (!args.foreground).then_some(place.log),
         "control": place.control,
         "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
     }));

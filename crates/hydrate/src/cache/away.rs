@@ -34,7 +34,9 @@ impl OpenVersion {
         match self.locks.guard(lock::blocks(blocks.clone()), Share::Exclusive) {
             Some(_changing) => {
                 let alone = self.locks.guard(HOLD, Share::Exclusive);
-                self.take_away(blocks, if alone.is_some() { Hole::Punch } else { Hole::Leave });
+                let unread = self.locks.guard(lock::lent(blocks.clone()), Share::Exclusive);
+                let relied_on = alone.is_none() || unread.is_none();
+                self.take_away(blocks, if relied_on { Hole::Leave } else { Hole::Punch });
             }
             // Whoever is changing one of them makes that right, or absent.
             None if middle > blocks.start => {
@@ -45,12 +47,13 @@ impl OpenVersion {
         }
     }
 
-    /// Takes blocks away that nobody relies on, unless somebody is changing one of them. The bytes made free.
+    /// Takes blocks away that nobody relies on, unless somebody is changing one of them or reads it from the file. The bytes
+    /// made free.
     pub(super) fn evict(&self, blocks: Range<u64>) -> u64 {
-        match self.locks.guard(lock::blocks(blocks.clone()), Share::Exclusive) {
-            Some(_changing) => self.take_away(blocks, Hole::Punch),
-            None => 0,
-        }
+        let alone = |part| self.locks.guard(part, Share::Exclusive);
+        let Some(_changing) = alone(lock::blocks(blocks.clone())) else { return 0 };
+        let Some(_unread) = alone(lock::lent(blocks.clone())) else { return 0 };
+        self.take_away(blocks, Hole::Punch)
     }
 
     /// Marks blocks absent and punches them, under their lock. The bytes given back.

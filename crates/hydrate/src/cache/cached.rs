@@ -5,11 +5,12 @@
 //! only then punches, so a reader never returns the zeros of a hole.
 
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use firstbyte_location::{Checksum, Location, Version};
+use firstbyte_location::{ByteRange, Checksum, Location, Version};
 
 use super::entry::{Entry, REFERENCED};
 use super::header::{DURABLE, PINNED};
@@ -98,6 +99,22 @@ impl Cached {
         }
     }
 
+    /// The file itself, for who reads these bytes of it without a copy, if all of them are here and verified.
+    pub fn lend(&self, range: ByteRange) -> Option<Lent> {
+        let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
+        let all_here = || blocks.clone().all(|block| self.inner.look(block) == Look::Here);
+        // Before, so that nothing is locked in vain, and once more after, as they can go until they are.
+        if blocks.is_empty() || !all_here() {
+            return None;
+        }
+        if !self.inner.locks.try_take(lock::lent(blocks.clone()), Share::Shared) {
+            return None;
+        }
+        let lent = Lent { cached: self.clone(), blocks: blocks.clone() };
+        blocks.clone().for_each(|block| self.inner.reference(block));
+        all_here().then_some(lent)
+    }
+
     /// Whether a block is here (one from before an unclean stop is found out to be wrong only when it is read).
     #[must_use]
     pub fn is_present(&self, block: u64) -> bool {
@@ -144,6 +161,25 @@ impl Cached {
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.identity.version()
+    }
+}
+
+/// Some blocks of a version's file. Their bytes stay as they are while this lives, also where one of them turns out to be wrong.
+#[derive(Debug)]
+pub struct Lent {
+    cached: Cached,
+    blocks: Range<u64>,
+}
+
+impl AsFd for Lent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.cached.inner.data.as_fd()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.cached.inner.locks.give_back(lock::lent(self.blocks.clone()));
     }
 }
 

@@ -24,6 +24,9 @@ const CLAIMS: u64 = 1 << 60;
 /// Where the locks of those who write or punch blocks begin; a byte a block.
 const BLOCKS: u64 = 1 << 61;
 
+/// Where the locks of those who read blocks from the file itself begin; a byte a block. Shared by them; who punches has to have it alone.
+const LENT: u64 = 3 << 60;
+
 /// The lock of those who fetch these blocks.
 pub(super) fn claims(blocks: Range<u64>) -> Range<u64> {
     CLAIMS + blocks.start..CLAIMS + blocks.end
@@ -32,6 +35,11 @@ pub(super) fn claims(blocks: Range<u64>) -> Range<u64> {
 /// The lock of those who change these blocks.
 pub(super) fn blocks(blocks: Range<u64>) -> Range<u64> {
     BLOCKS + blocks.start..BLOCKS + blocks.end
+}
+
+/// The lock of those to whom these blocks are lent.
+pub(super) fn lent(blocks: Range<u64>) -> Range<u64> {
+    LENT + blocks.start..LENT + blocks.end
 }
 
 /// Who may hold the same part at the same time.
@@ -188,7 +196,8 @@ impl Locks {
 
     /// As [`try_take`](Self::try_take), for the length of a scope.
     pub(super) fn guard(&self, part: Range<u64>, share: Share) -> Option<Guard<'_>> {
-        self.try_take(part.clone(), share).then_some(Guard { locks: self, part })
+        // Not made where there is none to give back.
+        self.try_take(part.clone(), share).then(|| Guard { locks: self, part })
     }
 }
 
@@ -229,6 +238,7 @@ mod tests {
         drop(one);
         assert!(second.guard(HOLD, Share::Exclusive).is_none(), "one thread of the first still shares it");
         assert!(first.guard(HOLD, Share::Exclusive).is_none());
+        assert!(second.guard(HOLD, Share::Exclusive).is_none(), "who asked in vain has given nothing back");
         drop(two);
         assert!(second.guard(HOLD, Share::Exclusive).is_some());
     }

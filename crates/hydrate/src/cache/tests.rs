@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{Algorithm, Hasher};
+use firstbyte_location::{Algorithm, ByteRange, Hasher};
 use firstbyte_testkit::{bytes, bytes_at, scratch};
 use proptest::prelude::*;
 

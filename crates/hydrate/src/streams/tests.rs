@@ -39,6 +39,17 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
 }
 
 #[test]
+fn nearby_a_window_is_cut_into_fewer_requests() {
+    let segment = |distance| {
+        let mut streams = Streams::new(1 << 40, WINDOW);
+        streams.adapt(WINDOW, distance);
+        go_on(&mut streams, 0, WINDOW, MIB);
+        streams.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
+    };
+    assert_eq!((segment(Distance::Far), segment(Distance::Near)), (WINDOW / 16, WINDOW / 4));
+}
+
+#[test]
 fn reads_that_overtake_each_other_stay_one_stream() {
     let mut streams = Streams::new(1 << 40, WINDOW);
     go_on(&mut streams, 0, 4 * BLOCK, BLOCK);
@@ -74,7 +85,7 @@ proptest! {
                 prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
                 prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
                 prop_assert!(ahead.range.end == size || ahead.range.end % BLOCK == 0);
-                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= SEGMENT.end);
+                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= Distance::Far.cut().1);
                 reached = Some(ahead.range.end);
             }
             prop_assert_eq!(streams.streams.len(), 1);

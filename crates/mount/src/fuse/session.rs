@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
 use super::Fuse;
+use super::splice::Splicing;
 use crate::options::Access;
 
 /// Threads that take requests. None of them waits for a network; two serve one that copies and one that looks up, and more
@@ -42,18 +43,20 @@ pub(super) struct Forgetting {
 impl Fuse {
     /// Serves a mount made on `device`, in threads of its own.
     pub(crate) fn serve(self, device: OwnedFd, access: Access) -> io::Result<Serving> {
-        let (config, forgetting) = (config(access), Arc::clone(&self.forgetting));
-        serving(Session::from_fd(self, device, config.acl, config)?, &forgetting)
+        let config = config(access);
+        let (forgetting, splicing) = (Arc::clone(&self.forgetting), Arc::clone(&self.splicing));
+        serving(Session::from_fd(self, device, config.acl, config)?, &forgetting, &splicing)
     }
 
     /// Mounts with the help of `fusermount3`, and serves.
     pub(crate) fn mount(self, directory: &Path, source: &str, access: Access) -> io::Result<Serving> {
-        let (mut config, forgetting) = (config(access), Arc::clone(&self.forgetting));
+        let mut config = config(access);
+        let (forgetting, splicing) = (Arc::clone(&self.forgetting), Arc::clone(&self.splicing));
         let name = MountOption::FSName(source.replace(',', "_"));
         let kind = MountOption::Subtype("firstbyte".into());
         config.mount_options =
             vec![MountOption::RO, MountOption::NoAtime, MountOption::DefaultPermissions, name, kind];
-        serving(Session::new(self, directory, &config)?, &forgetting)
+        serving(Session::new(self, directory, &config)?, &forgetting, &splicing)
     }
 
     /// Has the kernel forget the files found longest ago where it holds very many. It keeps them as long as it has memory, and
@@ -86,7 +89,8 @@ impl Fuse {
     }
 }
 
-fn serving(session: Session<Fuse>, forgetting: &Forgetting) -> io::Result<Serving> {
+fn serving(session: Session<Fuse>, forgetting: &Forgetting, splicing: &Splicing) -> io::Result<Serving> {
+    splicing.on(session.as_fd());
     // Nobody else sets it.
     let _ = forgetting.notifier.set(session.notifier());
     Ok(Serving(session.spawn()?))
@@ -100,7 +104,7 @@ fn config(access: Access) -> Config {
     };
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     config.n_threads = Some(processors.clamp(*THREADS.start(), *THREADS.end()));
-    // Each thread reads requests from a queue of its own descriptor.
-    config.clone_fd = true;
+    // A request is answered on the descriptor it came by: one for all, so that it is known.
+    config.clone_fd = false;
     config
 }

@@ -186,14 +186,14 @@ impl S3 {
                 .ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
             let encoding = page.encoding_type.as_deref();
             uploads.extend(page.upload.into_iter().map(|pending| {
-                let key = xml::key(&pending.key, encoding);
+                let key = xml::key(&pending.key, encoding).into_owned();
                 let location = Location::S3(S3Object { bucket: prefix.bucket.clone(), key });
                 let initiated = pending.initiated.as_deref().and_then(answer::rfc3339);
                 StaleUpload { upload: Upload { location, id: pending.upload_id }, initiated }
             }));
-            let next = page
-                .next_key_marker
-                .map(|key| (xml::key(&key, encoding), page.next_upload_id_marker.unwrap_or_default()));
+            let next = page.next_key_marker.map(|key| {
+                (xml::key(&key, encoding).into_owned(), page.next_upload_id_marker.unwrap_or_default())
+            });
             match next {
                 Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
                 _ => return Ok(uploads),

@@ -2,6 +2,8 @@
 //!
 //! Listings are asked for with `encoding-type=url`, since XML 1.0 cannot carry every character a key can have.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -123,11 +125,11 @@ pub(super) struct NotDeleted {
 }
 
 /// A key as it stands in a page: decoded where the server says it encoded. `+` stands for a space there.
-pub(super) fn key(text: &str, encoding_type: Option<&str>) -> String {
-    if encoding_type != Some("url") {
-        return text.to_owned();
+pub(super) fn key<'a>(text: &'a str, encoding_type: Option<&str>) -> Cow<'a, str> {
+    if encoding_type != Some("url") || !text.contains(['+', '%']) {
+        return text.into();
     }
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned().into()
 }
 
 /// Text for an element or attribute.

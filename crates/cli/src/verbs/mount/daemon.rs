@@ -1,45 +1,47 @@
-//! The daemon: this program again, in a session of its own, started by the one the user ran.
+//! The daemon: this process forked before it has any thread or connection, in a session of its own.
 //!
-//! A fork would have to happen before any thread and any connection; a new process needs no such care, and its start costs
-//! milliseconds. It tells its outcome as one line of JSON on the pipe that is its standard output; its standard error is the log.
+//! Starting the program anew would load, link and parse a second time, some 2 ms. It tells its outcome as one line
+//! of JSON on the pipe that is its standard output; its standard error is the log.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::ExitStatus;
 
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, setsid, waitpid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use serde_json::{Value, json};
 
 use super::{MountArgs, described, serve};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
 
-/// Starts the daemon and returns when it is ready, or has failed.
+/// Starts the daemon and returns when it is ready, or has failed; in the daemon, when it has ended.
 pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let place = args.place()?;
     let log = open_log(&place.log)?;
-    let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
-    let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .args(["--foreground", "--report"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(|error| Error::io("the daemon cannot be started", &error))?;
+    let failed = |error: io::Error| Error::io("the daemon cannot be started", &error);
+    let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let Some(child) = fork().map_err(failed)? else {
+        drop(outcome);
+        become_daemon(&log, told).map_err(failed)?;
+        return run(args, globals, &place.log);
+    };
+    drop((log, told));
     let mut line = String::new();
-    if let Some(pipe) = child.stdout.take() {
-        BufReader::new(pipe).read_line(&mut line).map_err(|error| Error::io("the daemon", &error))?;
-    }
+    BufReader::new(File::from(outcome)).read_line(&mut line).map_err(failed)?;
     let Ok(mut outcome) = serde_json::from_str::<Value>(&line) else {
-        let ended = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let ended = wait_for(child).map_or_else(|error| error.to_string(), |status| status.to_string());
         return Err(Error::failed(format!("the daemon ended before it was ready ({ended})"))
             .advise(format!("see {}", place.log.display())));
     };
     if let Some(message) = outcome["error"].as_str() {
         // Nothing is in the log that is not told here.
-        let _ = child.wait();
+        let _ = wait_for(child);
         remove_if_empty(&place.log);
         let exit = if outcome["usage"] == true { Exit::Usage } else { Exit::Failed };
         return Err(Error { exit, message: message.into(), advice: None });
@@ -53,12 +55,37 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// `None` in the child.
+fn fork() -> io::Result<Option<Pid>> {
+    debug_assert!(
+        fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1),
+        "a thread was started"
+    );
+    // SAFETY: this is the only thread, so nothing in the child waits for one that it has not got.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
+}
+
+fn wait_for(child: Pid) -> io::Result<ExitStatus> {
+    let ended = waitpid(Some(child), WaitOptions::empty())?;
+    Ok(ended.map_or_else(ExitStatus::default, |(_, status)| ExitStatus::from_raw(status.as_raw())))
+}
+
+/// Leaves the terminal, and everything else that was the parent's.
+fn become_daemon(log: &File, told: OwnedFd) -> io::Result<()> {
+    // It fails only for a process that leads a group, which a child does not.
+    let _ = setsid();
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(told)?;
+    Ok(dup2_stderr(log)?)
+}
+
 /// Is the daemon.
-pub(super) fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
-    // Out of the terminal's reach. It fails only for a process that leads a group, which then has a session already.
-    let _ = rustix::process::setsid();
+fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
     // By its whole path, as the current directory changes.
-    let log = args.place().ok().and_then(|place| std::path::absolute(place.log).ok());
+    let log = std::path::absolute(log).ok();
     let mut told = false;
     let ended = serve(args, globals, &mut |receipt| {
         told = true;
@@ -77,11 +104,11 @@ pub(super) fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
 
 /// Writes the outcome and closes the pipe, so that nothing else ever gets into it.
 fn tell(outcome: &Value) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("who started the daemon", &error);
+    let failed = |error: io::Error| Error::io("who started the daemon", &error);
     let mut out = std::io::stdout();
     writeln!(out, "{outcome}").and_then(|()| out.flush()).map_err(failed)?;
     let nothing = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
-    rustix::stdio::dup2_stdout(&nothing).map_err(|error| failed(error.into()))
+    dup2_stdout(&nothing).map_err(|error| failed(error.into()))
 }
 
 /// A mount of which there was nothing to tell leaves nothing.
@@ -94,7 +121,7 @@ fn remove_if_empty(log: &Path) {
 
 /// The log is begun anew with each mount, and only its owner reads it: it may name what is private.
 fn open_log(path: &Path) -> Result<File> {
-    let failed = |error: std::io::Error| Error::io(format!("--log {}", path.display()), &error);
+    let failed = |error: io::Error| Error::io(format!("--log {}", path.display()), &error);
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(failed)?;
     }

@@ -159,6 +159,16 @@ fn a_directory_of_a_newer_format_or_of_something_else_is_refused() {
 }
 
 #[test]
+fn a_format_that_a_power_cut_left_empty_is_written_again() {
+    let dir = scratch();
+    fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
+    let format = dir.path().join("format");
+    fs::write(&format, "").unwrap();
+    assert_eq!(present(&seeded(&open_at(dir.path()), 1, BLOCK), 1), [0]);
+    assert_eq!(fs::read_to_string(&format).unwrap(), "firstbyte cache 1\n");
+}
+
+#[test]
 fn opening_reads_no_objects() {
     let dir = scratch();
     drop(open_at(dir.path()));

@@ -184,3 +184,33 @@ fn what_the_dead_had_counted_is_found_out() {
     fill_all(&seeded(&cache, 10, 2 * BLOCK), 10);
     assert_eq!(counted(&cache), on_disk(dir.path()));
 }
+
+#[test]
+fn blocks_that_are_lent_stay_until_they_are_given_back() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 4 * BLOCK);
+    (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    assert!(cached.lend(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is not here");
+    let lent = cached.lend(ByteRange::new(10, 2 * BLOCK)).unwrap();
+    // As another process would.
+    let other = seeded(&open_at(dir.path()), 1, 4 * BLOCK);
+    assert_eq!((cached.inner.evict(0..1), other.inner.evict(1..2)), (0, 0));
+    assert_eq!(other.inner.evict(2..3), BLOCK);
+    drop(lent);
+    assert_eq!(other.inner.evict(0..2), 2 * BLOCK);
+    assert!(cached.lend(ByteRange::new(0, 1)).is_none());
+}
+
+#[test]
+fn a_wrong_block_goes_also_while_it_is_lent() {
+    let dir = scratch();
+    let cached = seeded(&open_at(dir.path()), 1, BLOCK);
+    fill_all(&cached, 1);
+    let lent = cached.lend(ByteRange::new(0, BLOCK)).unwrap();
+    cached.inner.drop_blocks(0..1);
+    assert!(!cached.is_present(0));
+    let mut bytes = vec![0; block(&cached, 1, 0).len()];
+    rustix::io::pread(&lent, &mut bytes[..], 0).unwrap();
+    assert!(bytes == block(&cached, 1, 0), "no hole for who reads it");
+}

@@ -1,0 +1,105 @@
+//! Read replies by splice: pages of the cached file go through a pipe to the kernel, which copies them once.
+//!
+//! Read into memory and written from there they are copied twice, and their pages looked up a second time. The library replies from
+//! memory only, so what it would send is made here: a header, then the bytes.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use firstbyte_location::ByteRange;
+use fuser::{ReplyData, RequestId};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+use super::LARGEST_READ;
+
+/// Below this the calls cost more than the copy.
+const LEAST: u32 = 64 << 10;
+/// A slot a page, and one for the header. The kernel rounds up to a power of two, and everybody may have a megabyte.
+const PIPE: usize = LARGEST_READ as usize + 4096;
+/// Bytes of the header: their number with its own, an error number, the request's number.
+const HEADER: usize = 16;
+
+/// A pipe that is empty.
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+thread_local! {
+    /// Each thread's own: nothing of another reply ever gets between.
+    static OWN: Cell<Option<Pipe>> = const { Cell::new(None) };
+}
+
+/// Replies by splice on the connection to the kernel.
+#[derive(Default)]
+pub(super) struct Splicing {
+    device: OnceLock<OwnedFd>,
+}
+
+impl Splicing {
+    /// The connection is this one from now on. Without a descriptor of our own replies are copied.
+    pub(super) fn on(&self, device: BorrowedFd<'_>) {
+        if let Ok(own) = device.try_clone_to_owned() {
+            // Nobody else sets it.
+            let _ = self.device.set(own);
+        }
+    }
+
+    /// Answers request `id` with what `lend` lends: how many bytes that was. The reply is given back where nothing was answered.
+    pub(super) fn read<F: AsFd>(
+        &self,
+        id: RequestId,
+        reply: ReplyData,
+        size: u32,
+        lend: impl FnOnce() -> Option<(F, ByteRange)>,
+    ) -> Result<u64, ReplyData> {
+        let Some(device) = self.device.get().filter(|_| size >= LEAST) else { return Err(reply) };
+        let Some(pipe) = OWN.take().or_else(|| Pipe::new().ok()) else { return Err(reply) };
+        let Some((file, range)) = lend() else {
+            OWN.set(Some(pipe));
+            return Err(reply);
+        };
+        if let Err(error) = pipe.answer(device, id, file, range) {
+            // The pipe goes with what is in it.
+            tracing::debug!("a reply is copied: {error}");
+            return Err(reply);
+        }
+        OWN.set(Some(pipe));
+        // Dropped it would answer once more. It owns nothing but a count of the connection's users: the connection ends when it is
+        // unmounted, and its descriptor with the process.
+        std::mem::forget(reply);
+        Ok(range.len())
+    }
+}
+
+impl Pipe {
+    fn new() -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setpipe_size(&write, PIPE)?;
+        Ok(Self { read, write })
+    }
+
+    /// Answers request `id` with `range` of `file`, on `device`.
+    fn answer(&self, device: &OwnedFd, id: RequestId, file: impl AsFd, range: ByteRange) -> io::Result<()> {
+        let whole = HEADER + usize::try_from(range.len()).map_err(io::Error::other)?;
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
+        header[8..].copy_from_slice(&id.0.to_ne_bytes());
+        rustix::io::write(&self.write, &header)?;
+        let (mut at, none) = (range.start, SpliceFlags::empty());
+        while at < range.end {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            if splice(&file, Some(&mut at), &self.write, None, left, SpliceFlags::NONBLOCK)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        match splice(&self.read, None, device, None, whole, none) {
+            // Whoever asked has gone.
+            Err(Errno::NOENT) | Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
