@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use firstbyte_hydrate::{File, Handle, Hydrator};
+use firstbyte_hydrate::{File, Hydrator};
 use firstbyte_location::Kind;
 
 use crate::directory::{Directories, Directory, Known, Listed};
 use crate::jobs::Jobs;
 use crate::operations::Operations;
 use crate::options::Options;
+use crate::reader::Reader;
 use crate::record::Recorder;
 use crate::siblings::Siblings;
 use crate::source::{Children, Source};
@@ -41,12 +42,6 @@ pub(crate) enum Lookup {
 pub(crate) enum Freshness {
     Believed,
     Unknown,
-}
-
-/// An open file.
-pub(crate) struct Reader {
-    pub(crate) node: Arc<Node>,
-    pub(crate) handle: Handle,
 }
 
 /// A mounted location.
@@ -167,7 +162,7 @@ impl FileSystem {
             return Err(Error::Stale { path: node.name() });
         }
         let file = self.file(&node)?;
-        Ok(Reader { node, handle: file.handle() })
+        Ok(Reader::new(node, file.handle()))
     }
 
     /// The engine's file behind an inode.

@@ -22,9 +22,10 @@ use fuser::{
     ReplyStatfs, ReplyXattr, Request,
 };
 
-use crate::filesystem::{FileSystem, Freshness, Reader};
+use crate::filesystem::{FileSystem, Freshness};
 use crate::opens::{Opens, Way};
 use crate::operations::{Operation, Outcome};
+use crate::reader::Reader;
 use crate::streams::{Named, Streams};
 use crate::waiters::Waiters;
 use crate::xattr::Attribute;
@@ -227,8 +228,8 @@ impl Filesystem for Fuse {
             Ok(reader) => reader,
             Err(error) => return reply.fail(&error),
         };
-        let (core, node, begun) = (Arc::clone(&self.core), Arc::clone(&reader.node), Instant::now());
-        self.core.note_read(&node, offset, size);
+        let (core, begun) = (Arc::clone(&self.core), Instant::now());
+        self.core.note_read(&reader.node, offset, size);
         let id = request.unique();
         let reply = match self.splicing.read(id, reply, size, || reader.handle.lend(offset, size as usize)) {
             Ok(bytes) => {
@@ -238,15 +239,20 @@ impl Filesystem for Fuse {
             }
             Err(reply) => reply,
         };
+        if let Some(error) = reader.given_up.at_once(begun) {
+            return reply.fail(&error.into());
+        }
+        let asked = Arc::clone(&reader);
         let done = move |result: firstbyte_hydrate::Result<&[u8]>| {
-            let outcome = Outcome::from(&result);
+            let (outcome, node) = (Outcome::from(&result), &asked.node);
             match result {
                 Ok(bytes) => {
                     core.operations.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     reply.data(bytes);
                 }
                 Err(error) => {
-                    core.learn(&node, &error);
+                    core.learn(node, &error);
+                    asked.given_up.note(&error, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);

@@ -20,6 +20,7 @@ mod name;
 mod opens;
 mod operations;
 mod options;
+mod reader;
 mod record;
 mod shadow;
 mod siblings;

@@ -1,0 +1,63 @@
+//! An open file, and a read of it that was given up a moment ago.
+//!
+//! When a read ahead fails, the kernel asks at once for the page that its caller waits for, by itself. Had that one the whole
+//! deadline again, a call would take two; so it fails as the one before did.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{Error, Handle};
+
+use crate::tree::Node;
+
+/// How soon after a read was given up another is taken for the kernel's own: it comes within microseconds, on a machine with
+/// far too much to do some thousand times later. A program that tries again by itself has waited for longer than this.
+const AT_ONCE: Duration = Duration::from_millis(250);
+
+/// An open file.
+pub(crate) struct Reader {
+    pub(crate) node: Arc<Node>,
+    pub(crate) handle: Handle,
+    pub(crate) given_up: GivenUp,
+}
+
+impl Reader {
+    pub(crate) fn new(node: Arc<Node>, handle: Handle) -> Self {
+        Self { node, handle, given_up: GivenUp::default() }
+    }
+}
+
+/// The last read that got no answer within the deadline.
+#[derive(Default)]
+pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
+
+impl GivenUp {
+    /// Notes how a read failed at `now`. Only waiting in vain counts: what is refused is refused at once again.
+    pub(crate) fn note(&self, error: &Error, now: Instant) {
+        if matches!(error, Error::Deadline { .. }) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, error.clone()));
+        }
+    }
+
+    /// Why a read that begins at `now` is not to be waited for.
+    pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_follows_a_wait_in_vain_at_once_fails_with_it() {
+        let (given_up, now) = (GivenUp::default(), Instant::now());
+        assert!(given_up.at_once(now).is_none());
+        given_up.note(&Error::Directory { location: "x".into() }, now);
+        assert!(given_up.at_once(now).is_none(), "an answer, and no waiting");
+        given_up.note(&Error::Deadline { location: "x".into(), seconds: 5 }, now);
+        assert!(matches!(given_up.at_once(now), Some(Error::Deadline { .. })));
+        assert!(given_up.at_once(now + AT_ONCE).is_none(), "somebody who tries again");
+    }
+}
