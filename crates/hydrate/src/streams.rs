@@ -26,6 +26,10 @@ const REORDER: u64 = 1 << 20;
 /// The smallest request of a window: at 40 MB/s a connection it lasts as long as the round trip it pays for.
 const SEGMENT: u64 = 1 << 20;
 
+/// A window so wide belongs to a reader who goes on. In a narrower one others may be about, and who wants a block more than a
+/// megabyte into a request fetches it by himself instead of waiting: so requests stay small there, wherever the server is.
+const WIDE: u64 = 32 << 20;
+
 /// How far away the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Distance {
@@ -159,7 +163,8 @@ impl Streams {
     /// What the last stream's window reaches beyond what was asked for already, once that makes a request.
     fn extend(&mut self) -> Option<Ahead> {
         let stream = self.streams.last_mut()?;
-        let (requests, largest) = self.distance.cut();
+        let distance = if stream.window < WIDE { Distance::Far } else { self.distance };
+        let (requests, largest) = distance.cut();
         let segment = (stream.window / requests).clamp(SEGMENT, largest).next_multiple_of(BLOCK);
         let start = stream.ahead.max(stream.end);
         let reach = stream.end.saturating_add(stream.window);
