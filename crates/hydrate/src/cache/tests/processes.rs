@@ -106,7 +106,7 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
             assert!((0..1000).any(|_| release() || pause()), "kills leave nothing counted");
         }
     }
-    assert!(filled > 1000, "{filled} blocks were filled");
+    assert!(filled >= 200, "each is killed at work, and {filled} blocks were filled");
 }
 
 /// Waits a little, to no avail.
