@@ -32,7 +32,7 @@ test: ## everything: check, conformance on real servers, client compatibility, t
 
 bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
-	cargo build --release --locked -p firstbyte-listing --example rename_loop
+	cargo build --release --locked -p firstbyte-listing --example rename_loop -p firstbyte-testkit --example slow_fs
 	@scripts/module.sh --release
 	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
 
