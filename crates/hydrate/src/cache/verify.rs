@@ -1,6 +1,8 @@
 //! Every block against its CRC: finds what other hands, a faulty disk or a lost write changed, and drops it.
 
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::Ordering;
 
 use super::entry::{Entry, crc};
@@ -13,7 +15,8 @@ use crate::{BLOCK, Result};
 pub struct Report {
     /// Versions looked at.
     pub versions: u64,
-    /// Versions whose files are not what they should be; they are started over when they are next opened.
+    /// Versions whose files are not what they should be; they are started over when they are next opened. One that was killed
+    /// while it was made is none: nothing was in it.
     pub corrupt: u64,
     /// Blocks that are right.
     pub blocks: u64,
@@ -33,7 +36,7 @@ impl Cache {
         while let Some(map) = entries.next_map() {
             let paths = Paths::of_map(map?);
             let Some(version) = open(&self.shared, paths.clone(), Missing::Leave, Keep::Always)? else {
-                report.corrupt += u64::from(paths.map.exists());
+                report.corrupt += u64::from(paths.map.exists() && !is_begun(&paths));
                 continue;
             };
             report.versions += 1;
@@ -56,6 +59,16 @@ impl Cache {
         }
         Ok(report)
     }
+}
+
+/// Whether a version was only about to be made when its maker was killed: the header comes last, and no block before it.
+fn is_begun(paths: &Paths) -> bool {
+    let mut magic = [0; 8];
+    let unwritten = File::open(&paths.map).is_ok_and(|map| {
+        let read = map.read_exact_at(&mut magic, 0);
+        read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) || magic == [0; 8]
+    });
+    unwritten && fs::metadata(&paths.data).map_or(true, |data| data.blocks() == 0)
 }
 
 /// What a block turned out to be.

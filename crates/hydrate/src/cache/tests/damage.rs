@@ -103,6 +103,21 @@ fn verification_of_the_cache_drops_what_other_hands_changed() {
 }
 
 #[test]
+fn a_version_that_was_about_to_be_made_is_not_corrupt_and_one_without_its_header_is() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
+    let (map, data) = (end_with(dir.path(), ".map"), end_with(dir.path(), ".data"));
+    fs::write(&map[0], []).unwrap();
+    assert_eq!(cache.verify().unwrap().corrupt, 1, "there are blocks");
+    let file = File::options().write(true).truncate(true).open(&data[0]).unwrap();
+    file.set_len(3 * BLOCK).unwrap();
+    assert_eq!(cache.verify().unwrap(), Report::default());
+    fs::remove_file(&data[0]).unwrap();
+    assert_eq!(cache.verify().unwrap(), Report::default());
+}
+
+#[test]
 fn files_that_are_not_what_they_should_be_are_started_over() {
     let dir = scratch();
     type Damage = fn(&Path, &Path);
