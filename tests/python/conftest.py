@@ -2,8 +2,11 @@
 
 import os
 import random
+import signal
 import socket
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,3 +127,24 @@ def place(served):
         return f"s3://bucket/{name}"
 
     return place
+
+
+@pytest.fixture
+def interrupted():
+    """Has another Python call a function of the package, and sends it Ctrl-C once it has begun."""
+
+    def run(call: str, begun: Callable[[], bool]) -> None:
+        program = (
+            "import firstbyte\n"
+            "print('ready', flush=True)\n"
+            f"try: firstbyte.{call}\n"
+            "except KeyboardInterrupt: print('interrupted')\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            while not begun():
+                assert process.poll() is None
+            os.kill(process.pid, signal.SIGINT)
+            assert process.communicate(timeout=60)[0] == "interrupted\n"
+
+    return run

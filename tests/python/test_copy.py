@@ -1,10 +1,6 @@
 """`cp`: as the program's verb of that name."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import zlib
 
 import pytest
@@ -65,21 +61,10 @@ def test_errors_name_the_side_they_are_about(place, tmp_path):
         firstbyte.cp(location, tmp_path / "x", limit_rate="fast")
 
 
-def test_ctrl_c_ends_it_and_the_next_one_goes_on(place, tmp_path):
+def test_ctrl_c_ends_it_and_the_next_one_goes_on(place, tmp_path, interrupted):
     location, target = place("data", CONTENT), tmp_path / "data"
     # Slow enough never to be over before it is interrupted.
-    program = (
-        "import firstbyte\n"
-        "print('ready', flush=True)\n"
-        f"try: firstbyte.cp({location!r}, {str(target)!r}, limit_rate='200kB')\n"
-        "except KeyboardInterrupt: print('interrupted')\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as copy:
-        assert copy.stdout.readline() == "ready\n"
-        while not any(tmp_path.iterdir()):
-            assert copy.poll() is None
-        os.kill(copy.pid, signal.SIGINT)
-        assert copy.communicate(timeout=60)[0] == "interrupted\n"
+    interrupted(f"cp({location!r}, {str(target)!r}, limit_rate='200kB')", lambda: any(tmp_path.iterdir()))
     assert not target.exists()
     firstbyte.cp(location, target)
     assert target.read_bytes() == CONTENT

@@ -1,8 +1,6 @@
 """`hydrate`, `status`, `release`, and what the cache keeps from one open, or process, to the next."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 
@@ -97,21 +95,11 @@ def test_what_is_not_brought_here_is_an_error(place, cache):
         assert file.read() == CONTENT
 
 
-def test_ctrl_c_ends_a_hydration_and_the_next_goes_on(place, cache):
+def test_ctrl_c_ends_a_hydration_and_the_next_goes_on(place, cache, interrupted):
     location = place("slow", CONTENT)
-    program = (
-        "import firstbyte\n"
-        "print('ready', flush=True)\n"
-        # Slow enough never to be over before it is interrupted.
-        f"try: firstbyte.hydrate({location!r}, cache={cache!r}, limit_rate='100kB')\n"
-        "except KeyboardInterrupt: print('interrupted')\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        while not any(row["bytes_here"] for row in firstbyte.status(cache=cache)):
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGINT)
-        assert process.communicate(timeout=60)[0] == "interrupted\n"
+    # Slow enough never to be over before it is interrupted.
+    some_here = lambda: any(row["bytes_here"] for row in firstbyte.status(cache=cache))
+    interrupted(f"hydrate({location!r}, cache={cache!r}, limit_rate='100kB')", some_here)
     receipt = firstbyte.hydrate(location, cache=cache)
     assert receipt["bytes"] == len(CONTENT) and receipt["resumed_bytes"] > 0
 
