@@ -9,8 +9,9 @@
 //!
 //! Four ways in, from the fastest to the plainest: [`scan`] shows batches to visitors on the threads that list,
 //! [`stream`] hands them out as an iterator, [`walk`] gives a store's entries one by one, in a store's order if need
-//! be, and a [`Reader`] reads one directory and does nothing else.
+//! be, and a [`Reader`] reads one directory and does nothing else; [`Ahead`] is one whose next entries threads read already.
 
+mod ahead;
 mod batch;
 mod chain;
 mod details;
@@ -22,11 +23,14 @@ mod options;
 mod reader;
 mod scan;
 mod sorted;
+mod spare;
+mod split;
 mod stat;
 mod stream;
 mod tuning;
 mod walk;
 
+pub use ahead::Ahead;
 pub use batch::{Batch, Directory, Entry};
 pub use error::{Error, Result};
 pub use options::{Boundary, Depth, Options, Symlinks};

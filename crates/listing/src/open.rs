@@ -58,7 +58,7 @@ impl Open {
 
     /// The same directory with a position of its own.
     pub(crate) fn again(&self) -> rustix::io::Result<Self> {
-        self.enter(b".", Symlinks::Report)
+        again(&self.fd).map(|fd| Self::new(fd, &self.count))
     }
 
     /// Whether it may stay open for those found in it.
@@ -77,6 +77,11 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Opens a directory once more, with a position of its own.
+pub(crate) fn again(directory: impl AsFd) -> rustix::io::Result<OwnedFd> {
+    open_at(directory, c".", Symlinks::Report, OFlags::RDONLY)
 }
 
 /// Opens the directory `name` as seen from `at`.

@@ -7,6 +7,7 @@ use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
 use crate::batch::Take;
+use crate::dirent::Raw;
 use crate::open::open_at;
 use crate::{Batch, Error, Result, Symlinks};
 
@@ -14,7 +15,10 @@ use crate::{Batch, Error, Result, Symlinks};
 #[derive(Debug)]
 pub struct Reader {
     fd: OwnedFd,
-    so_far: u64,
+    /// Entries read.
+    pub(crate) so_far: u64,
+    /// The position of the record that comes next.
+    pub(crate) next: i64,
 }
 
 impl Reader {
@@ -34,9 +38,23 @@ impl Reader {
     /// # Errors
     /// The operating system's code. A directory that was removed meanwhile has merely ended.
     pub fn read(&mut self, batch: &mut Batch) -> std::io::Result<bool> {
+        self.read_those(batch, |_, _| Ok(Take::Entry))
+    }
+
+    /// The same with those records that `take` says are to be had.
+    pub(crate) fn read_those(
+        &mut self,
+        batch: &mut Batch,
+        mut take: impl FnMut(&Raw, &[u8]) -> rustix::io::Result<Take>,
+    ) -> std::io::Result<bool> {
         batch.clear();
         batch.begin(b"", 0);
-        let read = match batch.read(&self.fd, |_, _| Ok(Take::Entry)) {
+        let next = &mut self.next;
+        let read = batch.read(&self.fd, |raw, name| {
+            *next = raw.next;
+            take(raw, name)
+        });
+        let read = match read {
             // POSIX lets it end; Linux says that it is gone.
             Err(Errno::NOENT) => 0,
             read => read?,
@@ -51,7 +69,7 @@ impl Reader {
     /// The operating system's code.
     pub fn rewind(&mut self) -> std::io::Result<()> {
         rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(0))?;
-        self.so_far = 0;
+        (self.so_far, self.next) = (0, 0);
         Ok(())
     }
 }
@@ -59,7 +77,13 @@ impl Reader {
 impl From<OwnedFd> for Reader {
     /// Reads an open directory on from where it stands.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd, so_far: 0 }
+        Self { fd, so_far: 0, next: 0 }
+    }
+}
+
+impl From<Reader> for OwnedFd {
+    fn from(reader: Reader) -> Self {
+        reader.fd
     }
 }
 

@@ -6,9 +6,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::scan::Scan;
+use crate::spare::Spare;
 use crate::{Batch, Options, Result};
 
 /// Batches that wait for whoever iterates: enough that threads need not wait for each other's turn.
@@ -21,20 +22,13 @@ pub struct Stream {
     spare: Arc<Spare>,
 }
 
-/// Batches to be filled again.
-#[derive(Debug)]
-struct Spare {
-    buffer: usize,
-    batches: Mutex<Vec<Batch>>,
-}
-
 /// Begins to list what is below the directory `root`, in no order; see [`scan`](crate::scan).
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
     let scan = Scan::open(root, options)?;
-    let spare = Arc::new(Spare { buffer: scan.tuning().buffer, batches: Mutex::default() });
+    let spare = Arc::new(Spare::new(scan.tuning().buffer, WAITING + 1));
     let (sender, batches) = sync_channel(WAITING);
     let filler = Arc::clone(&spare);
     std::thread::spawn(move || scan.run(|| send(sender.clone(), Arc::clone(&filler))));
@@ -51,12 +45,8 @@ fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) 
 
 impl Stream {
     /// Gives a batch back, for its memory to be used again.
-    pub fn recycle(&self, mut batch: Batch) {
-        batch.clear();
-        let mut batches = self.spare.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        if batches.len() <= WAITING {
-            batches.push(batch);
-        }
+    pub fn recycle(&self, batch: Batch) {
+        self.spare.give(batch);
     }
 }
 
@@ -65,12 +55,5 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Batch> {
         self.batches.recv().ok()
-    }
-}
-
-impl Spare {
-    fn take(&self) -> Batch {
-        let batch = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        batch.unwrap_or_else(|| Batch::new(self.buffer))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstbyte_listing::{Detail, Options, Order, walk};
 use support::mount::{Mounted, is_allowed};
-use support::{Found, TREE};
+use support::{Found, TREE, ahead};
 
 /// Enough for a large ext4 directory to be read from several positions.
 const STAY: usize = 60_000;
@@ -34,6 +34,13 @@ fn list_while_it_changes(root: &Path) {
                 *sorted.names.entry(entry.unwrap().name).or_default() += 1;
             }
             check(sorted);
+            for _ in 0..4 {
+                let mut read = Found::default();
+                for name in ahead(root) {
+                    *read.names.entry(name).or_default() += 1;
+                }
+                check(read);
+            }
         });
         over.store(true, Ordering::Relaxed);
         listed.unwrap();

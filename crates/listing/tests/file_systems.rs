@@ -8,7 +8,7 @@ use std::time::Duration;
 use firstbyte_listing::{Detail, Options, Order, walk};
 use firstbyte_testkit::SlowFs;
 use support::mount::{Mounted, is_allowed};
-use support::{Found, TREE, find, plant};
+use support::{Found, TREE, ahead, find, in_order, plant};
 
 /// Enough for a large ext4 directory to be read from several positions.
 const MANY: u32 = 80_000;
@@ -33,6 +33,8 @@ fn compare(name: &str, root: &Path) {
         walk(root, Order::Bytes, &TREE).unwrap().map(|entry| entry.unwrap().name).collect();
     sorted.sort();
     check("sorted", sorted);
+    let flat = root.join("flat");
+    assert!(ahead(&flat) == in_order(&flat), "{name}, read ahead: other names, or in another order");
 }
 
 fn planted(mounted: &Mounted, flat: u32) {

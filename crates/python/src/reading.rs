@@ -1,17 +1,12 @@
-//! One directory in batches, the next ones read by a thread while Python works on this one.
+//! One directory in batches, the next ones read by threads while Python works on this one.
 //!
-//! The kernel takes about as long to bring an entry as Python to look at it, so a large directory takes half the time
-//! when both go on at once. A small one is over before a thread would have started: the first two batches are read
-//! here, and only if there were two does a thread take over.
-//!
-//! The thread touches no Python, ends with the directory or with the [`Reading`], and is waited for, so that its
-//! descriptor is closed when the caller may count on it.
+//! The kernel takes longer to bring an entry than Python to look at it, so a large directory takes half the time when
+//! both go on at once. A small one is over before a thread would have started: the first two batches are read here, and
+//! only if there were two do threads take over. They touch no Python.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::thread::JoinHandle;
 
-use firstbyte_listing::{Batch, Reader};
+use firstbyte_listing::{Ahead, Batch, Reader};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -19,8 +14,6 @@ use crate::place::Place;
 
 /// Some 2,000 entries of usual names: what stays in a core's cache until Python has seen it.
 const BUFFER: usize = 64 << 10;
-/// Batches read before they are asked for: enough to ride out a pause of either side.
-const AHEAD: usize = 4;
 
 /// The entries of a directory, batch by batch.
 pub(crate) struct Reading {
@@ -41,16 +34,9 @@ enum Descriptor {
 enum Source {
     /// Read here, so many batches up to now.
     Here(Reader, usize),
-    Thread(Thread),
+    /// Read by threads of the process with this number: its children inherit all of this but them.
+    Ahead(Ahead, u32),
     Done,
-}
-
-struct Thread {
-    full: Receiver<io::Result<Batch>>,
-    spent: Sender<Batch>,
-    worker: JoinHandle<Reader>,
-    /// A child of this process inherits all of this but the thread.
-    process: u32,
 }
 
 impl Reading {
@@ -92,13 +78,11 @@ impl Reading {
                     Err(error) => Err(error),
                 }
             }
-            Source::Thread(thread) => {
-                if thread.process != std::process::id() {
-                    let line = "this directory was begun to be read before a fork: read it anew in the child";
-                    return Err(PyRuntimeError::new_err(line));
-                }
-                thread.next(py, spent)
+            Source::Ahead(_, process) if *process != std::process::id() => {
+                let line = "this directory was begun to be read before a fork: read it anew in the child";
+                return Err(PyRuntimeError::new_err(line));
             }
+            Source::Ahead(ahead, _) => take(py, ahead, spent),
         };
         if !matches!(next, Ok(Some(_))) {
             self.close(py);
@@ -121,38 +105,25 @@ impl Reading {
         self.spare.take()
     }
 
-    /// Lets a thread read on; where none can be had, reading goes on here.
+    /// Lets threads read on; where none can be had, reading goes on here.
     fn hand_over(&mut self) {
-        let (fill, full) = sync_channel(AHEAD);
-        let (spent, empty) = channel();
-        let (give, take) = channel();
-        let reading = move || {
-            let reader = take.recv().expect("the reader is sent once the thread is there");
-            read(reader, &fill, &empty)
+        self.source = match std::mem::replace(&mut self.source, Source::Done) {
+            Source::Here(reader, batches) => match Ahead::new(reader) {
+                Ok(ahead) => Source::Ahead(ahead, std::process::id()),
+                Err(reader) => Source::Here(reader, batches),
+            },
+            other => other,
         };
-        let Ok(worker) = std::thread::Builder::new().name("firstbyte-read".into()).spawn(reading) else {
-            return;
-        };
-        let process = std::process::id();
-        if let Source::Here(reader, _) = std::mem::replace(&mut self.source, Source::Done) {
-            give.send(reader).expect("the thread waits for it");
-            self.source = Source::Thread(Thread { full, spent, worker, process });
-        }
     }
 
     fn end(&mut self) {
         let mut reader = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Done => return,
             Source::Here(reader, _) => reader,
-            // In a child there is no thread to wait for, and its channels are in whatever state they were.
-            Source::Thread(thread) if thread.process != std::process::id() => {
-                return std::mem::forget(thread);
-            }
-            Source::Thread(thread) => {
-                // With nobody to take its batches the thread ends after the one it reads.
-                drop(thread.full);
-                drop(thread.spent);
-                let Ok(reader) = thread.worker.join() else { return };
+            // In a child there are no threads to wait for, and their channels are in whatever state they were.
+            Source::Ahead(ahead, process) if process != std::process::id() => return std::mem::forget(ahead),
+            Source::Ahead(ahead, _) => {
+                let Some(reader) = ahead.end() else { return };
                 reader
             }
         };
@@ -169,36 +140,10 @@ impl Drop for Reading {
     }
 }
 
-impl Thread {
-    fn next(&mut self, py: Python<'_>, spent: Option<Batch>) -> io::Result<Option<Batch>> {
-        if let Some(spent) = spent {
-            // A thread that has ended needs no memory.
-            let _ = self.spent.send(spent);
-        }
-        let next = match self.full.try_recv() {
-            Ok(next) => Some(next),
-            // Nothing is sent after the end.
-            Err(TryRecvError::Disconnected) => None,
-            Err(TryRecvError::Empty) => {
-                let full = &mut self.full;
-                py.detach(move || full.recv().ok())
-            }
-        };
-        next.transpose()
+/// The next batch of those read ahead, with the interpreter's lock given up only where it has to be waited for.
+fn take(py: Python<'_>, ahead: &mut Ahead, spent: Option<Batch>) -> io::Result<Option<Batch>> {
+    if let Some(spent) = spent {
+        ahead.recycle(spent);
     }
-}
-
-/// The thread: fills batches until the directory ends, fails, or nobody takes them any more.
-fn read(mut reader: Reader, full: &SyncSender<io::Result<Batch>>, empty: &Receiver<Batch>) -> Reader {
-    loop {
-        let mut batch = empty.try_recv().unwrap_or_else(|_| Batch::new(BUFFER));
-        match reader.read(&mut batch) {
-            Ok(true) if full.send(Ok(batch)).is_ok() => {}
-            Ok(_) => return reader,
-            Err(error) => {
-                let _ = full.send(Err(error));
-                return reader;
-            }
-        }
-    }
+    ahead.ready().unwrap_or_else(|| py.detach(|| ahead.wait()))
 }

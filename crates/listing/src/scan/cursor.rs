@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::split::Part;
 use crate::chain::Chain;
 use crate::open::Open;
+use crate::split::Part;
 
 /// Something to do.
 #[derive(Debug)]
@@ -50,5 +50,10 @@ pub(super) struct Cursor {
 impl Cursor {
     pub(super) fn new(open: Arc<Open>, path: Vec<u8>, depth: u32, chain: Option<Arc<Chain>>) -> Self {
         Self { open, path, depth, chain, so_far: 0, next: 0, part: None }
+    }
+
+    /// The same directory, nothing of it read.
+    pub(super) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.chain.clone())
     }
 }

@@ -7,7 +7,6 @@
 
 mod cursor;
 mod pool;
-mod split;
 mod worker;
 
 use std::ops::ControlFlow;

@@ -7,13 +7,13 @@ use firstbyte_location::Kind;
 use rustix::io::Errno;
 
 use super::cursor::{Cursor, Found, Job};
-use super::split::{self, Part};
 use super::{Scan, Visitor};
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
 use crate::details::Details;
 use crate::error::below;
 use crate::open::Open;
+use crate::split::{self, Part};
 use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks};
 
 /// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand visits a second cost
@@ -120,7 +120,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Opens a part of a large directory with a position of its own.
     fn begin(&mut self, mut cursor: Cursor, part: Part) -> Option<Cursor> {
-        match part.begin(&cursor.open) {
+        let opened = cursor.open.again().and_then(|own| part.begin(&own).map(|()| own));
+        match opened {
             Ok(open) => {
                 cursor.open = Arc::new(open);
                 cursor.part = Some(part);
@@ -206,8 +207,10 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Leaves the rest of a directory to whoever comes first, as several parts where that is possible.
     fn share(&self, mut cursor: Cursor) {
         if self.scan.tuning.splits() && cursor.part.is_none() {
-            for (part, of) in split::plan(&mut cursor) {
-                self.scan.pool.push(self.index, Job::Part(of, part));
+            let mut parts = split::plan(&*cursor.open, cursor.so_far, cursor.next, split::FEW).into_iter();
+            cursor.part = parts.next();
+            for part in parts {
+                self.scan.pool.push(self.index, Job::Part(cursor.another(), part));
             }
         }
         self.scan.pool.push(self.index, Job::Read(cursor));

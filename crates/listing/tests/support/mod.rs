@@ -13,7 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use firstbyte_listing::{Batch, Depth, Options, Visitor, scan};
+use firstbyte_listing::{Ahead, Batch, Depth, Options, Reader, Visitor, scan};
 
 /// Everything below a root.
 pub(crate) const TREE: Options = Options {
@@ -63,6 +63,35 @@ impl Found {
         assert!(doubled.is_empty(), "{doubled:?}");
         self.names.into_keys().collect()
     }
+}
+
+/// The names in one directory in its own order, read ahead by threads from the second batch on.
+pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
+    let mut reader = Reader::open(root).unwrap();
+    let mut batch = Batch::new(4096);
+    let mut names = Vec::new();
+    let add = |names: &mut Vec<Vec<u8>>, batch: &Batch| {
+        names.extend(batch.entries().map(|entry| entry.name().to_vec()));
+    };
+    reader.read(&mut batch).unwrap();
+    add(&mut names, &batch);
+    let mut ahead = Ahead::new(reader).unwrap();
+    while let Some(batch) = ahead.wait().unwrap() {
+        add(&mut names, &batch);
+        ahead.recycle(batch);
+    }
+    names
+}
+
+/// The names in one directory in its own order, one buffer after the other.
+pub(crate) fn in_order(root: &Path) -> Vec<Vec<u8>> {
+    let mut reader = Reader::open(root).unwrap();
+    let mut batch = Batch::new(64 << 10);
+    let mut names = Vec::new();
+    while reader.read(&mut batch).unwrap() {
+        names.extend(batch.entries().map(|entry| entry.name().to_vec()));
+    }
+    names
 }
 
 /// The names `find` gives, in order of their bytes.

@@ -20,16 +20,15 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::cursor::Cursor;
 use crate::Time;
 use crate::batch::Take;
 use crate::dirent::{LEAST_ROOM, Raw, getdents, records};
-use crate::open::Open;
+use crate::open::again;
 
 /// Entries in a part, about. Opening and seeking costs some 30 us, reading so many 3 ms.
 const PART: u64 = 16 << 10;
-/// Parts at most: enough for threads to end together, few enough to plan at once.
-const MOST_PARTS: u64 = 64;
+/// Parts at most where it does not matter when one of them comes: enough for threads to end together.
+pub(crate) const FEW: u64 = 64;
 
 /// A directory that is read in parts.
 #[derive(Debug)]
@@ -42,11 +41,11 @@ struct Split {
 
 /// A part of a directory: the entries with positions from `start` to before `stop`.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     split: Arc<Split>,
     start: i64,
     stop: Option<i64>,
-    /// Whether it goes on from what was read before the directory was split, so that nothing joins its start.
+    /// Whether it goes on from what was read before, so that nothing joins its start.
     is_first: bool,
     /// The position of the record that comes next, once that is known.
     position: Option<i64>,
@@ -58,46 +57,32 @@ pub(super) struct Part {
     after: Option<Vec<u8>>,
 }
 
-/// Plans the parts of what is left of a directory behind `cursor`, which becomes the first of them; the others are
-/// returned. None if it is not worth it or not possible.
-pub(super) fn plan(cursor: &mut Cursor) -> Vec<(Part, Cursor)> {
-    let boundaries = boundaries(cursor.so_far, cursor.next);
+/// Plans the parts, `most` of them at most, of what is left of a directory of which `read` entries were read, up to
+/// `next`. The first part goes on from there, by the same descriptor. None if it is not worth it or not possible.
+pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<Part> {
+    let boundaries = boundaries(read, next, most);
     let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
-    let Ok(true) = seeks(&cursor.open, *middle) else { return Vec::new() };
-    let Ok(stamp) = Stamp::of(&cursor.open) else { return Vec::new() };
+    let Ok(true) = seeks(directory, *middle) else { return Vec::new() };
+    let Ok(stamp) = Stamp::of(directory) else { return Vec::new() };
     let split = Arc::new(Split { joins: Mutex::default(), stamp });
-    let part = |start, stop, position: Option<i64>| Part {
-        split: Arc::clone(&split),
-        start,
-        stop,
-        is_first: position.is_some(),
-        position,
-        over: false,
-        ordered: true,
-        first: None,
-        after: None,
-    };
-    cursor.part = Some(part(cursor.next, boundaries.first().copied(), Some(cursor.next)));
-    let stops = boundaries.iter().skip(1).copied().map(Some).chain([None]);
-    let of = |cursor: &Cursor| {
-        let (open, path, chain) = (Arc::clone(&cursor.open), cursor.path.clone(), cursor.chain.clone());
-        Cursor::new(open, path, cursor.depth, chain)
-    };
-    boundaries.iter().zip(stops).map(|(start, stop)| (part(*start, stop, None), of(cursor))).collect()
+    let starts = [next].into_iter().chain(boundaries.iter().copied());
+    let stops = boundaries.iter().copied().map(Some).chain([None]);
+    let part = |(start, stop)| Part::new(&split, start, stop, start == next);
+    starts.zip(stops).map(part).collect()
 }
 
 /// Where parts of a directory start of which `read` entries lie before `position`: evenly, as hashes are spread.
-fn boundaries(read: u64, position: i64) -> Vec<i64> {
+fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
     let left = i64::MAX as u64 - before;
     let entries = u128::from(read) * u128::from(left) / u128::from(before);
-    let parts = u64::try_from(entries / u128::from(PART)).unwrap_or(MOST_PARTS).min(MOST_PARTS);
+    let parts = u64::try_from(entries / u128::from(PART)).unwrap_or(most).min(most);
     (1..parts).map(|index| position + (left / parts * index) as i64).collect()
 }
 
 /// Whether a seek to `position` leads to an entry behind it.
-fn seeks(directory: &Open, position: i64) -> rustix::io::Result<bool> {
-    let probe = directory.again()?;
+fn seeks(directory: impl AsFd, position: i64) -> rustix::io::Result<bool> {
+    let probe = again(directory)?;
     let mut buffer = [0; LEAST_ROOM];
     let filled = seek_and_read(&probe, position, &mut buffer)?;
     let mut last = position;
@@ -111,33 +96,42 @@ fn seeks(directory: &Open, position: i64) -> rustix::io::Result<bool> {
 }
 
 /// The name of the first entry from `position` on.
-fn first_from(directory: &Open, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
+fn first_from(directory: impl AsFd, position: i64) -> rustix::io::Result<Option<Vec<u8>>> {
     let mut buffer = [0; LEAST_ROOM];
-    let filled = seek_and_read(&directory.again()?, position, &mut buffer)?;
+    let filled = seek_and_read(again(directory)?, position, &mut buffer)?;
     let Some(raw) = records(&buffer[..filled], 0).next().transpose()? else { return Ok(None) };
     Ok(Some(buffer[raw.name..raw.name + raw.len].to_vec()))
 }
 
-fn seek_and_read(directory: &Open, position: i64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-    seek(directory, position)?;
+fn seek_and_read(directory: impl AsFd, position: i64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    seek(&directory, position)?;
     getdents(directory, buffer)
 }
 
-fn seek(directory: &Open, position: i64) -> rustix::io::Result<()> {
+fn seek(directory: impl AsFd, position: i64) -> rustix::io::Result<()> {
     let offset = u64::try_from(position).map_err(|_| Errno::INVAL)?;
     if rustix::fs::seek(directory, SeekFrom::Start(offset))? == offset { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 impl Part {
-    /// Opens the directory once more, at this part's start.
-    pub(super) fn begin(&self, directory: &Open) -> rustix::io::Result<Open> {
-        let own = directory.again()?;
-        seek(&own, self.start)?;
-        Ok(own)
+    fn new(split: &Arc<Split>, start: i64, stop: Option<i64>, is_first: bool) -> Self {
+        let position = is_first.then_some(start);
+        let split = Arc::clone(split);
+        Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
+    }
+
+    /// Whether it goes on from what was read before the directory was split, by the descriptor that was read.
+    pub(crate) fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// Sets `own`, a descriptor of the directory with a position of its own, to this part's start.
+    pub(crate) fn begin(&self, own: impl AsFd) -> rustix::io::Result<()> {
+        seek(own, self.start)
     }
 
     /// Says whether a record belongs to this part.
-    pub(super) fn take(&mut self, raw: &Raw, name: &[u8], directory: &Open) -> rustix::io::Result<Take> {
+    pub(crate) fn take(&mut self, raw: &Raw, name: &[u8], directory: impl AsFd) -> rustix::io::Result<Take> {
         if raw.next < self.position.unwrap_or(self.start) {
             (self.over, self.ordered) = (true, false);
             return Ok(Take::Stop);
@@ -163,12 +157,12 @@ impl Part {
     }
 
     /// Whether what follows belongs to the next part.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
     /// Whether, as far as its neighbours are done too, this part joins them without gap or overlap.
-    pub(super) fn joins(&self, directory: &Open) -> bool {
+    pub(crate) fn joins(&self, directory: impl AsFd) -> bool {
         let starts = self.is_first || self.split.meets(self.start, self.first.as_ref());
         let stops = self.stop.is_none_or(|stop| self.split.meets(stop, self.after.as_ref()));
         self.ordered && ((starts && stops) || !self.split.stamp.is_current(directory))

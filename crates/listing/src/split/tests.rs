@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use proptest::prelude::*;
 
 use super::*;
+use crate::open::Open;
 
 /// A directory that last changed long ago, and a split of it.
 fn split() -> (tempfile::TempDir, Open, Arc<Split>) {
@@ -16,18 +17,7 @@ fn split() -> (tempfile::TempDir, Open, Arc<Split>) {
 }
 
 fn part(split: &Arc<Split>, start: i64, stop: Option<i64>) -> Part {
-    let split = Arc::clone(split);
-    Part {
-        split,
-        start,
-        stop,
-        is_first: false,
-        position: None,
-        over: false,
-        ordered: true,
-        first: None,
-        after: None,
-    }
+    Part::new(split, start, stop, false)
 }
 
 /// Shows a part records by name and the position behind each; the names it took.
@@ -79,16 +69,14 @@ fn a_gap_or_an_overlap_is_noticed_unless_the_directory_changed_meanwhile() {
 #[test]
 fn a_directory_that_has_nothing_behind_its_middle_is_not_split() {
     let open = Open::root("/proc/self".as_ref(), &Arc::new(AtomicUsize::new(0))).unwrap();
-    let mut cursor = Cursor::new(Arc::new(open), Vec::new(), 0, None);
-    (cursor.so_far, cursor.next) = (10_000, 1 << 50);
-    assert!(plan(&mut cursor).is_empty() && cursor.part.is_none());
+    assert!(plan(&open, 10_000, 1 << 50, FEW).is_empty());
 }
 
 proptest! {
     #[test]
     fn parts_start_in_order_behind_what_was_read(read in 0..10_000_000_u64, position in any::<i64>()) {
-        let found = boundaries(read, position);
-        prop_assert!(found.len() < MOST_PARTS as usize);
+        let found = boundaries(read, position, FEW);
+        prop_assert!(found.len() < FEW as usize);
         prop_assert!(found.is_sorted_by(|a, b| a < b));
         prop_assert!(found.first().is_none_or(|first| *first > position));
     }
@@ -96,9 +84,9 @@ proptest! {
 
 #[test]
 fn as_many_parts_are_planned_as_entries_seem_to_be_left() {
-    assert_eq!(boundaries(0, 0), [0; 0]);
+    assert_eq!(boundaries(0, 0, FEW), [0; 0]);
     // Half of the positions are read, so as many entries are left.
-    assert_eq!(boundaries(2 * PART, i64::MAX / 2).len(), 1);
-    assert_eq!(boundaries(PART, i64::MAX / 2).len(), 0);
-    assert_eq!(boundaries(100_000_000, i64::MAX / 2).len() as u64, MOST_PARTS - 1);
+    assert_eq!(boundaries(2 * PART, i64::MAX / 2, FEW).len(), 1);
+    assert_eq!(boundaries(PART, i64::MAX / 2, FEW).len(), 0);
+    assert_eq!(boundaries(100_000_000, i64::MAX / 2, FEW).len() as u64, FEW - 1);
 }

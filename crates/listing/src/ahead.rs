@@ -1,0 +1,242 @@
+//! One directory in its own order, its next entries read by threads while somebody works on these.
+//!
+//! Where a directory can be read from several positions at once, it is: each thread takes the next part that nobody
+//! has, and the parts are given out in their order, which is the order one reader would give. What waits is bounded, in
+//! parts and in each of them, so a directory of any length takes the same memory however slowly it is worked on.
+//!
+//! The threads end with the directory or with the [`Ahead`], and are waited for, so that their descriptors are closed
+//! when the caller may count on it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use crate::batch::Take;
+use crate::open::again;
+use crate::spare::Spare;
+use crate::split::{self, Part};
+use crate::{Batch, Options, Reader, Tuning};
+
+/// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it is worked on.
+const BUFFER: usize = 64 << 10;
+/// Batches of a part that wait to be taken: a whole part of usual names, for a thread to go on to the next one.
+const WAITING: usize = 16;
+/// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100 bytes to plan one.
+const PARTS: u64 = 4096;
+
+/// What is said where parts do not join; see [`split`].
+const DISORDERED: &str =
+    "the file system gave positions out of order; what was listed may lack names or have some twice";
+
+/// What a thread sends of a part: its batches, then nothing.
+type Message = io::Result<Option<Batch>>;
+
+/// A directory whose entries are read before they are asked for.
+#[derive(Debug)]
+pub struct Ahead {
+    /// The parts in their order.
+    parts: Receiver<Receiver<Message>>,
+    /// The one that is being taken.
+    part: Option<Receiver<Message>>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What the threads have in common.
+#[derive(Debug)]
+struct Shared {
+    /// What the first part is read by, and what is opened again for the others.
+    directory: OwnedFd,
+    left: Mutex<Left>,
+    spare: Spare,
+}
+
+/// What nobody reads yet.
+#[derive(Debug)]
+struct Left {
+    /// A directory that is not split is one part, without bounds.
+    parts: VecDeque<Option<Part>>,
+    /// Gone once all parts are.
+    order: Option<SyncSender<Receiver<Message>>>,
+}
+
+impl Ahead {
+    /// Lets threads read on from where `reader` stands. It comes back if none can be had.
+    ///
+    /// # Errors
+    /// The reader, as it was.
+    pub fn new(reader: Reader) -> Result<Self, Reader> {
+        let (parts, most) = plan(&reader);
+        let threads = most.min(parts.len());
+        let (order, ordered) = sync_channel(threads);
+        let spare = Spare::new(BUFFER, WAITING * threads);
+        let left = Mutex::new(Left { parts, order: Some(order) });
+        let shared = Arc::new(Shared { directory: reader.into(), left, spare });
+        let start = |_| {
+            let shared = Arc::clone(&shared);
+            Builder::new().name("firstbyte-read".into()).spawn(move || shared.work()).ok()
+        };
+        let threads: Vec<_> = (0..threads).map_while(start).collect();
+        if threads.is_empty() {
+            let shared = Arc::into_inner(shared).expect("no thread has the other half");
+            return Err(shared.directory.into());
+        }
+        Ok(Self { parts: ordered, part: None, shared, threads })
+    }
+
+    /// The next entries, or nothing at the directory's end; waits for them.
+    ///
+    /// # Errors
+    /// The operating system's code. There is nothing after it.
+    pub fn wait(&mut self) -> io::Result<Option<Batch>> {
+        loop {
+            if self.part.is_none() {
+                self.part = self.parts.recv().ok();
+            }
+            let Some(part) = &self.part else { return Ok(None) };
+            if let Some(next) = self.deal_with(part.recv().unwrap_or_else(|_| Err(died()))) {
+                return next;
+            }
+        }
+    }
+
+    /// The same if it is here already.
+    pub fn ready(&mut self) -> Option<io::Result<Option<Batch>>> {
+        loop {
+            if self.part.is_none() {
+                match self.parts.try_recv() {
+                    Ok(part) => self.part = Some(part),
+                    Err(TryRecvError::Empty) => return None,
+                    Err(TryRecvError::Disconnected) => return Some(Ok(None)),
+                }
+            }
+            let message = match self.part.as_ref()?.try_recv() {
+                Ok(message) => message,
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => Err(died()),
+            };
+            if let Some(next) = self.deal_with(message) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// What a message means to whoever takes batches; nothing if it ends a part.
+    fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
+        if !matches!(message, Ok(Some(_))) {
+            self.part = None;
+        }
+        match message {
+            Ok(None) => None,
+            message => Some(message),
+        }
+    }
+
+    /// Gives a batch back, for its memory to be used again.
+    pub fn recycle(&self, batch: Batch) {
+        self.shared.spare.give(batch);
+    }
+
+    /// Ends the threads; each after the system call it is in. The reader stands anywhere.
+    pub fn end(self) -> Option<Reader> {
+        let Self { parts, part, shared, threads } = self;
+        // With nobody to take its batches a thread ends.
+        drop((parts, part));
+        shared.lock().parts.clear();
+        for thread in threads {
+            let _ = thread.join();
+        }
+        Arc::into_inner(shared).map(|shared| shared.directory.into())
+    }
+}
+
+/// The parts of what `reader` has still to read, and how many threads are of use.
+fn plan(reader: &Reader) -> (VecDeque<Option<Part>>, usize) {
+    let tuning = Tuning::of_open(reader, &Options::default());
+    let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
+    let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, PARTS);
+    if parts.is_empty() { ([None].into(), 1) } else { (parts.into_iter().map(Some).collect(), tuning.threads) }
+}
+
+fn died() -> io::Error {
+    io::Error::other("the thread that read it ended before the directory did")
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread: reads parts until there are none, or nobody takes them any more.
+    fn work(&self) {
+        while let Some((part, batches)) = self.next() {
+            let end = self.read(part, &batches).map(|()| None);
+            let failed = end.is_err();
+            if batches.send(end).is_err() || failed {
+                return self.lock().finish();
+            }
+        }
+    }
+
+    /// The next part that nobody reads, and where its batches go.
+    fn next(&self) -> Option<(Option<Part>, SyncSender<Message>)> {
+        let mut left = self.lock();
+        let part = left.parts.pop_front();
+        let (sender, receiver) = sync_channel(WAITING);
+        // Sent under the lock, so that they come in order; with too many before it, all threads have to wait anyway.
+        match (part, &left.order) {
+            (Some(part), Some(order)) if order.send(receiver).is_ok() => Some((part, sender)),
+            _ => {
+                left.finish();
+                None
+            }
+        }
+    }
+
+    /// Reads a part to its end, or until nobody takes its batches.
+    fn read(&self, mut part: Option<Part>, batches: &SyncSender<Message>) -> io::Result<()> {
+        let mut reader = self.begin(part.as_ref())?;
+        loop {
+            let mut batch = self.spare.take();
+            let more = reader.read_those(&mut batch, |raw, name| match &mut part {
+                None => Ok(Take::Entry),
+                Some(part) => part.take(raw, name, &self.directory),
+            })?;
+            if batch.is_empty() {
+                self.spare.give(batch);
+            } else if batches.send(Ok(Some(batch))).is_err() {
+                return Ok(());
+            }
+            if !more || part.as_ref().is_some_and(Part::is_over) {
+                break;
+            }
+        }
+        if part.is_some_and(|part| !part.joins(&self.directory)) {
+            return Err(io::Error::other(DISORDERED));
+        }
+        Ok(())
+    }
+
+    /// What a part is read by.
+    fn begin(&self, part: Option<&Part>) -> io::Result<Reader> {
+        match part.filter(|part| !part.is_first()) {
+            Some(part) => {
+                let own = again(&self.directory)?;
+                part.begin(&own)?;
+                Ok(own.into())
+            }
+            None => Ok(Reader::from(self.directory.try_clone()?)),
+        }
+    }
+}
+
+impl Left {
+    /// Lets nothing more be begun.
+    fn finish(&mut self) {
+        self.parts.clear();
+        self.order = None;
+    }
+}

@@ -1,0 +1,35 @@
+//! Batches whose entries were dealt with, to be filled again.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::Batch;
+
+/// Batches to be filled again, by any thread.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    buffer: usize,
+    most: usize,
+    batches: Mutex<Vec<Batch>>,
+}
+
+impl Spare {
+    /// None yet; keeps `most` at most, each for `buffer` bytes.
+    pub(crate) fn new(buffer: usize, most: usize) -> Self {
+        Self { buffer, most, batches: Mutex::default() }
+    }
+
+    /// An empty batch, a used one if there is one.
+    pub(crate) fn take(&self) -> Batch {
+        let batch = self.batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        batch.unwrap_or_else(|| Batch::new(self.buffer))
+    }
+
+    /// Keeps a batch's memory, or frees it if there is enough.
+    pub(crate) fn give(&self, mut batch: Batch) {
+        batch.clear();
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        if batches.len() < self.most {
+            batches.push(batch);
+        }
+    }
+}
