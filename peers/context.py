@@ -81,7 +81,7 @@ class Bench:
         warm: list[str] | None = None,
     ) -> list[Series]:
         """Runs the contenders alternately and holds our median, the first's, against each goal; `warm` before each run."""
-        series = alternate(contenders, stage or self.stage, check, pairs or self.pairs, self.seconds, warm)
+        series = alternate(contenders, stage or self.stage, check, pairs or self.pairs, self.seconds, warm, keep=stage is not None)
         self.result.series += series
         by_name = {s.name: s for s in series if s.samples}
         for goal in goals:

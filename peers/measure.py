@@ -141,12 +141,15 @@ def alternate(
     pairs: int,
     seconds: float,
     warm: list[str] | None = None,
+    keep: bool = False,
 ) -> list[Series]:
     """Runs all contenders once unmeasured, then `pairs` times in turn, the first of each round changing.
 
     Every run gets a fresh destination under `stage`; its content is checked after each run, outside the timing. Stops
     early once `seconds` are over and three rounds are in. `warm` is run before each of them, untimed: a kernel may take
-    back what a cache holds within seconds, and who comes after a slow peer would pay for it.
+    back what a cache holds within seconds, and who comes after a slow peer would pay for it. With `keep` destinations stay:
+    ext4 makes no inode of one deleted within the last half minute, and having deleted a thousand takes many times as long to
+    find others.
     """
     series = {c.name: Series(c.name, shown(c.command(stage / "out"), stage)) for c in contenders}
     failures = dict.fromkeys(series, 0)
@@ -169,7 +172,8 @@ def alternate(
                 series[contender.name].error = str(error)
                 continue
             finally:
-                shutil.rmtree(destination, ignore_errors=True)
+                if not keep:
+                    shutil.rmtree(destination, ignore_errors=True)
             # Round 0 warms page cache, connections and code, for all alike.
             if round_ > 0:
                 series[contender.name].samples.append(sample)

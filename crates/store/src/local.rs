@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub(crate) use backend::{delete, get, list, put, stat, version};
 pub use name::local_path;
-pub use partial::{Durability, LocalFile};
+pub use partial::{Durability, LocalFile, empty};
 
 use crate::Error;
 

@@ -91,7 +91,7 @@ impl UploadJournal {
         };
         let write = || {
             let text = serde_json::to_vec(&record)?;
-            self.file.set_len(0)?;
+            firstbyte_store::empty(&self.file)?;
             (&self.file).rewind()?;
             (&self.file).write_all(&text)
         };

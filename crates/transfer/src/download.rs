@@ -49,7 +49,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
         Err(Error::Store(StoreError::Changed { .. })) if found.is_some() => {
             tracing::info!(%source, "changed since it was begun: starting over");
             if let Some(found) = found {
-                found.discard(path)?;
+                found.discard()?;
             }
             return begin(worker, job, path);
         }

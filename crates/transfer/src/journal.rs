@@ -159,7 +159,7 @@ impl Journal {
     /// Begins one, over whatever was there.
     pub(crate) fn create(path: PathBuf, header: &Header) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-        file.set_len(0)?;
+        firstbyte_store::empty(&file)?;
         let mut line = serde_json::to_vec(header)?;
         line.push(b'\n');
         file.write_all(&line)?;

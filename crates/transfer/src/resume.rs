@@ -49,7 +49,7 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
         Journal::load(place.clone()).map_err(Error::io(place.display()))?
     else {
         std::fs::remove_file(&place).map_err(Error::io(place.display()))?;
-        partial.file().set_len(0).map_err(Error::io(path.display()))?;
+        partial.empty()?;
         return Ok(None);
     };
     let mut found = Found { header, records, journal, partial };
@@ -61,7 +61,7 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
         && length == found.header.size();
     if !usable {
         tracing::debug!(path = %path.display(), "what an earlier copy left is of another object: starting over");
-        found.discard(path)?;
+        found.discard()?;
         return Ok(None);
     }
     if !found.header.is_of_this_boot() {
@@ -73,9 +73,9 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
 
 impl Found {
     /// Starts over: forgets all chunks.
-    pub(crate) fn discard(self, path: &Path) -> Result<()> {
+    pub(crate) fn discard(self) -> Result<()> {
         self.journal.remove().map_err(Error::io(self.journal.path().display()))?;
-        self.partial.file().set_len(0).map_err(Error::io(path.display()))?;
+        self.partial.empty()?;
         Ok(self.partial.discard()?)
     }
 

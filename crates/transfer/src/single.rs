@@ -9,7 +9,7 @@ use crate::download::{self, Opened, at_file, copy_body};
 use crate::patience::Wait;
 use crate::pieces::{Begun, Done};
 use crate::worker::Worker;
-use crate::{Error, Job, Result, Verified, resume};
+use crate::{Job, Result, Verified, resume};
 
 /// Times an object is fetched until it has the checksum it should have.
 const FETCHES: u32 = 4;
@@ -99,7 +99,7 @@ fn move_all(
     let (mut body, cancel): (Option<Body>, Option<Cancel>) = opened.unzip();
     let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
     worker.request(wait, cancel, |attempt, scratch| {
-        partial.file().set_len(0).map_err(Error::io(path.display()))?;
+        partial.empty()?;
         let mut body = match body.take() {
             Some(body) => body,
             None => {

@@ -93,7 +93,7 @@ pub(crate) fn put(run: &Run<'_>, reader: &mut (dyn Read + Send), destination: &L
     if let Location::Local(path) = destination {
         let partial = LocalFile::open(path)?;
         let file = partial.file();
-        file.set_len(0).map_err(Error::io(path.display()))?;
+        partial.empty()?;
         let bytes = copy(run, reader, &mut &*file)
             .map_err(|source| StoreError::Io { location: path.display().to_string(), source });
         return match bytes {

@@ -61,7 +61,7 @@ fn first_pages(header_len: usize) -> u64 {
 
 /// Writes a new map over whatever `file` holds.
 pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> io::Result<()> {
-    file.set_len(0)?;
+    firstbyte_store::empty(file)?;
     file.set_len(map_len(size, text))?;
     // Whole pages: the mapping is written to later, all over the page.
     allocate(file, 0..first_pages(header.len()))?;

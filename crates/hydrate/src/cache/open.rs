@@ -180,7 +180,7 @@ fn create(shared: &Arc<Shared>, paths: &Paths, map: &File, identity: &Identity) 
     let reservation = shared.reserve(bytes).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
     let header = Header::to_bytes(identity.size(), &text, boot(), bytes).ok_or_else(too_long)?;
     let make = || -> io::Result<File> {
-        map.set_len(0)?;
+        firstbyte_store::empty(map)?;
         let data = OpenOptions::new()
             .read(true)
             .write(true)

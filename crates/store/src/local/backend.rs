@@ -10,7 +10,7 @@ use firstbyte_location::{ByteRange, Entry, FileIdentity, Kind, Version};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{LocalFile, io_error, name};
+use super::{LocalFile, empty, io_error, name};
 use crate::{
     Body, Durability, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Written,
 };
@@ -166,7 +166,7 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 
 /// Writes the payload into a file that may hold what an interrupted writer left.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
-    file.set_len(0)?;
+    empty(file)?;
     fill_from_start(file, payload)
 }
 

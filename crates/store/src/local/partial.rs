@@ -118,6 +118,14 @@ impl LocalFile {
         Ok(())
     }
 
+    /// Forgets what an interrupted writer left in it.
+    ///
+    /// # Errors
+    /// [`Io`](crate::Error::Io).
+    pub fn empty(&self) -> Result<()> {
+        empty(self.file()).map_err(|error| io_error(&self.path, error))
+    }
+
     /// Removes it.
     ///
     /// # Errors
@@ -142,6 +150,15 @@ impl LocalFile {
             result => result.map_err(|error| io_error(&self.destination, error)),
         }
     }
+}
+
+/// Cuts a file to nothing. One that is empty is left alone: ext4 takes the cut for the first half of replacing a file in
+/// place, and writes all of it to the disk when it is closed, which takes as long as everything else about a small one.
+///
+/// # Errors
+/// The operating system's.
+pub fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.len() > 0 { file.set_len(0) } else { Ok(()) }
 }
 
 /// Where a rename has to go so that only a regular file is ever replaced, and that file's permission bits.
