@@ -158,7 +158,11 @@ fn plan(reader: &Reader) -> (VecDeque<Option<Part>>, usize) {
     let tuning = Tuning::of_open(reader, &Options::default());
     let Some(tuning) = tuning.ok().filter(Tuning::splits) else { return ([None].into(), 1) };
     let parts = split::plan(reader.as_fd(), reader.so_far, reader.next, PARTS);
-    if parts.is_empty() { ([None].into(), 1) } else { (parts.into_iter().map(Some).collect(), tuning.threads) }
+    if parts.is_empty() {
+        ([None].into(), 1)
+    } else {
+        (parts.into_iter().map(Some).collect(), tuning.threads)
+    }
 }
 
 fn died() -> io::Error {

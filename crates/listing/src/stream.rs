@@ -5,8 +5,8 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::scan::Scan;
 use crate::spare::Spare;

@@ -166,7 +166,11 @@ impl Shared {
     fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
         let mut state = self.state();
         while !state.is_over() {
-            let cutting = if index < state.pace.allowed() { Cutting::Allowed } else { Cutting::Never };
+            let cutting = match index < state.pace.allowed() {
+                true if state.pace.is_near() => Cutting::WhileRoom,
+                true => Cutting::Allowed,
+                false => Cutting::Never,
+            };
             if let Some(task) = state.plan.task(at, cutting) {
                 return Some(task);
             }

@@ -7,6 +7,10 @@ const START: usize = 4;
 /// Most at once. Each holds a page, some 300 KB, and 32 of them fetch 700,000 keys a second over 45 ms.
 pub(super) const MOST: usize = 32;
 
+/// Pages that come within this are from near: it is the making of a page that takes time, which more requests only share, and
+/// those to begin with bring more keys than one consumer reads.
+const NEAR: Duration = Duration::from_millis(10);
+
 /// The number, and what it is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -29,11 +33,18 @@ impl Pace {
     /// time says that requests queue somewhere, and more of them would only wait.
     pub(super) fn full_page(&mut self, took: Duration) {
         self.quickest = self.quickest.min(took);
-        if took < 2 * self.quickest {
+        if self.is_near() {
+            self.allowed = self.allowed.min(START.min(self.most));
+        } else if took < 2 * self.quickest {
             self.allowed = (self.allowed + 1).min(self.most);
         } else if took > 4 * self.quickest {
             self.allowed = (self.allowed - 1).max(START.min(self.most));
         }
+    }
+
+    /// Whether pages come quickly, as far as is known.
+    pub(super) fn is_near(&self) -> bool {
+        self.quickest < NEAR
     }
 
     /// Takes note that the service refused a request because there are too many.
@@ -59,6 +70,16 @@ mod tests {
         assert_eq!(pace.allowed(), START);
         (0..9).for_each(|_| pace.refused());
         assert_eq!(pace.allowed(), 1);
+    }
+
+    #[test]
+    fn a_service_beside_us_gets_no_more_than_those_to_begin_with() {
+        let mut pace = Pace::new(MOST);
+        (0..9).for_each(|_| pace.full_page(PAGE));
+        assert!(!pace.is_near() && pace.allowed() > START);
+        (0..9).for_each(|_| pace.full_page(PAGE / 10));
+        assert!(pace.is_near());
+        assert_eq!(pace.allowed(), START);
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub(super) struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
+    /// Only while there is room for pages of any range. What is wanted next is cut ever finer otherwise, each cut at the cost of
+    /// a page asked for in vain, and that is worth it only where a page takes long to come.
+    WhileRoom,
     Never,
 }
 
@@ -145,7 +148,11 @@ impl Plan {
             self.waiting += 1;
             return task;
         }
-        if cutting == Cutting::Allowed { self.cut(room) } else { None }
+        match cutting {
+            Cutting::Allowed => self.cut(room),
+            Cutting::WhileRoom if room == self.ranges.len() => self.cut(room),
+            Cutting::WhileRoom | Cutting::Never => None,
+        }
     }
 
     /// How many ranges, from the first on, may bring another page. All may while there is room. Behind that, as much
