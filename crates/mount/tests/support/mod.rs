@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use firstbyte_hydrate::cache::{Cache, Limits};
 use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::Location;
 use firstbyte_mount::{Mount, Options};
@@ -54,6 +55,11 @@ impl Mounted {
         self.mount.wait().unwrap();
         let options = Options { cache: Some(self.cache.path().to_owned()), ..options.clone() };
         self.mount = mount(&self.subject.store, &self.subject.base, self.directory.path(), &options).unwrap();
+    }
+
+    /// The same cache, opened once more.
+    pub fn cache(&self) -> Cache {
+        Cache::open(self.cache.path(), Limits { size: None, reserve: 0 }).unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -247,3 +247,16 @@ fn listings_follow_links_and_start_where_asked() {
         Err(Error::NotFound { .. })
     ));
 }
+
+#[test]
+fn what_an_interrupted_writer_left_is_forgotten() {
+    let place = temp();
+    let path = place.path().join("file");
+    let file = LocalFile::open(&path).unwrap();
+    fs::write(file.path(), b"a longer one").unwrap();
+    file.empty().unwrap();
+    assert_eq!(file.file().metadata().unwrap().len(), 0);
+    file.empty().unwrap();
+    file.commit(&Metadata::default(), Durability::None).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+}

@@ -203,3 +203,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_slow_consumer_costs_no_cuts_where_pages_come_quickly() {
+    let requests = |cutting| {
+        // As many keys as a page has begin alike, so that the end of a range is seen by a page asked for in vain.
+        let keys = (0..100 * PAGE).map(|n| format!("{:02}-{:04}", n / PAGE, n % PAGE));
+        let mut service = Service::new(keys, Grouping::Keys);
+        let mut plan = Plan::new(Grouping::Keys, Order::Bytes, 4);
+        let first = service.page(None);
+        plan.arrived(Plan::WHOLE, first);
+        let mut listed = 0;
+        loop {
+            match plan.take() {
+                Next::Page(page) => listed += page.len(),
+                Next::Wait => {}
+                Next::End => break,
+            }
+            let tasks: Vec<_> = (0..4).map_while(|_| plan.task(None, cutting)).collect();
+            for task in tasks {
+                let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
+                let page = service.page(Some(&after));
+                plan.arrived(task.range, page);
+            }
+        }
+        assert_eq!(listed, 100 * PAGE);
+        service.requests
+    };
+    let (quick, slow) = (requests(Cutting::WhileRoom), requests(Cutting::Allowed));
+    assert!(quick < 120 && quick < slow, "{quick} requests, {slow} where any range may be cut");
+}
