@@ -26,15 +26,33 @@ const STEPS: usize = 1000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Open { handle: usize, object: usize },
-    Close { handle: usize },
-    Read { handle: usize, length: usize },
-    Seek { handle: usize, to: usize },
+    Open {
+        handle: usize,
+        object: usize,
+    },
+    Close {
+        handle: usize,
+    },
+    Read {
+        handle: usize,
+        length: usize,
+    },
+    Seek {
+        handle: usize,
+        to: usize,
+    },
     /// The kernel forgets the pages it keeps of a file.
-    Forget { handle: usize },
+    Forget {
+        handle: usize,
+    },
     /// The cache lets go of an object.
-    Evict { object: usize },
-    Overwrite { object: usize, size: usize },
+    Evict {
+        object: usize,
+    },
+    Overwrite {
+        object: usize,
+        size: usize,
+    },
     Remount,
 }
 
