@@ -198,6 +198,13 @@ def kill_layout(soak: Soak) -> int:
     return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
 
 
+def mount_model(soak: Soak) -> int:
+    """1,000,000 operations of open, read, seek, evict, overwrite and remount through a mount, against what was put"""
+    long = {"FIRSTBYTE_OPERATIONS": str(20_000 * soak.times)}
+    test = ["cargo", "test", "--release", "--locked", "-p", "firstbyte-mount", "--test", "model"]
+    return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
+
+
 def mount_crowd(soak: Soak) -> int:
     """100 readers of a mount in 128 MiB, behind a link that cuts 1 %, while objects are overwritten (10 minutes at 50 times)"""
     return mounts.crowd(soak, 12 * soak.times)
@@ -208,7 +215,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:
