@@ -4,8 +4,8 @@
 //! has, and the parts are given out in their order, which is the order one reader would give. What waits is bounded, in
 //! parts and in each of them, so a directory of any length takes the same memory however slowly it is worked on.
 //!
-//! The threads end with the directory or with the [`Ahead`], and are waited for, so that their descriptors are closed
-//! when the caller may count on it.
+//! The threads end with the directory or with the [`Ahead`]; [`Ahead::end`] waits for them, so that their descriptors are
+//! closed when the caller may count on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -41,6 +41,8 @@ pub struct Ahead {
     parts: Receiver<Receiver<Message>>,
     /// The one that is being taken.
     part: Option<Receiver<Message>>,
+    /// What comes after an error would leave a gap.
+    failed: bool,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -84,7 +86,7 @@ impl Ahead {
             let shared = Arc::into_inner(shared).expect("no thread has the other half");
             return Err(shared.directory.into());
         }
-        Ok(Self { parts: ordered, part: None, shared, threads })
+        Ok(Self { parts: ordered, part: None, failed: false, shared, threads })
     }
 
     /// The next entries, or nothing at the directory's end; waits for them.
@@ -92,7 +94,7 @@ impl Ahead {
     /// # Errors
     /// The operating system's code. There is nothing after it.
     pub fn wait(&mut self) -> io::Result<Option<Batch>> {
-        loop {
+        while !self.failed {
             if self.part.is_none() {
                 self.part = self.parts.recv().ok();
             }
@@ -101,11 +103,12 @@ impl Ahead {
                 return next;
             }
         }
+        Ok(None)
     }
 
     /// The same if it is here already.
     pub fn ready(&mut self) -> Option<io::Result<Option<Batch>>> {
-        loop {
+        while !self.failed {
             if self.part.is_none() {
                 match self.parts.try_recv() {
                     Ok(part) => self.part = Some(part),
@@ -122,10 +125,12 @@ impl Ahead {
                 return Some(next);
             }
         }
+        Some(Ok(None))
     }
 
     /// What a message means to whoever takes batches; nothing if it ends a part.
     fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
+        self.failed = message.is_err();
         if !matches!(message, Ok(Some(_))) {
             self.part = None;
         }
@@ -142,7 +147,7 @@ impl Ahead {
 
     /// Ends the threads; each after the system call it is in. The reader stands anywhere.
     pub fn end(self) -> Option<Reader> {
-        let Self { parts, part, shared, threads } = self;
+        let Self { parts, part, shared, threads, .. } = self;
         // With nobody to take its batches a thread ends.
         drop((parts, part));
         shared.lock().parts.clear();
