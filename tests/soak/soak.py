@@ -190,19 +190,22 @@ def faults_without_crc(soak: Soak) -> int:
     return faults(soak, [f"{link.url}/big.bin", f"{out}/"], out, file, "length", may_fail=0)
 
 
+def tested(crate: str, test: str, **counts: int) -> int:
+    """Whether one of the tests in Rust fails where it is told to do so much."""
+    command = ["cargo", "test", "--release", "--locked", "-p", crate, "--test", test, "--", "--nocapture"]
+    counted = {name: str(count) for name, count in counts.items()}
+    return int(subprocess.run(command, env=os.environ | counted, check=False).returncode != 0)
+
+
 def kill_layout(soak: Soak) -> int:
     """kill -9 during conversions of 1,000,000 files to a layout and back, with four writers and four readers at work"""
     # The same test as in `make test`, with more of everything.
-    long = {"FIRSTBYTE_LAYOUT_FILES": "1000000", "FIRSTBYTE_LAYOUT_KILLS": str(2 * soak.times)}
-    test = ["cargo", "test", "--release", "--locked", "-p", "firstbyte-cli", "--test", "layout_kill", "--", "--nocapture"]
-    return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
+    return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations of open, read, seek, evict, overwrite and remount through a mount, against what was put"""
-    long = {"FIRSTBYTE_OPERATIONS": str(20_000 * soak.times)}
-    test = ["cargo", "test", "--release", "--locked", "-p", "firstbyte-mount", "--test", "model"]
-    return int(subprocess.run(test, env=os.environ | long, check=False).returncode != 0)
+    return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
 
 
 def mount_crowd(soak: Soak) -> int:

@@ -20,8 +20,6 @@ use crate::spare::Spare;
 use crate::split::{self, Part};
 use crate::{Batch, Options, Reader, Tuning};
 
-/// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it is worked on.
-const BUFFER: usize = 64 << 10;
 /// Batches of a part that wait to be taken: a whole part of usual names, for a thread to go on to the next one.
 const WAITING: usize = 16;
 /// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100 bytes to plan one.
@@ -66,6 +64,9 @@ struct Left {
 }
 
 impl Ahead {
+    /// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it is worked on.
+    pub const BUFFER: usize = 64 << 10;
+
     /// Lets threads read on from where `reader` stands. It comes back if none can be had.
     ///
     /// # Errors
@@ -74,7 +75,7 @@ impl Ahead {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
         let (order, ordered) = sync_channel(threads);
-        let spare = Spare::new(BUFFER, WAITING * threads);
+        let spare = Spare::new(Self::BUFFER, WAITING * threads);
         let left = Mutex::new(Left { parts, order: Some(order) });
         let shared = Arc::new(Shared { directory: reader.into(), left, spare });
         let start = |_| {

@@ -12,9 +12,6 @@ use pyo3::prelude::*;
 
 use crate::place::Place;
 
-/// Some 2,000 entries of usual names: what stays in a core's cache until Python has seen it.
-const BUFFER: usize = 64 << 10;
-
 /// The entries of a directory, batch by batch.
 pub(crate) struct Reading {
     source: Source,
@@ -64,7 +61,7 @@ impl Reading {
             Source::Done => return Ok(None),
             Source::Here(reader, batches) => {
                 *batches += 1;
-                let mut batch = spent.unwrap_or_else(|| Batch::new(BUFFER));
+                let mut batch = spent.unwrap_or_else(|| Batch::new(Ahead::BUFFER));
                 let read = py.detach(|| reader.read(&mut batch));
                 if matches!(read, Ok(true)) && *batches > 1 {
                     self.hand_over();

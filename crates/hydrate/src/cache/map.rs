@@ -59,9 +59,8 @@ fn first_pages(header_len: usize) -> u64 {
     (header_len as u64 + WORD).next_multiple_of(page())
 }
 
-/// Writes a new map over whatever `file` holds.
+/// Writes a new map into `file`, which is empty.
 pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> io::Result<()> {
-    firstbyte_store::empty(file)?;
     file.set_len(map_len(size, text))?;
     // Whole pages: the mapping is written to later, all over the page.
     allocate(file, 0..first_pages(header.len()))?;

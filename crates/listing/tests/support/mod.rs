@@ -69,29 +69,29 @@ impl Found {
 pub(crate) fn ahead(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = Reader::open(root).unwrap();
     let mut batch = Batch::new(4096);
-    let mut names = Vec::new();
-    let add = |names: &mut Vec<Vec<u8>>, batch: &Batch| {
-        names.extend(batch.entries().map(|entry| entry.name().to_vec()));
-    };
     reader.read(&mut batch).unwrap();
-    add(&mut names, &batch);
+    let mut found: Vec<_> = names(&batch).collect();
     let mut ahead = Ahead::new(reader).unwrap();
     while let Some(batch) = ahead.wait().unwrap() {
-        add(&mut names, &batch);
+        found.extend(names(&batch));
         ahead.recycle(batch);
     }
-    names
+    found
 }
 
 /// The names in one directory in its own order, one buffer after the other.
 pub(crate) fn in_order(root: &Path) -> Vec<Vec<u8>> {
     let mut reader = Reader::open(root).unwrap();
     let mut batch = Batch::new(64 << 10);
-    let mut names = Vec::new();
+    let mut found = Vec::new();
     while reader.read(&mut batch).unwrap() {
-        names.extend(batch.entries().map(|entry| entry.name().to_vec()));
+        found.extend(names(&batch));
     }
-    names
+    found
+}
+
+fn names(batch: &Batch) -> impl Iterator<Item = Vec<u8>> {
+    batch.entries().map(|entry| entry.name().to_vec())
 }
 
 /// The names `find` gives, in order of their bytes.
