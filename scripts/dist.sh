@@ -31,7 +31,7 @@ for arch in x86_64 aarch64; do
     # The module is no program: a panic in it must become an exception, so not the profile `dist`, which aborts.
     install -m 755 "dist/$name" "$scripts/firstbyte"
     maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
-    wheel=$(ls dist/firstbyte-"$version"-cp310-abi3-*_"$arch".whl)
+    wheel=$(ls dist/firstbyte-"$version"-cp3*-abi3-*_"$arch".whl)
 
     if [ "$arch" = "$(uname -m)" ]; then
         "dist/$name" --version

@@ -3,8 +3,7 @@
 mod support;
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,58 +13,12 @@ use std::time::{Duration, Instant};
 use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use support::place::Place;
 use support::servers::S3;
 use support::{Ran, World};
 
 /// How long something may take that happens at once on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A world with a directory `mnt`, freed when dropped whatever happened to the daemon.
-struct Place {
-    world: World,
-    directory: PathBuf,
-}
-
-impl Place {
-    fn new(mut world: World) -> Self {
-        let directory = world.path("mnt");
-        fs::create_dir_all(&directory).unwrap();
-        world.set("XDG_RUNTIME_DIR", &runtime(&directory));
-        Self { world, directory }
-    }
-
-    /// Mounts, and gives the receipt.
-    fn mount(&self, source: &str, options: &[&str]) -> Value {
-        let args = [&["--json", "mount", source, "mnt"], options].concat();
-        self.world.run(&args).ok().receipt()
-    }
-
-    fn unmount(&self) -> Ran {
-        self.world.run(&["unmount", "mnt"])
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.directory.join(name))
-    }
-
-    fn is_mounted(&self) -> bool {
-        fs::read_to_string("/proc/self/mountinfo").unwrap().contains(self.directory.to_str().unwrap())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        while self.is_mounted() {
-            rustix::mount::unmount(&self.directory, rustix::mount::UnmountFlags::DETACH).unwrap();
-        }
-    }
-}
-
-fn runtime(directory: &Path) -> String {
-    let runtime = directory.parent().unwrap().parent().unwrap().join("run");
-    fs::create_dir_all(&runtime).unwrap();
-    runtime.to_str().unwrap().to_owned()
-}
 
 fn pid(receipt: &Value) -> Pid {
     Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap()

@@ -192,14 +192,15 @@ impl Batch {
 /// What is found out of entries after they were read.
 impl Batch {
     /// Calls `look` for the entries from `first` on of whose type `needed` says so, all of the directory begun last,
-    /// with that directory's path, the name and the type. Keeps what it answers, the details if `keep` says so, and
-    /// drops those it has no answer for.
+    /// with that directory's path, the name, the type and the place for details: written where they stay, since copying
+    /// a hundred bytes an entry shows. Keeps the type it answers, and the details if `keep` says so, and drops entries
+    /// it has no answer for.
     pub(crate) fn settle(
         &mut self,
         first: usize,
         keep: bool,
         needed: impl Fn(FileType) -> bool,
-        mut look: impl FnMut(&[u8], &CStr, FileType) -> Option<(FileType, Option<Stat>)>,
+        mut look: impl FnMut(&[u8], &CStr, FileType, &mut Option<Stat>) -> Option<FileType>,
     ) {
         let Some(path) = self.groups.last().map(|group| span(&group.path)) else { return };
         let mut kept = first;
@@ -207,13 +208,13 @@ impl Batch {
             let mut record = self.records[index];
             if needed(type_of(record.kind)) {
                 let name = c_name(&self.buffer, &record);
-                let Some((kind, stat)) = look(&self.paths[path.clone()], name, type_of(record.kind)) else {
-                    continue;
-                };
-                record.kind = (kind.as_raw_mode() >> 12) as u8;
-                if keep {
-                    self.stats.push(stat);
+                let stat = self.stats.push_mut(None);
+                let kind = look(&self.paths[path.clone()], name, type_of(record.kind), stat);
+                if !keep || kind.is_none() {
+                    self.stats.pop();
                 }
+                let Some(kind) = kind else { continue };
+                record.kind = (kind.as_raw_mode() >> 12) as u8;
             }
             self.records[kept] = record;
             kept += 1;

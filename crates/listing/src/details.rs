@@ -1,4 +1,4 @@
-//! Finds out of entries what their directory does not tell: by one statx each, and only where it is needed.
+//! Finds out of entries what their directory does not tell: by one system call each, and only where it is needed.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::error::below;
-use crate::{Batch, Detail, Error, Stat, Symlinks};
+use crate::{Batch, Detail, Error, Reach, Stat, Symlinks};
 
 /// What is to be found out, and where.
 pub(crate) struct Details<'a, D> {
@@ -17,6 +17,7 @@ pub(crate) struct Details<'a, D> {
     pub(crate) root: &'a Path,
     pub(crate) symlinks: Symlinks,
     pub(crate) detail: Detail,
+    pub(crate) reach: Reach,
 }
 
 impl<D: AsFd> Details<'_, D> {
@@ -27,14 +28,14 @@ impl<D: AsFd> Details<'_, D> {
             first,
             self.detail != Detail::Names,
             |kind| self.is_needed(kind),
-            |path, name, kind| {
+            |path, name, kind, stat| {
                 match self.look(name, kind) {
-                    Ok(stat) => Some((FileType::from_raw_mode(stat.mode.into()), Some(stat))),
+                    Ok(found) => Some(FileType::from_raw_mode(stat.insert(found).mode.into())),
                     Err(Errno::NOENT) => None,
                     Err(error) => {
                         errors.push(self.error(path, name, error));
                         // The name is there; of a link at least that is known.
-                        Some((kind, None))
+                        Some(kind)
                     }
                 }
             },
@@ -48,14 +49,15 @@ impl<D: AsFd> Details<'_, D> {
             || (kind == FileType::Symlink && self.symlinks == Symlinks::Follow)
     }
 
+    #[inline]
     fn look(&self, name: &CStr, kind: FileType) -> rustix::io::Result<Stat> {
-        let itself = |detail| Stat::read(self.directory, name, AtFlags::SYMLINK_NOFOLLOW, detail);
+        let ask = |flags| Stat::read(self.directory, name, flags, self.detail, self.reach);
         if self.symlinks == Symlinks::Report || !matches!(kind, FileType::Unknown | FileType::Symlink) {
-            return itself(self.detail);
+            return ask(AtFlags::SYMLINK_NOFOLLOW);
         }
-        match Stat::read(self.directory, name, AtFlags::empty(), self.detail) {
+        match ask(AtFlags::empty()) {
             // Gone, or a link that leads nowhere.
-            Err(Errno::NOENT) => itself(self.detail),
+            Err(Errno::NOENT) => ask(AtFlags::SYMLINK_NOFOLLOW),
             found => found,
         }
     }

@@ -22,7 +22,7 @@ use crate::details::Details;
 use crate::error::below;
 use crate::open::Open;
 use crate::walk::describe;
-use crate::{Batch, Boundary, Detail, Error, Options, Result, Stat, Symlinks, Tuning};
+use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
 
 /// Bytes all names that wait may take: 10^6 usual ones fit in three readings, and the process in 32 MiB.
 const LIMIT: usize = 12 << 20;
@@ -37,6 +37,7 @@ pub(crate) struct Sorted {
     path: PathBuf,
     options: Options,
     device: u64,
+    reach: Reach,
     root: Open,
     /// From the root to the directory being shown.
     levels: Vec<Level>,
@@ -88,6 +89,7 @@ impl Sorted {
             path: path.to_owned(),
             options: *options,
             device: identity.device,
+            reach: tuning.file_system.reach,
             levels: Vec::new(),
             due: None,
             errors: Vec::new(),
@@ -155,6 +157,7 @@ impl Sorted {
                 root: &self.path,
                 symlinks: self.options.symlinks,
                 detail: Detail::Names,
+                reach: self.reach,
             };
             details.add(&mut self.batch, 0);
             for entry in self.batch.entries() {
@@ -210,7 +213,13 @@ impl Sorted {
         let follow = self.options.symlinks == Symlinks::Follow && kind != Kind::Symlink;
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let read = |open: &Open| {
-            Stat::read(open, &CString::new(bare).map_err(|_| Errno::INVAL)?, flags, self.options.detail)
+            Stat::read(
+                open,
+                &CString::new(bare).map_err(|_| Errno::INVAL)?,
+                flags,
+                self.options.detail,
+                self.reach,
+            )
         };
         let stat = match open {
             Some(open) => read(open),

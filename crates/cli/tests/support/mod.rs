@@ -10,6 +10,7 @@
 )]
 
 pub mod kills;
+pub mod place;
 pub mod rogue;
 pub mod servers;
 

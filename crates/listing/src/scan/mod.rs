@@ -7,9 +7,11 @@
 
 mod cursor;
 mod pool;
+mod standing;
 mod worker;
 
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +19,10 @@ use std::thread::{Builder, Scope};
 
 use crate::chain::{Chain, Identity};
 use crate::open::Open;
-use crate::{Batch, Error, Options, Result, Tuning};
+use crate::{Batch, Detail, Error, Options, Reach, Result, Tuning};
 use cursor::{Cursor, Job};
 use pool::Pool;
+use standing::Standing;
 use worker::Worker;
 
 /// Whoever is shown what a listing finds; one a thread.
@@ -73,12 +76,22 @@ impl Scan {
         &self.tuning
     }
 
-    /// Does it all; the calling thread is the first worker.
+    /// Whether workers go to the directories they ask about: where they ask of every entry, and the answer is near.
+    fn moves(&self) -> bool {
+        self.options.detail != Detail::Names && self.tuning.file_system.reach == Reach::Local
+    }
+
+    /// Does it all; the calling thread is the first worker, unless workers move.
     pub(crate) fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
         self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, above)));
-        let crew = Crew { scan: &self, visitor, done: Mutex::default() };
-        std::thread::scope(|scope| crew.work(scope, 0));
+        let home = if self.moves() { standing::here() } else { None };
+        let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
+        std::thread::scope(|scope| {
+            if crew.home.is_none() || !crew.start(scope, 0) {
+                crew.work(scope, 0, Standing::shared());
+            }
+        });
         crew.done.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,15 +100,17 @@ impl Scan {
 struct Crew<'env, V, F> {
     scan: &'env Scan,
     visitor: F,
+    /// Where the process stands, if workers move.
+    home: Option<OwnedFd>,
     done: Mutex<Vec<V>>,
 }
 
 impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     /// Works as worker `index` until nothing is left.
-    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) {
+    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize, standing: Standing<'_>) {
         let pool = &self.scan.pool;
         let _guard = StopOnPanic(pool);
-        let mut worker = Worker::new(self.scan, index, (self.visitor)());
+        let mut worker = Worker::new(self.scan, index, (self.visitor)(), standing);
         loop {
             let job = pool.take(index).or_else(|| {
                 worker.flush();
@@ -112,9 +127,17 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     /// Starts one more thread if it would find work. Without one the listing is slower and as complete.
     fn enlist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         if let Some(index) = self.scan.pool.enlist() {
-            let begin = move || self.work(scope, index);
-            let _ = Builder::new().name("listing".into()).spawn_scoped(scope, begin);
+            self.start(scope, index);
         }
+    }
+
+    /// Starts worker `index` on a thread of its own, if there is one to be had.
+    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> bool {
+        let begin = move || {
+            let standing = self.home.as_ref().map_or_else(Standing::shared, Standing::own);
+            self.work(scope, index, standing);
+        };
+        Builder::new().name("listing".into()).spawn_scoped(scope, begin).is_ok()
     }
 }
 

@@ -3,7 +3,7 @@
 //! A worker takes its newest job first, which goes deep before wide and keeps few jobs waiting; thieves take the older
 //! half, which is the larger work and leaves the owner alone the longest. A lock a queue is taken by its owner and,
 //! rarely, one thief: it costs some 20 ns beside a directory's 5 us and more. Workers are only asked for while jobs
-//! wait and nobody sleeps, so a small listing starts no thread at all.
+//! wait and nobody sleeps, so a small listing asks for no thread at all.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,8 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstbyte_location::Kind;
 
 use super::*;
 use crate::Depth;
@@ -33,6 +36,42 @@ fn every_name_of_a_wide_and_deep_tree_is_shown_once_whatever_the_threads_and_the
         assert_eq!(found.len(), wanted.len(), "{threads} threads, {buffer} bytes");
         assert_eq!(BTreeSet::from_iter(found), wanted, "{threads} threads, {buffer} bytes");
     }
+}
+
+#[test]
+fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_workers_go_to_what_they_ask_about()
+{
+    let root = tempfile::tempdir().unwrap();
+    for directory in 0..20 {
+        fs::create_dir(root.path().join(format!("d{directory}"))).unwrap();
+        for file in 0..100 {
+            fs::write(root.path().join(format!("d{directory}/{file}")), "ab").unwrap();
+        }
+    }
+    let here = std::env::current_dir().unwrap();
+    let options = Options {
+        depth: Depth::Recursive,
+        detail: Detail::Usage,
+        threads: 2.try_into().ok(),
+        buffer: 4096.try_into().ok(),
+        ..Options::default()
+    };
+    assert!(Scan::open(root.path(), &options).unwrap().moves(), "not a local file system");
+    let sizes = AtomicU64::new(0);
+    let sum = || {
+        assert_eq!(std::env::current_dir().unwrap(), here);
+        |batch: &mut Batch| {
+            assert!(batch.errors().is_empty(), "{:?}", batch.errors());
+            assert_eq!(std::env::current_dir().unwrap(), here);
+            let files =
+                batch.entries().filter_map(|entry| entry.stat()).filter(|stat| stat.kind() == Kind::File);
+            sizes.fetch_add(files.map(|stat| stat.size).sum(), Ordering::Relaxed);
+            ControlFlow::Continue(())
+        }
+    };
+    scan(root.path(), &options, sum).unwrap();
+    assert_eq!(sizes.into_inner(), 20 * 100 * 2);
+    assert_eq!(std::env::current_dir().unwrap(), here);
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@ use firstbyte_location::Kind;
 use rustix::io::Errno;
 
 use super::cursor::{Cursor, Found, Job};
+use super::standing::Standing;
 use super::{Scan, Visitor};
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
@@ -25,6 +26,7 @@ pub(super) struct Worker<'a, V> {
     index: usize,
     batch: Batch,
     visitor: V,
+    standing: Standing<'a>,
     /// When the batch was last shown.
     shown: Option<Instant>,
 }
@@ -36,8 +38,8 @@ enum Read {
 }
 
 impl<'a, V: Visitor> Worker<'a, V> {
-    pub(super) fn new(scan: &'a Scan, index: usize, visitor: V) -> Self {
-        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, shown: None }
+    pub(super) fn new(scan: &'a Scan, index: usize, visitor: V, standing: Standing<'a>) -> Self {
+        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, standing, shown: None }
     }
 
     pub(super) fn into_visitor(self) -> V {
@@ -63,6 +65,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Shows the batch to the visitor, if there is anything in it.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
+            self.standing.back();
             if !self.scan.pool.is_stopped() && self.visitor.visit(&mut self.batch).is_break() {
                 self.scan.pool.stop();
             }
@@ -220,10 +223,11 @@ impl<'a, V: Visitor> Worker<'a, V> {
     fn settle(&mut self, first: usize, open: &Open) {
         let options = &self.scan.options;
         let details = Details {
-            directory: open,
+            directory: &self.standing.go(open),
             root: &self.scan.path,
             symlinks: options.symlinks,
             detail: options.detail,
+            reach: self.scan.tuning.file_system.reach,
         };
         details.add(&mut self.batch, first);
     }

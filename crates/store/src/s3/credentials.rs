@@ -9,7 +9,7 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::profile::ProfileSet;
@@ -25,6 +25,10 @@ use crate::{Error, Options, Result, Signing};
 /// the shortest session AWS gives (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
+/// How long credentials that should be renewed serve on after their source gave them again, or failed: asking may take
+/// a process or a round trip, and every request waits for it.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
 /// Where S3 is, as the configuration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
@@ -35,8 +39,26 @@ pub(super) struct Place {
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
     place: OnceLock<Place>,
-    current: Mutex<Option<Credentials>>,
+    current: Mutex<Option<Known>>,
     chain: OnceLock<(Runtime, DefaultCredentialsChain)>,
+}
+
+/// Credentials, and when they were last asked for.
+struct Known {
+    credentials: Credentials,
+    asked: Instant,
+}
+
+impl Known {
+    /// Whether they serve without asking for others.
+    fn serves(&self) -> bool {
+        self.live(RENEW_BEFORE) || (self.live(ASK_AGAIN) && self.asked.elapsed() < ASK_AGAIN)
+    }
+
+    /// Whether they have longer than `margin` to live.
+    fn live(&self, margin: Duration) -> bool {
+        self.credentials.expiry().is_none_or(|expiry| SystemTime::now() + margin < expiry)
+    }
 }
 
 impl Identity {
@@ -78,20 +100,21 @@ impl Identity {
             return Ok(None);
         }
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(credentials) = current.as_ref().filter(|known| lives(known, RENEW_BEFORE)) {
-            return Ok(Some(credentials.clone()));
+        if let Some(known) = current.as_ref().filter(|known| known.serves()) {
+            return Ok(Some(known.credentials.clone()));
         }
         let found = match from_variables(options) {
             Some(credentials) => Ok(credentials),
             None => self.ask_chain(options),
         };
-        match (found, current.as_ref()) {
-            (Ok(credentials), _) => *current = Some(credentials),
-            // What is known still works for a while: a failed renewal is tried again with the next request.
-            (Err(_), Some(known)) if lives(known, Duration::ZERO) => {}
+        let credentials = match (found, current.take()) {
+            (Ok(credentials), _) => credentials,
+            // What is known still works for a while: a failed renewal is tried again later.
+            (Err(_), Some(known)) if known.live(Duration::ZERO) => known.credentials,
             (Err(detail), _) => return Err(Error::Credentials { location: location.to_owned(), detail }),
-        }
-        Ok(current.clone())
+        };
+        *current = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
+        Ok(Some(credentials))
     }
 
     /// Forgets credentials that the service called expired.
@@ -118,10 +141,6 @@ impl Identity {
         std::thread::scope(|scope| scope.spawn(ask).join())
             .unwrap_or_else(|_| Err("the credential chain failed".to_owned()))
     }
-}
-
-fn lives(credentials: &Credentials, margin: Duration) -> bool {
-    credentials.expiry().is_none_or(|expiry| SystemTime::now() + margin < expiry)
 }
 
 fn variable(name: &str) -> Option<String> {

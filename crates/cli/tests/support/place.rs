@@ -1,0 +1,56 @@
+//! A place to mount at, as users have one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Ran, World};
+
+/// A world with a directory `mnt`, freed when dropped whatever happened to the daemon.
+pub struct Place {
+    pub world: World,
+    pub directory: PathBuf,
+}
+
+impl Place {
+    pub fn new(mut world: World) -> Self {
+        let directory = world.path("mnt");
+        fs::create_dir_all(&directory).unwrap();
+        world.set("XDG_RUNTIME_DIR", &runtime(&directory));
+        Self { world, directory }
+    }
+
+    /// Mounts, and gives the receipt.
+    pub fn mount(&self, source: &str, options: &[&str]) -> Value {
+        let args = [&["--json", "mount", source, "mnt"], options].concat();
+        self.world.run(&args).ok().receipt()
+    }
+
+    pub fn unmount(&self) -> Ran {
+        self.world.run(&["unmount", "mnt"])
+    }
+
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.directory.join(name))
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        fs::read_to_string("/proc/self/mountinfo").unwrap().contains(self.directory.to_str().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        while self.is_mounted() {
+            rustix::mount::unmount(&self.directory, rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+    }
+}
+
+pub fn runtime(directory: &Path) -> String {
+    let runtime = directory.parent().unwrap().parent().unwrap().join("run");
+    fs::create_dir_all(&runtime).unwrap();
+    runtime.to_str().unwrap().to_owned()
+}
