@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -222,6 +223,8 @@ def test_a_fork_in_the_midst_of_reads_hangs_nobody(place, tmp_path, cached):
                 # Never back into pytest, whatever happens.
                 try:
                     os._exit(0 if file.read_at(7, 200_000) == CONTENT[7:200_007] else 1)
+                except BaseException:
+                    traceback.print_exc()
                 finally:
                     os._exit(2)
             _, status = os.waitpid(child, 0)

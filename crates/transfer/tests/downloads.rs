@@ -42,6 +42,18 @@ fn damaged(reply: Reply) -> Reply {
     Reply::Send(bytes)
 }
 
+/// Bytes in any of these ranges: what seems slow is asked for twice.
+fn covered(ranges: &mut [(usize, usize)]) -> u64 {
+    ranges.sort_unstable();
+    let mut until = 0;
+    let new = ranges.iter().map(|&(start, end)| {
+        let new = end.saturating_sub(start.max(until));
+        until = until.max(end);
+        new as u64
+    });
+    new.sum()
+}
+
 fn engine(settings: Settings) -> Engine {
     Engine::new(Store::new(Options::default()).unwrap(), settings)
 }
@@ -90,9 +102,12 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes(SEED, LENGTH));
     assert_eq!(names(directory.path()), ["object"]);
     assert!(summary.resumed_bytes > 0);
-    let again: usize =
-        server.heads()[before..].iter().filter_map(|head| asked(head)).map(|(start, end)| end - start).sum();
-    assert_eq!(again as u64, LENGTH as u64 - summary.resumed_bytes, "only what was missing was asked for");
+    let mut again: Vec<_> = server.heads()[before..].iter().filter_map(|head| asked(head)).collect();
+    assert_eq!(
+        covered(&mut again),
+        LENGTH as u64 - summary.resumed_bytes,
+        "only what was missing was asked for"
+    );
 }
 
 #[test]

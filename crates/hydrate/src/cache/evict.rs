@@ -17,7 +17,7 @@ use super::boot::{boot, random};
 use super::directory::{SHARDS, maps, shard};
 use super::entry::{Entry, REFERENCED};
 use super::header::{Header, PINNED};
-use super::lock::{HOLD, Share, shut};
+use super::lock::{HOLD, Lockable, Share, shut};
 use super::open::{Missing, Paths, open};
 use super::{Keep, OpenVersion, Shared, usage};
 use crate::BLOCK;
@@ -160,6 +160,7 @@ pub(super) enum Removed {
 /// Removes a version that nobody has open.
 pub(super) fn remove(shared: &Shared, paths: &Paths, spare: Spare) -> Removed {
     let Ok(map) = OpenOptions::new().read(true).write(true).open(&paths.map) else { return Removed::Nothing };
+    let map = Lockable::new(map);
     match shut(&map) {
         Ok(true) => {}
         Ok(false) => return Removed::InUse,

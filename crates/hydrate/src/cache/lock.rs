@@ -2,12 +2,13 @@
 //!
 //! Open-file-description locks on the map, and not flock: one file serves several locks, a lock is changed from shared to
 //! exclusive in one step, and the kernel frees them when a process dies. They cover places beyond the map's end. Threads
-//! share the description, so the kernel would let two of them have the same lock: hence the table.
+//! share the description, so the kernel would let two of them have the same lock: hence the table. So does a forked child,
+//! whose copy keeps it open after we close ours: hence [`Lockable`].
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::ops::{Deref, Range};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub(super) const OPEN: Range<u64> = 0..1;
 pub(super) const ENTRANCE: Range<u64> = 2..3;
 /// Held, shared, while somebody relies on all blocks; exclusively by whoever takes blocks away.
 pub(super) const HOLD: Range<u64> = 1..2;
+/// From the first byte to the last there can be.
+const EVERYTHING: Range<u64> = 0..i64::MAX as u64;
 /// Where the locks of those who fetch blocks begin; a byte a block.
 const CLAIMS: u64 = 1 << 60;
 /// Where the locks of those who write or punch blocks begin; a byte a block.
@@ -40,6 +43,38 @@ pub(super) fn blocks(blocks: Range<u64>) -> Range<u64> {
 /// The lock of those to whom these blocks are lent.
 pub(super) fn lent(blocks: Range<u64>) -> Range<u64> {
     LENT + blocks.start..LENT + blocks.end
+}
+
+/// A file whose locks end with it. Closing it would not do: a child forked meanwhile has the same description, and others
+/// would be locked out for as long as that child lives.
+#[derive(Debug)]
+pub(super) struct Lockable(File);
+
+impl Lockable {
+    pub(super) fn new(file: File) -> Self {
+        Self(file)
+    }
+}
+
+impl Deref for Lockable {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl AsFd for Lockable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Lockable {
+    fn drop(&mut self) {
+        // It fails for want of memory only, and then closing frees them, unless there is such a child.
+        let _ = release(self, &EVERYTHING);
+    }
 }
 
 /// Who may hold the same part at the same time.
@@ -101,8 +136,8 @@ pub(super) enum First {
 }
 
 /// Takes the lock that says "open": for itself alone if nobody has it, and then it is to be prepared. Others wait until
-/// [`entered`] is called, or `file` closed.
-pub(super) fn enter(file: &File) -> io::Result<First> {
+/// [`entered`] is called, or `file` dropped.
+pub(super) fn enter(file: &Lockable) -> io::Result<First> {
     let started = Instant::now();
     let mut inside = false;
     loop {
@@ -122,20 +157,20 @@ pub(super) fn enter(file: &File) -> io::Result<First> {
 }
 
 /// It is prepared: others may enter.
-pub(super) fn entered(file: &File) -> io::Result<()> {
+pub(super) fn entered(file: &Lockable) -> io::Result<()> {
     set(file, &OPEN, Share::Shared)?;
     release(file, &ENTRANCE)
 }
 
-/// Keeps others out until `file` is closed, if nobody is in or about to enter; whether that is so.
-pub(super) fn shut(file: &File) -> io::Result<bool> {
+/// Keeps others out until `file` is dropped, if nobody is in or about to enter; whether that is so.
+pub(super) fn shut(file: &Lockable) -> io::Result<bool> {
     Ok(set(file, &ENTRANCE, Share::Exclusive)? && set(file, &OPEN, Share::Exclusive)?)
 }
 
 /// The locks of one open version.
 #[derive(Debug)]
 pub(super) struct Locks {
-    file: Arc<File>,
+    file: Arc<Lockable>,
     held: Mutex<Vec<Held>>,
 }
 
@@ -148,7 +183,7 @@ struct Held {
 }
 
 impl Locks {
-    pub(super) fn new(file: Arc<File>) -> Self {
+    pub(super) fn new(file: Arc<Lockable>) -> Self {
         Self { file, held: Mutex::new(Vec::new()) }
     }
 
@@ -224,7 +259,7 @@ mod tests {
         let path = directory.path().join("lock");
         let open = || {
             let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-            Locks::new(Arc::new(file.unwrap()))
+            Locks::new(Arc::new(Lockable::new(file.unwrap())))
         };
         (open(), open())
     }
@@ -241,6 +276,23 @@ mod tests {
         assert!(second.guard(HOLD, Share::Exclusive).is_none(), "who asked in vain has given nothing back");
         drop(two);
         assert!(second.guard(HOLD, Share::Exclusive).is_some());
+    }
+
+    #[test]
+    fn locks_end_with_their_file_though_a_forked_child_still_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let open = || {
+            let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+            Lockable::new(file.unwrap())
+        };
+        let looked = open();
+        let inherited = looked.try_clone().unwrap();
+        assert!(shut(&looked).unwrap());
+        drop(looked);
+        let file = open();
+        assert_eq!(enter(&file).unwrap(), First::Yes);
+        drop((inherited, file));
     }
 
     #[test]

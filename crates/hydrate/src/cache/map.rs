@@ -16,12 +16,13 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::header::{Header, LIVE_AT, Live, WORD, map_len};
+use super::lock::Lockable;
 use crate::BLOCK;
 
 /// A mapped block map.
 #[derive(Debug)]
 pub(super) struct Map {
-    file: Arc<File>,
+    file: Arc<Lockable>,
     base: NonNull<u8>,
     len: usize,
     words_at: usize,
@@ -77,11 +78,11 @@ fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
 
 impl Map {
     /// Maps `file`, whose header has been read.
-    pub(super) fn new(file: Arc<File>, header: &Header) -> io::Result<Self> {
+    pub(super) fn new(file: Arc<Lockable>, header: &Header) -> io::Result<Self> {
         let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         // SAFETY: a new mapping at a place of the kernel's choice; its length is the file's.
         let base = unsafe {
-            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &*file, 0)?
+            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let pages = len.div_ceil(rustix::param::page_size());

@@ -15,7 +15,7 @@ use super::boot::boot;
 use super::entry::{Entry, Stamp};
 use super::header::{DIRTY, DURABLE, Header, PINNED};
 use super::identity::{Identity, Name};
-use super::lock::{First, Locks, OPEN, Share, enter, entered, set};
+use super::lock::{First, Lockable, Locks, OPEN, Share, enter, entered, set};
 use super::map::{Map, first_cost, write_new};
 use super::usage::on_disk;
 use super::{Keep, OpenVersion, Shared};
@@ -72,7 +72,7 @@ pub(super) fn open(
 ) -> Result<Option<OpenVersion>> {
     for _ in 0..ATTEMPTS {
         let map = match open_map(&paths.map, missing) {
-            Ok(map) => map,
+            Ok(map) => Lockable::new(map),
             Err(error) if error.kind() == io::ErrorKind::NotFound && matches!(missing, Missing::Leave) => {
                 return Ok(None);
             }
@@ -110,7 +110,7 @@ fn open_map(path: &Path, missing: Missing) -> io::Result<File> {
 fn prepare(
     shared: &Arc<Shared>,
     paths: Paths,
-    map: Arc<File>,
+    map: Arc<Lockable>,
     missing: Missing,
     first: First,
     keep: Keep,

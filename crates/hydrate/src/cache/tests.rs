@@ -86,10 +86,10 @@ fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
     file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), at).unwrap();
 }
 
-/// Waits until nobody has a file open: a process that another test starts has it for a moment too.
+/// Waits until nobody has a file open.
 fn alone(path: &Path) {
-    let is_alone = || lock::shut(&File::options().read(true).write(true).open(path).unwrap()).unwrap();
-    while !is_alone() {
+    let open = || lock::Lockable::new(File::options().read(true).write(true).open(path).unwrap());
+    while !lock::shut(&open()).unwrap() {
         std::thread::yield_now();
     }
 }

@@ -16,7 +16,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::Limits;
 use super::boot::boot;
-use super::lock::{First, OPEN, Share, enter, entered, release, set};
+use super::lock::{First, Lockable, OPEN, Share, enter, entered, release, set};
 
 /// Raised when the meaning of a byte changes; a page of another kind is written anew, and counted again.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fbuse\0\0\x01");
@@ -58,7 +58,7 @@ pub(super) enum Contents {
 #[derive(Debug)]
 pub(super) struct Usage {
     /// Its lock says that the cache is in use.
-    file: File,
+    file: Lockable,
     page: NonNull<Counters>,
     limits: Limits,
 }
@@ -73,6 +73,7 @@ impl Usage {
     pub(super) fn open(path: &Path, limits: Limits, contents: Contents) -> io::Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = Lockable::new(file);
         let first = enter(&file)?;
         if first == First::Yes && file.metadata()?.len() != LEN as u64 {
             file.write_all_at(&[0; LEN], 0)?;
