@@ -27,6 +27,8 @@ pub(super) struct Found {
     /// Where its own name starts in its path.
     pub(super) name: usize,
     pub(super) depth: u32,
+    /// Whether it is known to be on the root's file system.
+    pub(super) near: bool,
     /// The directories it is in, where links are followed.
     pub(super) above: Option<Arc<Chain>>,
 }
@@ -37,6 +39,8 @@ pub(super) struct Cursor {
     pub(super) open: Arc<Open>,
     pub(super) path: Vec<u8>,
     pub(super) depth: u32,
+    /// Whether it is known to be on the root's file system.
+    pub(super) near: bool,
     /// Itself and the directories above it, where links are followed.
     pub(super) chain: Option<Arc<Chain>>,
     /// Entries read of it.
@@ -48,12 +52,18 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(open: Arc<Open>, path: Vec<u8>, depth: u32, chain: Option<Arc<Chain>>) -> Self {
-        Self { open, path, depth, chain, so_far: 0, next: 0, part: None }
+    pub(super) fn new(
+        open: Arc<Open>,
+        path: Vec<u8>,
+        depth: u32,
+        near: bool,
+        chain: Option<Arc<Chain>>,
+    ) -> Self {
+        Self { open, path, depth, near, chain, so_far: 0, next: 0, part: None }
     }
 
     /// The same directory, nothing of it read.
     pub(super) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.chain.clone())
+        Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.near, self.chain.clone())
     }
 }

@@ -84,7 +84,7 @@ impl Scan {
     /// Does it all; the calling thread is the first worker, unless workers move.
     pub(crate) fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
-        self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, above)));
+        self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
         let home = if self.moves() { standing::here() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {

@@ -111,7 +111,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             }
             chain = Some(Arc::new(Chain { identity, above: found.above }));
         }
-        Some(Cursor::new(Arc::new(open), found.path, found.depth, chain))
+        Some(Cursor::new(Arc::new(open), found.path, found.depth, found.near, chain))
     }
 
     /// What tells loops and other file systems, where either matters: it costs a system call a directory.
@@ -178,7 +178,10 @@ impl<'a, V: Visitor> Worker<'a, V> {
         cursor.so_far = self.batch.end(cursor.so_far);
         match read {
             Ok(read) => {
-                let over = read == 0 || cursor.part.as_ref().is_some_and(Part::is_over);
+                let over = match &cursor.part {
+                    Some(part) => read == 0 || part.is_over(),
+                    None => read == 0 || (cursor.near && self.scan.tuning.is_end(cursor.next)),
+                };
                 if !over {
                     return Read::More(cursor);
                 }
@@ -221,6 +224,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Finds out what is asked for of the entries from `first` on.
     fn settle(&mut self, first: usize, open: &Open) {
+        if self.batch.len() == first {
+            return;
+        }
         let options = &self.scan.options;
         let details = Details {
             directory: &self.standing.go(open),
@@ -244,6 +250,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     path,
                     name: directory.path().len(),
                     depth: directory.depth() + 1,
+                    near: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
                     above: chain.cloned(),
                 };
                 self.scan.pool.push(self.index, Job::Enter(found));
