@@ -7,6 +7,7 @@ functions, which then time themselves.
 
 import itertools
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -143,7 +144,8 @@ def alternate(
     warm: list[str] | None = None,
     keep: bool = False,
 ) -> list[Series]:
-    """Runs all contenders once unmeasured, then `pairs` times in turn, the first of each round changing.
+    """Runs all contenders once unmeasured, then `pairs` times, in another order each time: it matters who comes before, since
+    a virtual machine's host may take back memory that nobody used for a second.
 
     Every run gets a fresh destination under `stage`; its content is checked after each run, outside the timing. Stops
     early once `seconds` are over and three rounds are in. `warm` is run before each of them, untimed: a kernel may take
@@ -160,8 +162,7 @@ def alternate(
     for round_ in range(pairs + 1):
         if round_ > 3 and time.monotonic() > until:
             break
-        turn = round_ % len(contenders)
-        for contender in contenders[turn:] + contenders[:turn]:
+        for contender in random.Random(round_).sample(contenders, len(contenders)):
             if failures[contender.name] >= FAILURES:
                 continue
             destination = fresh(stage)

@@ -90,6 +90,12 @@ impl Level {
         self.now
     }
 
+    /// Starts lower than was thought at first, before anything has been learnt.
+    pub fn begin_with(&mut self, start: usize) -> usize {
+        self.now = self.now.min(start.max(1));
+        self.now
+    }
+
     /// Nothing has been learnt yet.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
@@ -135,6 +141,15 @@ mod tests {
     #[test]
     fn latency_bound_work_reaches_the_cap_in_three_windows() {
         assert_eq!(settle(&mut Level::new(8, MOST), 3, |level| level as f64), MOST);
+    }
+
+    #[test]
+    fn a_start_can_be_lowered_and_not_raised() {
+        let mut level = Level::new(12, MOST);
+        assert_eq!(level.begin_with(4), 4);
+        assert_eq!(level.begin_with(8), 4);
+        assert!(level.is_fresh());
+        assert_eq!(settle(&mut level, 4, |level| level as f64), MOST);
     }
 
     #[test]
