@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::Duration;
 
-use crate::engine::Batch;
+use crate::engine::{Batch, START_NEAR};
 use crate::level::Level;
 use crate::run::Run;
 use crate::window::{Reading, Window};
@@ -14,9 +14,6 @@ use crate::{Error, Hedging, Result};
 
 /// How often it looks: a tenth of the shortest patience, and far less than a percent of a core.
 const TICK: Duration = Duration::from_millis(10);
-/// The level one object goes on with where the first answer shows that the server is near: on one machine or in one rack a
-/// few requests keep both ends busy, and twelve take a tenth more of a server's processors. What more would help is found.
-const START_NEAR: usize = 4;
 /// What a finished object or piece counts for beside its bytes: an S3 request costs a server about as much as this.
 const STEP_BYTES: u64 = 64 << 10;
 
@@ -31,7 +28,9 @@ pub(crate) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     run.set_level(level.now());
     loop {
-        if run.batch == Batch::One && level.is_fresh() && run.flights.are_near() {
+        // Before others are started; once, as it wakes whoever waits.
+        let may_be_lower = run.batch == Batch::One && level.is_fresh() && level.now() > START_NEAR;
+        if may_be_lower && run.flights.are_near() {
             run.set_level(level.begin_with(START_NEAR));
         }
         let (wanted, plenty) = {

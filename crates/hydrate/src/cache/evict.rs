@@ -159,8 +159,8 @@ pub(super) enum Removed {
 
 /// Removes a version that nobody has open.
 pub(super) fn remove(shared: &Shared, paths: &Paths, spare: Spare) -> Removed {
-    let Ok(map) = OpenOptions::new().read(true).write(true).open(&paths.map) else { return Removed::Nothing };
-    let map = Lockable::new(map);
+    let map = OpenOptions::new().read(true).write(true).open(&paths.map).map(Lockable::new);
+    let Ok(map) = map else { return Removed::Nothing };
     match shut(&map) {
         Ok(true) => {}
         Ok(false) => return Removed::InUse,

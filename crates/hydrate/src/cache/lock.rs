@@ -251,17 +251,22 @@ impl Drop for Guard<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Two descriptions of one file, whose name is gone already.
     fn pair() -> (Locks, Locks) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let open = || {
-            let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-            Locks::new(Arc::new(Lockable::new(file.unwrap())))
-        };
+        let open = || Locks::new(Arc::new(lockable(&path)));
         (open(), open())
+    }
+
+    /// A description of its own of the file at `path`.
+    fn lockable(path: &Path) -> Lockable {
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
+        Lockable::new(file.unwrap())
     }
 
     #[test]
@@ -282,15 +287,11 @@ mod tests {
     fn locks_end_with_their_file_though_a_forked_child_still_has_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let open = || {
-            let file = File::options().create(true).truncate(false).read(true).write(true).open(&path);
-            Lockable::new(file.unwrap())
-        };
-        let looked = open();
+        let looked = lockable(&path);
         let inherited = looked.try_clone().unwrap();
         assert!(shut(&looked).unwrap());
         drop(looked);
-        let file = open();
+        let file = lockable(&path);
         assert_eq!(enter(&file).unwrap(), First::Yes);
         drop((inherited, file));
     }

@@ -28,7 +28,7 @@ pub(super) struct Found {
     pub(super) name: usize,
     pub(super) depth: u32,
     /// Whether it is known to be on the root's file system.
-    pub(super) near: bool,
+    pub(super) on_root: bool,
     /// The directories it is in, where links are followed.
     pub(super) above: Option<Arc<Chain>>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Cursor {
     pub(super) path: Vec<u8>,
     pub(super) depth: u32,
     /// Whether it is known to be on the root's file system.
-    pub(super) near: bool,
+    pub(super) on_root: bool,
     /// Itself and the directories above it, where links are followed.
     pub(super) chain: Option<Arc<Chain>>,
     /// Entries read of it.
@@ -56,14 +56,14 @@ impl Cursor {
         open: Arc<Open>,
         path: Vec<u8>,
         depth: u32,
-        near: bool,
+        on_root: bool,
         chain: Option<Arc<Chain>>,
     ) -> Self {
-        Self { open, path, depth, near, chain, so_far: 0, next: 0, part: None }
+        Self { open, path, depth, on_root, chain, so_far: 0, next: 0, part: None }
     }
 
     /// The same directory, nothing of it read.
     pub(super) fn another(&self) -> Self {
-        Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.near, self.chain.clone())
+        Self::new(Arc::clone(&self.open), self.path.clone(), self.depth, self.on_root, self.chain.clone())
     }
 }

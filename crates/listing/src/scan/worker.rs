@@ -111,7 +111,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             }
             chain = Some(Arc::new(Chain { identity, above: found.above }));
         }
-        Some(Cursor::new(Arc::new(open), found.path, found.depth, found.near, chain))
+        Some(Cursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
     /// What tells loops and other file systems, where either matters: it costs a system call a directory.
@@ -180,7 +180,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             Ok(read) => {
                 let over = match &cursor.part {
                     Some(part) => read == 0 || part.is_over(),
-                    None => read == 0 || (cursor.near && self.scan.tuning.is_end(cursor.next)),
+                    None => read == 0 || (cursor.on_root && self.scan.tuning.is_end(cursor.next)),
                 };
                 if !over {
                     return Read::More(cursor);
@@ -250,7 +250,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     path,
                     name: directory.path().len(),
                     depth: directory.depth() + 1,
-                    near: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
+                    on_root: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
                     above: chain.cloned(),
                 };
                 self.scan.pool.push(self.index, Job::Enter(found));
