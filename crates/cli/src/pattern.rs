@@ -54,6 +54,27 @@ impl Pattern {
 
     /// Whether it matches the whole of `name`.
     pub fn matches(&self, name: &str) -> bool {
+        self.reached(name)[self.tokens.len()]
+    }
+
+    /// Whether a name below the directory `name` can match.
+    pub fn may_match_below(&self, name: &str) -> bool {
+        self.reached(&format!("{name}/"))[..self.tokens.len()].contains(&true)
+    }
+
+    /// What the part of a match begins with that stands behind its first `slashes` slashes, as far as that is certain.
+    pub fn beginning(&self, slashes: usize) -> String {
+        let mut parts = self.tokens.split(|token| *token == Token::Char('/'));
+        let crosses = |token: &Token| matches!(token, Token::StarStar | Token::Directories);
+        if parts.by_ref().take(slashes).flatten().any(crosses) {
+            return String::new();
+        }
+        let literal = |token: &Token| if let Token::Char(c) = token { Some(*c) } else { None };
+        parts.next().into_iter().flatten().map_while(literal).collect()
+    }
+
+    /// The positions in the pattern that can be reached by `name`.
+    fn reached(&self, name: &str) -> Vec<bool> {
         let mut states = vec![false; self.tokens.len() + 1];
         states[0] = true;
         self.skip_empty(&mut states, true);
@@ -74,7 +95,7 @@ impl Pattern {
             self.skip_empty(&mut next, c == '/');
             states = next;
         }
-        states[self.tokens.len()]
+        states
     }
 
     /// Whether a name with a `/` in it can match.
@@ -203,6 +224,37 @@ mod tests {
         ] {
             assert!(Pattern::new(pattern).matches(yes), "{pattern} should match {yes}");
             assert!(!Pattern::new(pattern).matches(no), "{pattern} should not match {no}");
+        }
+    }
+
+    #[test]
+    fn what_can_match_below_a_directory_is_told_from_what_cannot() {
+        for (pattern, directory, may) in [
+            ("2026-*/*.gz", "2026-01", true),
+            ("2026-*/*.gz", "2025-01", false),
+            ("2026-*/*.gz", "2026-01/deeper", false),
+            ("a*", "ab", false),
+            ("*/b/c", "x/b", true),
+            ("*/b/c", "x/c", false),
+            ("**/b", "any/where", true),
+            ("a/**", "a/b", true),
+            ("a/**", "b", false),
+        ] {
+            assert_eq!(Pattern::new(pattern).may_match_below(directory), may, "{pattern} below {directory}");
+        }
+    }
+
+    #[test]
+    fn what_names_begin_with_is_known_part_by_part_until_any_directories_may_come_between() {
+        for (pattern, beginnings) in [
+            ("2026-*/chr[12].gz", ["2026-", "chr", ""]),
+            ("**/b", ["", "", ""]),
+            ("a/**/b", ["a", "", ""]),
+            ("\\*x/y?/z", ["*x", "y", "z"]),
+            ("plain**", ["plain", "", ""]),
+        ] {
+            let pattern = Pattern::new(pattern);
+            assert_eq!([0, 1, 2].map(|slashes| pattern.beginning(slashes)), beginnings, "{pattern:?}");
         }
     }
 

@@ -83,7 +83,28 @@ fn prefixes_are_summed_by_the_lengths_of_their_objects() {
         let text = world.run(&["du", "s3://bucket/t/"]).ok().stdout;
         assert_eq!(String::from_utf8(text).unwrap(), format!("{:>16} {:>10} s3://bucket/t/\n", 1_234, 4));
         world.run(&["du", "s3://bucket/none"]).fails(1, &["s3://bucket/none", "not found"]);
+        world.run(&["du", "s3://bucket/none/"]).fails(1, &["s3://bucket/none/", "not found"]);
+        assert_eq!(du(&["s3://bucket"]), [("s3://bucket".to_owned(), 1_234)]);
     }
+}
+
+#[test]
+fn each_match_of_a_pattern_has_a_row_and_nothing_else_has() {
+    let world = World::new();
+    plant(&world);
+    symlink("nowhere", world.path("dangling")).unwrap();
+    let names = |arguments: &[&str]| {
+        let found = rows(&world.run(&[&["du", "--format", "ndjson"], arguments].concat()).ok());
+        found.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["tree/t*"]), ["tree/top"]);
+    assert_eq!(names(&["tree/*/two"]), ["tree/a/two"]);
+    assert_eq!(
+        rows(&world.run(&["du", "--format", "ndjson", "tree/a*"]).ok()),
+        gnu(&world, &["-s", "tree/a"])
+    );
+    assert_eq!(names(&["dangling"]), ["dangling"]);
+    world.run(&["du", "tree/none*"]).fails(1, &["tree/none*", "no name matches"]);
 }
 
 #[test]

@@ -184,24 +184,79 @@ fn a_long_listing_says_kind_size_and_time() {
 }
 
 #[test]
+fn what_is_no_directory_is_listed_as_what_it_is() {
+    let world = World::new();
+    world.write("file", b"12345");
+    symlink("file", world.path("link")).unwrap();
+    symlink("nowhere", world.path("dangling")).unwrap();
+    for (name, kind, size) in [
+        ("file", "file", Some(5)),
+        ("link", "symlink", Some(4)),
+        ("dangling", "symlink", Some(7)),
+        ("/dev/null", "other", None),
+    ] {
+        let row = &rows(&world.run(&["ls", "-l", "--format", "ndjson", name]).ok())[0];
+        assert_eq!((row["name"].as_str(), row["kind"].as_str()), (Some(name), Some(kind)));
+        assert_eq!(row["size"].as_u64(), size, "{name}");
+    }
+}
+
+#[test]
+fn only_what_can_match_a_pattern_is_asked_of_a_store() {
+    let (s3, from) = (S3::ours(), World::new());
+    let world = World::with_s3(&s3);
+    for month in 1..=12 {
+        for day in 1..=3 {
+            from.write(&format!("t/2025-{month:02}/{day}.gz"), b"x");
+            from.write(&format!("t/2026-{month:02}/{day}.gz"), b"x");
+        }
+    }
+    let ran = Ran::from(
+        world.command(&["cp", "-qr", from.path("t").to_str().unwrap(), "s3://bucket/"]).output().unwrap(),
+    );
+    ran.ok();
+    for (verb, pattern, found, most) in [
+        ("ls", "2026-1*", 3, 1),
+        ("ls", "2026-0[1-3]/2*", 3, 4),
+        ("ls", "*-11/?.gz", 6, 3),
+        ("du", "2026-1*", 3, 1),
+    ] {
+        let ran = world.run(&["--json", verb, &format!("s3://bucket/t/{pattern}")]).ok();
+        assert_eq!(rows(&ran).len(), found, "{verb} {pattern}");
+        let receipt: Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
+        assert!(receipt["requests"].as_u64().unwrap() <= most, "{verb} {pattern}: {receipt}");
+    }
+    let to = world.path("to/");
+    let copied = world.run(&["--json", "cp", "s3://bucket/t/2026-12/*", to.to_str().unwrap()]).ok();
+    assert_eq!(copied.receipt()["objects"], 3);
+}
+
+#[test]
 fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     let world = World::new();
     plant(&world);
     let closed = world.path("tree/closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
-    let mut command = world.command(&["--json", "ls", "-R", "tree"]);
-    if rustix::process::geteuid().is_root() {
-        // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
-        let own = world.path("..").canonicalize().unwrap();
-        for path in
-            closed.canonicalize().unwrap().ancestors().skip(1).take_while(|path| path.starts_with(&own))
-        {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = world.command(args);
+        if rustix::process::geteuid().is_root() {
+            // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
+            let own = world.path("..").canonicalize().unwrap();
+            for path in
+                closed.canonicalize().unwrap().ancestors().skip(1).take_while(|path| path.starts_with(&own))
+            {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            command.uid(65_534).gid(65_534);
         }
-        command.uid(65_534).gid(65_534);
-    }
-    let ran = Ran::from(command.output().unwrap());
+        Ran::from(command.output().unwrap())
+    };
+    // Where nothing can match it is not looked.
+    assert_eq!(lines(&run(&["ls", "tree/a*/t*"]).ok()), ["a/two.txt"]);
+    assert_eq!(lines(&run(&["ls", "-R", "tree/a"]).ok()).len(), 3);
+    assert_eq!(run(&["du", "tree/a*"]).ok().stderr, "");
+    let ran = run(&["--json", "ls", "-R", "tree"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(rows(&ran).iter().any(|row| row["name"] == "a/b/deep.txt"));
     let (line, receipt) = ran.stderr.trim_end().rsplit_once('\n').unwrap();
@@ -219,6 +274,9 @@ fn a_root_that_cannot_be_listed_is_one_clear_line() {
     world.run(&["ls", "tree/*.none"]).fails(1, &["tree/*.none", "no name matches"]);
     world.run(&["ls", "ftp://host/x"]).fails(2, &["ftp://host/x", "unknown scheme"]);
     world.run(&["ls", "-0", "--format", "csv", "tree"]).fails(2, &["-0"]);
+    let ran = world.run(&["--json", "ls", "tree/a", "none"]);
+    let receipt: Value = serde_json::from_str(ran.stderr.lines().next().unwrap()).unwrap();
+    assert_eq!(receipt["failed"][0]["location"], "none", "{receipt}");
     let ran = world.run(&["ls", "none", "tree/a"]);
     assert_eq!(
         (ran.code, sorted_lines(&ran)),
@@ -242,6 +300,10 @@ fn a_crowded_directory_of_a_network_file_system_is_pointed_out_once() {
         assert!(ran.stderr.contains(fact), "{}", ran.stderr);
     }
     assert_eq!(world.run(&["-q", "ls", "-R", "mounted"]).ok().stderr, "");
+    for places in [vec!["-R", "."], vec!["mounted/crowded", "mounted/too"]] {
+        let ran = world.run(&[&["ls"], &places[..]].concat()).ok();
+        assert_eq!(ran.stderr.lines().count(), 1, "{places:?}: {}", ran.stderr);
+    }
     drop(mounted);
     assert_eq!(world.run(&["ls", "-R", "tree"]).ok().stderr, "");
 }

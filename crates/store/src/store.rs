@@ -33,12 +33,22 @@ pub struct Get {
 pub struct ListOptions {
     /// Everything below, or one level with directories (common prefixes).
     pub recursive: bool,
+    /// Only names that begin with this (S3; other stores filter).
+    pub beginning: String,
     /// Only names that come after this one, in byte order (S3; other stores filter).
     pub start_after: Option<String>,
     /// Order of the entries: as they come, which is fastest, or by the bytes of whole names, a directory counting as `NAME/`.
     pub order: Order,
     /// Most requests at once, for listings that are found to need many (S3); where none is given, as many as help.
     pub requests: Option<NonZeroUsize>,
+}
+
+impl ListOptions {
+    /// Whether a name is to be listed, for stores that do not ask for these names alone.
+    pub(crate) fn takes(&self, name: &[u8]) -> bool {
+        name.starts_with(self.beginning.as_bytes())
+            && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
+    }
 }
 
 /// Entries as they arrive, in bounded memory. An error ends it, except those of single local directories.

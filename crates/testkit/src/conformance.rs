@@ -27,6 +27,7 @@ macro_rules! conformance {
                 every_name_below_comes_once_in_byte_order
                 one_level_shows_directories_instead_of_what_is_in_them
                 a_listing_starts_after_the_name_given
+                a_listing_holds_the_names_that_begin_as_asked
                 a_listing_of_thousands_comes_whole
                 names_that_stay_are_listed_once_while_others_come_and_go
                 listing_a_prefix_names_what_is_below_it_from_there

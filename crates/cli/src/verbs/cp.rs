@@ -222,7 +222,12 @@ impl Copy<'_> {
     ) -> Result<Jobs<'a>> {
         let store: &Store = self.engine.store();
         let requests = Some(self.engine.settings().listing_requests());
-        let options = ListOptions { recursive: levels == Levels::All, requests, ..ListOptions::default() };
+        let options = ListOptions {
+            recursive: levels == Levels::All,
+            beginning: pattern.beginning(0),
+            requests,
+            ..ListOptions::default()
+        };
         let listing = store.list(base, &options)?;
         let (base, trees) = (base.clone(), self.args.recursive);
         let wanted = move |entry: &Entry| {

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -93,6 +94,17 @@ impl Glob {
         ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, Below::Left))
     }
 
+    /// Whether anything below the directory `path`, which ends in no `/`, can be meant.
+    pub fn enters(&self, path: &[u8], below: Below) -> bool {
+        let name = String::from_utf8_lossy(path);
+        self.pattern.may_match_below(&name) || (below == Below::Taken && self.pattern.matches_within(&name))
+    }
+
+    /// What everything that is meant, and lies in a directory so many levels down, is called at the beginning.
+    pub fn beginning(&self, level: usize) -> String {
+        self.pattern.beginning(level)
+    }
+
     /// Whether a name below the root is meant.
     pub fn takes(&self, name: &[u8], below: Below) -> bool {
         let name = String::from_utf8_lossy(name);
@@ -114,6 +126,14 @@ pub fn opened<'s>(store: &'s mut Option<Store>, globals: &Globals) -> Result<&'s
     })
 }
 
+/// Whether a location is there although nothing is in it: a bucket, the service, a server.
+pub fn is_whole(location: &Location) -> bool {
+    match location {
+        Location::S3(object) => object.key.is_empty(),
+        _ => location.is_directory_like(),
+    }
+}
+
 /// Requests at once, as `--concurrency` says.
 pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     match globals.concurrency {
@@ -126,12 +146,13 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
 pub struct Failures<'a> {
     counter: &'a Counter,
     failed: Mutex<Vec<Failed>>,
+    warned: AtomicBool,
 }
 
 impl<'a> Failures<'a> {
     /// None yet.
     pub fn new(counter: &'a Counter) -> Self {
-        Self { counter, failed: Mutex::default() }
+        Self { counter, failed: Mutex::default(), warned: AtomicBool::new(false) }
     }
 
     /// One more.
@@ -142,9 +163,11 @@ impl<'a> Failures<'a> {
         failed.push(Failed { location, error });
     }
 
-    /// Something that is worth knowing, and no failure.
-    pub fn warn(&self, line: &str) {
-        self.counter.print(line);
+    /// Something that is worth knowing, and no failure: the first line alone.
+    pub fn warn_once(&self, line: &str) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            self.counter.print(line);
+        }
     }
 
     /// One of a local directory or entry.
@@ -175,20 +198,20 @@ pub fn from_listing(error: &listing::Error) -> Error {
 /// Says how a listing verb went: the receipt on standard error, where the rows are not, and the exit code.
 ///
 /// # Errors
-/// That of the only location, which `main` prints.
+/// That of the only location, or of the last of several, which `main` prints.
 pub fn end(
     mut receipt: Receipt,
     started: Instant,
     globals: &Globals,
     failures: Failures<'_>,
-    mut roots: Vec<Error>,
+    mut roots: Vec<(String, Error)>,
     asked: usize,
 ) -> Result<Exit> {
     let all_roots = roots.len() == asked;
     receipt.failed = failures.into_failed();
     let partial = !receipt.failed.is_empty() || !roots.is_empty();
     let named =
-        roots.iter().map(|error| Failed { location: receipt.source.clone(), error: error.to_string() });
+        roots.iter().map(|(location, error)| Failed { location: location.clone(), error: error.to_string() });
     receipt.failed.extend(named);
     receipt.finish(started);
     if globals.json {
@@ -196,10 +219,10 @@ pub fn end(
         eprintln!("{json}");
     }
     let last = roots.pop();
-    roots.iter().for_each(|error| eprintln!("firstbyte: {error}"));
+    roots.iter().for_each(|(_, error)| eprintln!("firstbyte: {error}"));
     match last {
-        Some(error) if all_roots => Err(error),
-        Some(error) => Err(Error { exit: Exit::Partial, ..error }),
+        Some((_, error)) if all_roots => Err(error),
+        Some((_, error)) => Err(Error { exit: Exit::Partial, ..error }),
         None if partial => Ok(Exit::Partial),
         None => Ok(Exit::Done),
     }

@@ -30,6 +30,12 @@ pub trait Visitor {
     /// Deals with a batch, which is cleared and filled again afterwards; one may also be swapped in for it. Breaking
     /// off stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
+
+    /// Whether what lies below the directory `name` in `directory` is of any interest, both from the root, the latter with a
+    /// `/` at its end. Asked of each directory that the options let in, before it is opened, and before or after it is visited.
+    fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
+        true
+    }
 }
 
 impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {

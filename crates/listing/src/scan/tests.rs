@@ -74,6 +74,48 @@ fn visitors_are_called_where_the_process_stands_and_it_stays_there_though_worker
     assert_eq!(std::env::current_dir().unwrap(), here);
 }
 
+#[test]
+fn a_directory_the_visitor_does_not_enter_is_listed_and_not_read() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["in/deep/x", "in/y", "out/deep/x"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let options = Options { depth: Depth::Recursive, ..Options::default() };
+    let found = scan(root.path(), &options, || Chosen(Names::default())).unwrap();
+    let found: BTreeSet<String> = found.into_iter().flat_map(|chosen| chosen.0.0).collect();
+    assert_eq!(found, ["in", "in/deep", "in/deep/x", "in/y", "out"].map(String::from).into());
+}
+
+#[test]
+fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says() {
+    let (disk, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let options = Options { threads: 2.try_into().ok(), ..Options::default() };
+    for root in [&disk, &memory] {
+        let scan = Scan::open(root.path(), &options).unwrap();
+        let worker = Worker::new(&scan, 0, Names::default(), Standing::shared());
+        for below in [&disk, &memory] {
+            let open = Arc::new(Open::root(below.path(), &Arc::default()).unwrap());
+            let cursor = Cursor::new(open, Vec::new(), 1, false, None);
+            assert_eq!(worker.splits(&cursor), Tuning::of(below.path(), &options).unwrap().splits());
+        }
+    }
+}
+
+/// Enters what begins with `i` or lies in it.
+struct Chosen(Names);
+
+impl Visitor for Chosen {
+    fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()> {
+        self.0.visit(batch)
+    }
+
+    fn enters(&self, directory: &[u8], name: &[u8]) -> bool {
+        [directory, name].concat().starts_with(b"i")
+    }
+}
+
 #[derive(Default)]
 struct Names(Vec<String>);
 

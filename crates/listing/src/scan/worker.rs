@@ -15,7 +15,7 @@ use crate::details::Details;
 use crate::error::below;
 use crate::open::Open;
 use crate::split::{self, Part};
-use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks};
+use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks, Tuning};
 
 /// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand visits a second cost
 /// nothing that can be measured.
@@ -212,7 +212,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
 
     /// Leaves the rest of a directory to whoever comes first, as several parts where that is possible.
     fn share(&self, mut cursor: Cursor) {
-        if self.scan.tuning.splits() && cursor.part.is_none() {
+        if cursor.part.is_none() && self.splits(&cursor) {
             let mut parts = split::plan(&*cursor.open, cursor.so_far, cursor.next, split::FEW).into_iter();
             cursor.part = parts.next();
             for part in parts {
@@ -220,6 +220,16 @@ impl<'a, V: Visitor> Worker<'a, V> {
             }
         }
         self.scan.pool.push(self.index, Job::Read(cursor));
+    }
+
+    /// Whether a directory may be read from several positions: where it is on another file system than the root, that one
+    /// says so.
+    pub(super) fn splits(&self, cursor: &Cursor) -> bool {
+        let tuning = &self.scan.tuning;
+        if cursor.on_root {
+            return tuning.splits();
+        }
+        tuning.threads > 1 && Tuning::of_open(&*cursor.open, &self.scan.options).is_ok_and(|own| own.splits())
     }
 
     /// Finds out what is asked for of the entries from `first` on.
@@ -243,7 +253,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         let Some(directory) = self.batch.directories().next_back() else { return };
         let mut queued = false;
         for entry in (first..self.batch.len()).map(|index| self.batch.entry(index)) {
-            if entry.kind() == Kind::Directory {
+            if entry.kind() == Kind::Directory && self.visitor.enters(directory.path(), entry.name()) {
                 let path = [directory.path(), entry.name(), b"/"].concat();
                 let found = Found {
                     at: open.may_stay().then(|| Arc::clone(open)),

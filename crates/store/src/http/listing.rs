@@ -65,12 +65,7 @@ impl Iterator for Walk {
                     self.pages.clear();
                     return Some(Err(error));
                 }
-            } else if self
-                .options
-                .start_after
-                .as_deref()
-                .is_none_or(|after| entry.name.as_slice() > after.as_bytes())
-            {
+            } else if self.options.takes(&entry.name) {
                 return Some(Ok(entry));
             }
         }

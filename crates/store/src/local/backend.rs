@@ -115,9 +115,9 @@ pub(crate) struct LocalListing {
 impl LocalListing {
     fn shows(&self, entry: &Entry) -> bool {
         let last = entry.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let after =
-            self.options.start_after.as_deref().is_none_or(|after| entry.name.as_slice() > after.as_bytes());
-        after && !(self.options.recursive && entry.kind == Kind::Directory) && !name::is_partial_name(last)
+        self.options.takes(&entry.name)
+            && !(self.options.recursive && entry.kind == Kind::Directory)
+            && !name::is_partial_name(last)
     }
 }
 

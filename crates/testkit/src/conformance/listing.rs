@@ -86,6 +86,30 @@ pub fn a_listing_starts_after_the_name_given(subject: &Subject) {
     }
 }
 
+/// `beginning` leaves out everything that does not begin so, on whatever level.
+pub fn a_listing_holds_the_names_that_begin_as_asked(subject: &Subject) {
+    if !can_list(subject) {
+        return;
+    }
+    NAMES.iter().for_each(|name| subject.place(name, b"x"));
+    let one_level = ListOptions { recursive: false, ..recursive() };
+    let all = names(subject, "", &one_level);
+    for beginning in ["a", "a/", "a/b", "a-", "b ", "z", "y", ""] {
+        let options = ListOptions { beginning: beginning.into(), ..recursive() };
+        let wanted: Vec<&str> = NAMES.into_iter().filter(|name| name.starts_with(beginning)).collect();
+        assert_eq!(names(subject, "", &options), wanted, "beginning {beginning}");
+        if !beginning.contains('/') {
+            let options = ListOptions { beginning: beginning.into(), ..one_level.clone() };
+            let wanted: Vec<&String> = all.iter().filter(|name| name.starts_with(beginning)).collect();
+            assert_eq!(
+                names(subject, "", &options).iter().collect::<Vec<_>>(),
+                wanted,
+                "beginning {beginning}"
+            );
+        }
+    }
+}
+
 /// More names than any page holds.
 pub fn a_listing_of_thousands_comes_whole(subject: &Subject) {
     if !can_list(subject) {

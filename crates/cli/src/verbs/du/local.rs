@@ -8,12 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use firstbyte_listing as listing;
 use firstbyte_location::Kind;
 use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
-use rustix::fs::{AtFlags, CWD, Stat as RootStat};
+use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
+use rustix::io::Errno;
 
 use super::totals::{Totals, Tree, shortened};
 use super::{Measure, View};
-use crate::error::{Error, Result};
-use crate::verbs::listed::from_listing;
+use crate::error::Result;
+use crate::verbs::listed::{Below, Glob, from_listing};
 
 /// Bytes of a block as the kernel counts them.
 const BLOCK: u64 = 512;
@@ -41,26 +42,32 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Tree> {
         detail: Detail::Usage,
         ..view.args.local.options()
     };
+    let mut tree = Tree::default();
+    let root = stat(path).map_err(|error| from_listing(&error))?;
+    if FileType::from_raw_mode(root.st_mode) != FileType::Directory {
+        let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
+        tree.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
+        return Ok(tree);
+    }
     let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {tuning}", path.display());
-    let root = rustix::fs::statat(CWD, path, AtFlags::empty())
-        .map_err(|error| Error::io(path.display(), &error.into()))?;
     let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::default() };
-    let mut tree = Tree::default();
-    match listing::scan(path, &options, visitor) {
-        Ok(parts) => parts.into_iter().for_each(|part| tree.merge(part.tree)),
-        Err(listing::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
-            let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
-            tree.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
-            return Ok(tree);
-        }
-        Err(error) => return Err(from_listing(&error)),
-    }
+    let parts = listing::scan(path, &options, visitor).map_err(|error| from_listing(&error))?;
+    parts.into_iter().for_each(|part| tree.merge(part.tree));
     if view.operand.glob.is_some() {
         return view.unless_unmatched(tree);
     }
     tree.add(b"", Totals { bytes: own_bytes(&root, view), ..Totals::default() });
     Ok(tree)
+}
+
+/// What a path leads to, or the link itself where that leads nowhere.
+fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
+    let found = match rustix::fs::statat(CWD, path, AtFlags::empty()) {
+        Err(Errno::NOENT) => rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
+        found => found,
+    };
+    found.map_err(|error| listing::Error::Io { path: path.to_owned(), source: error.into() })
 }
 
 fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
@@ -91,21 +98,42 @@ impl Visitor for Summer<'_> {
         self.view.counter.add(batch.len() as u64, bytes);
         ControlFlow::Continue(())
     }
+
+    fn enters(&self, directory: &[u8], name: &[u8]) -> bool {
+        let glob = self.view.operand.glob.as_ref();
+        glob.is_none_or(|glob| glob.enters(&[directory, name].concat(), Below::Taken))
+    }
 }
 
 impl Summer<'_> {
     /// Adds a directory's entries; returns their bytes.
     fn add(&mut self, directory: &Directory<'_>) -> u64 {
+        match &self.view.operand.glob {
+            Some(glob) => self.add_matches(directory, glob),
+            None => self.add_all(directory),
+        }
+    }
+
+    fn add_matches(&mut self, directory: &Directory<'_>, glob: &Glob) -> u64 {
+        let mut all = 0;
+        for entry in directory.entries() {
+            let path = [directory.path(), entry.name()].concat();
+            // What is not meant must not take the place of another name of the same file.
+            let Some(name) = glob.part(&path) else { continue };
+            let Some(totals) = self.totals(&entry) else { continue };
+            self.tree.add(name, totals);
+            all += totals.bytes;
+        }
+        all
+    }
+
+    fn add_all(&mut self, directory: &Directory<'_>) -> u64 {
         let (path, levels) = (directory.path(), self.view.args.depth);
         let (mut sum, mut all) = (Totals::default(), 0);
         for entry in directory.entries() {
             let Some(totals) = self.totals(&entry) else { continue };
             all += totals.bytes;
-            if let Some(glob) = &self.view.operand.glob {
-                if let Some(name) = glob.part(&[path, entry.name()].concat()) {
-                    self.tree.add(name, totals);
-                }
-            } else if totals.directories == 1 && directory.depth() < levels {
+            if totals.directories == 1 && directory.depth() < levels {
                 // It has a row of its own, where its own space belongs.
                 self.tree.add(&[path, entry.name(), b"/"].concat(), Totals { directories: 0, ..totals });
                 sum.directories += 1;

@@ -112,7 +112,7 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
                 all.add(tree.total());
                 push(tree, &view, printer.page());
             }
-            Err(error) => roots.push(error),
+            Err(error) => roots.push((operand.text.display().to_string(), error)),
         }
     }
     printer.finish()?;

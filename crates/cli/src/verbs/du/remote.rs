@@ -1,12 +1,13 @@
 //! `du` of what a store holds: the lengths of its objects, by prefix.
 
+use firstbyte_location::Kind;
 use firstbyte_store::{ListOptions, Store};
 
 use super::View;
 use super::totals::{Totals, Tree, shortened};
 use crate::args::Globals;
 use crate::error::Result;
-use crate::verbs::listed::requests;
+use crate::verbs::listed::{is_whole, requests};
 
 /// Objects after which the counter is told.
 const STEP: u64 = 1_000;
@@ -17,7 +18,13 @@ const STEP: u64 = 1_000;
 /// Its root cannot be listed, or there is nothing of that name.
 pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Tree> {
     let root = &view.operand.root;
-    let options = ListOptions { recursive: true, requests: requests(globals), ..ListOptions::default() };
+    let glob = view.operand.glob.as_ref();
+    let options = ListOptions {
+        recursive: true,
+        beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
+        requests: requests(globals),
+        ..ListOptions::default()
+    };
     let mut tree = Tree::default();
     let (mut objects, mut bytes) = (0, 0);
     let listing = match store.list(root, &options) {
@@ -35,7 +42,7 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<T
         };
         let totals = Totals { bytes: entry.size.unwrap_or(0), files: 1, directories: 0 };
         let directory = entry.name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        match &view.operand.glob {
+        match glob {
             Some(glob) => glob.part(&entry.name).into_iter().for_each(|name| tree.add(name, totals)),
             None => tree.add(shortened(&entry.name[..directory], view.args.depth), totals),
         }
@@ -45,20 +52,22 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<T
         }
     }
     view.counter.add(objects, bytes);
-    if view.operand.glob.is_none() && tree.is_empty() && !root.is_directory_like() {
-        return object(store, view);
+    match glob {
+        Some(_) => view.unless_unmatched(tree),
+        None if tree.is_empty() && !is_whole(root) => object(store, view),
+        None => {
+            // An empty bucket has a row too.
+            tree.add(b"", Totals::default());
+            Ok(tree)
+        }
     }
-    if view.operand.glob.is_none() {
-        // An empty bucket has a row too.
-        tree.add(b"", Totals::default());
-    }
-    view.unless_unmatched(tree)
 }
 
 /// A location that is one object.
 fn object(store: &Store, view: &View<'_>) -> Result<Tree> {
     let stat = store.stat(&view.operand.root)?;
     let mut tree = Tree::default();
-    tree.add(b"", Totals { bytes: stat.size().unwrap_or(0), files: 1, directories: 0 });
+    let files = u64::from(stat.kind != Kind::Directory);
+    tree.add(b"", Totals { bytes: stat.size().unwrap_or(0), files, directories: 0 });
     Ok(tree)
 }

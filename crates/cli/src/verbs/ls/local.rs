@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstbyte_listing as listing;
 use firstbyte_location::Kind;
@@ -23,24 +22,28 @@ const MANY: u64 = 10_000;
 /// # Errors
 /// Its root cannot be listed.
 pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals: &Globals) -> Result<()> {
+    if is_file(path) {
+        return list_file(path, view, printer);
+    }
     let options = options(view);
     let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {tuning}", path.display());
-    let crowded = Crowded::new(&tuning, globals);
     let visitor = || Lister {
         page: printer.page(),
         view,
         bare: is_bare(view, printer),
-        crowded: &crowded,
+        crowded: (!globals.quiet).then(Crowded::default),
         prefix: Vec::new(),
     };
     match listing::scan(path, &options, visitor) {
         Ok(_) => view.unmatched(),
-        Err(listing::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
-            list_file(path, view, printer)
-        }
         Err(error) => Err(from_listing(&error)),
     }
+}
+
+/// Whether it is no directory and no link to one, though it is there; a link may lead nowhere.
+fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
 fn options(view: &View<'_>) -> listing::Options {
@@ -63,7 +66,12 @@ fn is_bare(view: &View<'_>, printer: &Printer<'_>) -> bool {
 fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
     let metadata = path.symlink_metadata().map_err(|error| Error::io(path.display(), &error))?;
     let modified = metadata.modified().ok().and_then(time_of);
-    let facts = facts(Kind::File, Some(metadata.len()), modified);
+    let kind = match metadata.file_type() {
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_symlink() => Kind::Symlink,
+        _ => Kind::Other,
+    };
+    let facts = facts(kind, size_of(kind, metadata.len()), modified);
     let mut page = printer.page();
     view.push(&mut page, b"", view.operand.text.as_bytes(), &facts);
     page.flush();
@@ -75,7 +83,7 @@ struct Lister<'l, 'p> {
     page: Page<'l, 'p>,
     view: &'l View<'l>,
     bare: bool,
-    crowded: &'l Crowded,
+    crowded: Option<Crowded>,
     prefix: Vec<u8>,
 }
 
@@ -85,7 +93,9 @@ impl Visitor for Lister<'_, '_> {
             self.view.failures.add_local(&error);
         }
         for directory in batch.directories() {
-            self.crowded.look(&directory, self.view);
+            if let Some(crowded) = self.crowded.as_mut().filter(|_| directory.so_far() > MANY) {
+                crowded.look(&directory, self.view);
+            }
             self.prefix.clear();
             self.prefix.extend_from_slice(&self.view.label);
             self.prefix.extend_from_slice(directory.path());
@@ -97,6 +107,10 @@ impl Visitor for Lister<'_, '_> {
         }
         if self.page.flush() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
+
+    fn enters(&self, directory: &[u8], name: &[u8]) -> bool {
+        self.view.operand.glob.is_none() || self.view.enters(&[directory, name].concat())
+    }
 }
 
 impl Lister<'_, '_> {
@@ -107,40 +121,46 @@ impl Lister<'_, '_> {
             }
             let stat = entry.stat();
             let kind = entry.kind();
-            // A directory's own length is that of a list of names.
-            let size = stat.map(|stat| stat.size).filter(|_| matches!(kind, Kind::File | Kind::Symlink));
+            let size = stat.and_then(|stat| size_of(kind, stat.size));
             let facts = facts(kind, size, stat.map(|stat| stat.modified));
             self.view.push(&mut self.page, &self.prefix, entry.name(), &facts);
         }
     }
 }
 
+/// A directory's own length is that of a list of names, and a device has none.
+fn size_of(kind: Kind, length: u64) -> Option<u64> {
+    matches!(kind, Kind::File | Kind::Symlink).then_some(length)
+}
+
 fn facts(kind: Kind, size: Option<u64>, modified: Option<Time>) -> Facts<'static> {
     Facts { kind, size, modified, etag: None, storage_class: None }
 }
 
-/// Warns once about a directory that a network file system has trouble with.
+/// Warns once a run about a directory that a network file system has trouble with.
+#[derive(Default)]
 struct Crowded {
-    file_system: Option<&'static str>,
-    warned: AtomicBool,
+    /// The large directory looked at last.
+    seen: Option<Vec<u8>>,
 }
 
 impl Crowded {
-    fn new(tuning: &Tuning, globals: &Globals) -> Self {
-        let remote = tuning.file_system.reach == Reach::Remote && !globals.quiet;
-        Self { file_system: remote.then_some(tuning.file_system.name), warned: AtomicBool::new(false) }
-    }
-
-    fn look(&self, directory: &Directory<'_>, view: &View<'_>) {
-        let Some(file_system) = self.file_system.filter(|_| directory.so_far() > MANY) else { return };
-        if self.warned.swap(true, Ordering::Relaxed) {
+    /// Looks at a large directory: what is mounted there need not be what is mounted at the root.
+    fn look(&mut self, directory: &Directory<'_>, view: &View<'_>) {
+        if self.seen.as_deref() == Some(directory.path()) {
             return;
         }
+        self.seen = Some(directory.path().to_vec());
         let path = view.operand.root.join(directory.path());
-        let line = format!(
-            "firstbyte: {path}: more than 10,000 entries in one directory of a network file system ({file_system}); \
-             `firstbyte layout shard` spreads them over many"
-        );
-        view.failures.warn(&line);
+        let tuning = path.as_local().and_then(|path| Tuning::of(path, &view.args.local.options()).ok());
+        let remote =
+            tuning.map(|tuning| tuning.file_system).filter(|file_system| file_system.reach == Reach::Remote);
+        if let Some(file_system) = remote {
+            view.failures.warn_once(&format!(
+                "firstbyte: {path}: more than 10,000 entries in one directory of a network file system ({}); \
+                 `firstbyte layout shard` spreads them over many",
+                file_system.name
+            ));
+        }
     }
 }

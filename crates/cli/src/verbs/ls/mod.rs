@@ -155,12 +155,26 @@ impl View<'_> {
     /// Whether an entry is wanted, by its path from the root in two parts.
     fn takes(&self, directory: &[u8], name: &[u8]) -> bool {
         let Some(glob) = &self.operand.glob else { return true };
-        let below = if self.args.recursive || self.args.depth.is_some() { Below::Taken } else { Below::Left };
-        let takes = glob.takes(&[directory, name].concat(), below);
+        let takes = glob.takes(&[directory, name].concat(), self.below());
         if takes {
             self.found.store(true, Ordering::Relaxed);
         }
         takes
+    }
+
+    /// Whether anything below a directory can be wanted.
+    fn enters(&self, directory: &[u8]) -> bool {
+        let path = directory.strip_suffix(b"/").unwrap_or(directory);
+        self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.below()))
+    }
+
+    /// What all wanted names of a directory begin with that lies so many levels down.
+    fn beginning(&self, level: u32) -> String {
+        self.operand.glob.as_ref().map(|glob| glob.beginning(level as usize)).unwrap_or_default()
+    }
+
+    fn below(&self) -> Below {
+        if self.args.recursive || self.args.depth.is_some() { Below::Taken } else { Below::Left }
     }
 
     /// Adds an entry to a page.
@@ -254,7 +268,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
             Some(path) => local::list(path, &view, &printer, globals),
             None => remote::list(opened(&mut store, globals)?, &view, &printer, globals),
         };
-        roots.extend(listed.err());
+        roots.extend(listed.err().map(|error| (operand.text.display().to_string(), error)));
     }
     printer.finish()?;
     counter.end();

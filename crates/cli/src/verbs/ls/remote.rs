@@ -10,7 +10,7 @@ use super::{Depth, Facts, View};
 use crate::args::Globals;
 use crate::error::Result;
 use crate::rows::{Page, Printer, time_of};
-use crate::verbs::listed::requests;
+use crate::verbs::listed::{is_whole, requests};
 
 /// Rows sent off together: a page of S3's, so that what has come is seen before the next page is waited for.
 const PAGE: usize = 1_000;
@@ -30,14 +30,6 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, global
         // What is no directory may still be there: `ls` of a file names it.
         Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Whether a location is there although nothing is in it: a bucket, the service, a server.
-fn is_whole(location: &Location) -> bool {
-    match location {
-        Location::S3(object) => object.key.is_empty(),
-        _ => location.is_directory_like(),
     }
 }
 
@@ -64,6 +56,7 @@ impl Lister<'_, '_> {
             let place = if directory.is_empty() { root.clone() } else { root.join(&directory) };
             let options = ListOptions {
                 recursive: levels.is_none(),
+                beginning: self.view.beginning(level - 1),
                 requests: self.requests,
                 ..ListOptions::default()
             };
@@ -87,7 +80,9 @@ impl Lister<'_, '_> {
                 let name = name_of(&directory, &entry);
                 // What is in it stands for a directory that is entered, as it does in a whole listing.
                 if entry.kind == Kind::Directory && levels.is_some_and(|levels| level < levels) {
-                    waiting.push_back((name, level + 1));
+                    if self.view.enters(&name) {
+                        waiting.push_back((name, level + 1));
+                    }
                 } else if !self.push(&name, &entry) {
                     return Ok(found);
                 }

@@ -17,6 +17,8 @@ pub(super) struct Query {
     pub(super) bucket: S3Object,
     /// Empty, or ending in `/`.
     prefix: String,
+    /// What names behind the prefix begin with.
+    beginning: String,
     pub(super) grouping: Grouping,
     /// Where the whole listing begins.
     start_after: Option<String>,
@@ -54,6 +56,7 @@ impl Query {
             bucket: S3Object { bucket: object.bucket.clone(), key: String::new() },
             start_after: options.start_after.clone(),
             prefix,
+            beginning: options.beginning.clone(),
             grouping: if options.recursive { Grouping::Keys } else { Grouping::Prefixes },
         }
     }
@@ -125,7 +128,7 @@ impl S3 {
         let mut call = Call::new(Method::Get, &query.bucket, cancel);
         call.query.push(("list-type", "2".to_owned()));
         call.query.push(("encoding-type", "url".to_owned()));
-        call.query.push(("prefix", query.prefix.clone()));
+        call.query.push(("prefix", format!("{}{}", query.prefix, query.beginning)));
         call.query.extend(most.map(|most| ("max-keys", most.to_string())));
         if query.grouping == Grouping::Prefixes {
             call.query.push(("delimiter", "/".to_owned()));
