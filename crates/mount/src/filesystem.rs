@@ -62,6 +62,8 @@ pub(crate) struct FileSystem {
     pub(crate) jobs: Jobs,
     pub(crate) operations: Operations,
     pub(crate) ttl: Duration,
+    /// Largest file that an open waits for, bytes.
+    pub(crate) eager: u64,
     /// The time of directories, which stores do not tell.
     pub(crate) began: SystemTime,
 }
@@ -82,6 +84,7 @@ impl FileSystem {
             jobs: Jobs::default(),
             operations: Operations::default(),
             ttl,
+            eager: options.eager,
             began: SystemTime::now(),
         })
     }

@@ -4,6 +4,7 @@
 //! What is in memory is answered on the thread that took the request; what waits goes to the waiters, and a read is
 //! answered by whoever brings its bytes. So a few threads serve any number of readers.
 
+mod opening;
 mod reply;
 mod session;
 mod splice;
@@ -12,20 +13,17 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use firstbyte_hydrate::{Backing, File};
 use fuser::{
-    BackingId, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request,
+    Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyXattr, Request,
 };
 
 use crate::filesystem::{FileSystem, Freshness};
-use crate::opens::{Opens, Way};
 use crate::operations::{Operation, Outcome};
-use crate::reader::Reader;
 use crate::streams::{Named, Streams};
 use crate::waiters::Waiters;
 use crate::xattr::Attribute;
@@ -33,6 +31,7 @@ use crate::{Error, Result};
 use session::Forgetting;
 pub(crate) use session::Serving;
 
+use opening::Opening;
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
@@ -54,54 +53,29 @@ pub(crate) enum Passthrough {
     Stacked,
 }
 
-/// A hydrated file that the kernel reads by itself.
-struct Through {
-    id: BackingId,
-    /// Keeps the file from eviction.
-    _file: Backing,
-}
-
 /// The kernel's side of a file system.
 pub(crate) struct Fuse {
     core: Arc<FileSystem>,
     waiters: Waiters,
-    opens: Arc<Opens<Reader, Through>>,
+    opening: Arc<Opening>,
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
     streams: Arc<Streams>,
     passthrough: Passthrough,
-    /// The kernel has refused to pass a file through, and would again.
-    refused: AtomicBool,
 }
 
 impl Fuse {
     pub(crate) fn new(core: Arc<FileSystem>, waiters: Waiters, passthrough: Passthrough) -> Self {
         let streams = Arc::new(Streams::default());
+        let opening = Arc::new(Opening::new(Arc::clone(&core), waiters.clone()));
         Self {
             core,
             waiters,
-            opens: Arc::new(Opens::new()),
+            opening,
             forgetting: Arc::default(),
             splicing: Arc::default(),
             streams,
             passthrough,
-            refused: AtomicBool::new(false),
-        }
-    }
-
-    /// A local file for the kernel to read, where the inode is hydrated and the kernel takes it.
-    fn through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
-        if self.passthrough == Passthrough::Off || self.refused.load(Ordering::Relaxed) {
-            return None;
-        }
-        let file = file.backing()?;
-        match reply.open_backing(&file) {
-            Ok(id) => Some(Through { id, _file: file }),
-            Err(error) => {
-                self.refused.store(true, Ordering::Relaxed);
-                tracing::info!("hydrated files are read through the page cache: passthrough: {error}");
-                None
-            }
         }
     }
 
@@ -147,14 +121,17 @@ impl Filesystem for Fuse {
         let _ = config.set_max_background(BACKGROUND);
         let _ = config.set_max_write(LARGEST_READ);
         let depth = match self.passthrough {
-            Passthrough::Off => return Ok(()),
+            Passthrough::Off => {
+                self.opening.refuse();
+                return Ok(());
+            }
             Passthrough::Plain => 1,
             Passthrough::Stacked => 2,
         };
         if config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_err()
             || config.set_max_stack_depth(depth).is_err()
         {
-            self.passthrough = Passthrough::Off;
+            self.opening.refuse();
         }
         Ok(())
     }
@@ -188,29 +165,7 @@ impl Filesystem for Fuse {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let begun = Instant::now();
-        let reader = self.core.open(ino.0);
-        self.core.operations.count(Operation::Open, begun, Outcome::from(&reader), String::new);
-        let reader = match reader {
-            Ok(reader) => reader,
-            Err(error) => return reply.fail(&error),
-        };
-        self.core.operations.open.fetch_add(1, Ordering::Relaxed);
-        let node = Arc::clone(&reader.node);
-        let file = reader.handle.file().clone();
-        let (handle, way) = self.opens.open(ino.0, reader, || self.through(&file, &reply));
-        match way {
-            // What an inode holds never changes, so its pages are good for ever; there is nothing to flush.
-            Way::Cached => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
-                reply.opened(FileHandle(handle), flags);
-            }
-            Way::Through(file) => {
-                self.core.operations.through.fetch_add(1, Ordering::Relaxed);
-                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
-            }
-        }
-        self.core.opened(&node, &self.waiters);
+        self.opening.open(ino.0, reply);
     }
 
     fn read(
@@ -224,7 +179,7 @@ impl Filesystem for Fuse {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let reader = match self.opens.get(handle.0) {
+        let reader = match self.opening.opens.get(handle.0) {
             Ok(reader) => reader,
             Err(error) => return reply.fail(&error),
         };
@@ -273,7 +228,7 @@ impl Filesystem for Fuse {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.opens.close(handle.0);
+        self.opening.opens.close(handle.0);
         self.core.operations.open.fetch_sub(1, Ordering::Relaxed);
         reply.ok();
     }

@@ -31,6 +31,9 @@ pub struct Options {
     pub metadata_ttl: Duration,
     /// Longest time an operation may take before it is an error.
     pub deadline: Duration,
+    /// Largest file, in bytes, that is fetched whole when it is opened: the open waits for that, for the deadline at most, and the
+    /// kernel then reads the file by itself. 0: every open is lazy.
+    pub eager: u64,
     /// Who may look into it.
     pub access: Access,
     /// What becomes of what is there already.
@@ -52,6 +55,7 @@ impl Default for Options {
             metadata_ttl: Duration::from_secs(5),
             // As for every remote read: a dead endpoint is an error within 30 s.
             deadline: Duration::from_secs(30),
+            eager: 0,
             access: Access::Owner,
             occupied: Occupied::Refuse,
             cache: None,

@@ -73,6 +73,11 @@ impl Waiters {
         Self { shared: Arc::default(), deadline }
     }
 
+    /// Within what time a job is answered.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// Runs `work`, then `answer` with what it gave; `overdue` instead where that takes longer than the deadline.
     pub(crate) fn within<R: Send + 'static, T: 'static>(
         &self,

@@ -3,11 +3,11 @@
 mod support;
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, S3Object};
 use firstbyte_mount::{Mount, Options};
@@ -30,6 +30,10 @@ struct World {
 impl World {
     /// `script` may answer a request, given the method and target; the rest is answered honestly.
     fn start(script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        Self::with(&options(), script)
+    }
+
+    fn with(options: &Options, script: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static) -> Self {
         set_credentials();
         let server = Scripted::start(move |_, head| script(head).unwrap_or_else(|| honest(head)));
         let store = firstbyte_store::Options {
@@ -39,8 +43,11 @@ impl World {
         };
         let base = Location::S3(S3Object { bucket: "bucket".into(), key: String::new() });
         let (directory, cache) = (scratch(), scratch());
-        let options =
-            Options { deadline: Duration::from_secs(2), cache: Some(cache.path().to_owned()), ..options() };
+        let options = Options {
+            deadline: Duration::from_secs(2),
+            cache: Some(cache.path().to_owned()),
+            ..options.clone()
+        };
         let mount = support::mount(&Store::new(store).unwrap(), &base, directory.path(), &options).unwrap();
         Self { _server: server, mount, directory, _cache: cache }
     }
@@ -111,6 +118,22 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
     silent.store(false, Ordering::Relaxed);
     assert_eq!(world.read("x").unwrap(), CONTENT);
     assert_eq!(world.read("d/y").unwrap(), CONTENT);
+}
+
+#[test]
+fn an_open_that_waits_for_its_file_in_vain_is_a_lazy_one_within_the_deadline() {
+    let silent = Arc::new(AtomicBool::new(true));
+    let told = Arc::clone(&silent);
+    let script = move |head: &str| (is_read(head) && told.load(Ordering::Relaxed)).then_some(Reply::Silence);
+    let world = World::with(&Options { eager: 1000, ..options() }, script);
+    let began = Instant::now();
+    let mut file = fs::File::open(world.directory.path().join("x")).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    let mut read = Vec::new();
+    fails_with(file.read_to_end(&mut read), Errno::IO);
+    silent.store(false, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(file.read_to_end(&mut read).map(|_| read).unwrap(), CONTENT);
 }
 
 #[test]

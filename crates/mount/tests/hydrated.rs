@@ -50,6 +50,33 @@ fn a_hydrated_file_is_read_by_the_kernel_itself() {
 }
 
 #[test]
+fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_one_comes_as_it_is_read() {
+    let (small, large) = (bytes(7, 3_000_001), bytes(8, 3_000_002));
+    let options = Options { eager: 3_000_001, ..counted() };
+    let mounted = Mounted::with(Place::ServeS3, &options, |subject| {
+        subject.place("small", &small);
+        subject.place("large", &large);
+        subject.place("empty", b"");
+    });
+    let first = fs::File::open(mounted.path("small")).unwrap();
+    assert_eq!(attribute(&mounted.path("small"), "state"), "hydrated");
+    let second = fs::File::open(mounted.path("small")).unwrap();
+    let requests = mounted.requests();
+    for file in [first, second] {
+        let mut read = vec![0; small.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == small);
+    }
+    assert_eq!((mounted.requests(), counter(&mounted, "passed_through_opens_total")), (requests, 2));
+    let file = fs::File::open(mounted.path("large")).unwrap();
+    assert_eq!(attribute(&mounted.path("large"), "bytes"), "0");
+    drop(file);
+    assert!(mounted.read("large") == large);
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 2);
+    assert!(mounted.read("empty").is_empty());
+}
+
+#[test]
 fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     let content = bytes(6, 1 << 20);
     let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));

@@ -52,6 +52,9 @@ pub struct MountArgs {
     /// Longest a read may take before it is an input/output error
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::parse_duration)]
     deadline: Duration,
+    /// Fetch files of up to SIZE whole when they are opened: the open waits, and all reads are native then, mapped ones too
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse_size)]
+    eager: u64,
     /// Let other users in
     #[arg(long)]
     allow_other: bool,
@@ -141,6 +144,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let options = Options {
         metadata_ttl: args.metadata_ttl,
         deadline: args.deadline,
+        eager: args.eager,
         access: if args.allow_other { Access::Everyone } else { Access::Owner },
         occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
         cache,

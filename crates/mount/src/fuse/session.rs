@@ -66,7 +66,7 @@ impl Fuse {
             return;
         }
         let (core, opens, forgetting) =
-            (Arc::clone(&self.core), Arc::clone(&self.opens), Arc::clone(&self.forgetting));
+            (Arc::clone(&self.core), Arc::clone(&self.opening.opens), Arc::clone(&self.forgetting));
         // Not on a thread that answers: the kernel may hold the directory while it waits for one of those.
         self.waiters.run(move || {
             // A listing finds more meanwhile, and when it ends nobody comes here again: so until they are few, each asked once.
