@@ -193,14 +193,16 @@ def searched(bench: Bench, megabytes: int, quarter: bool = False) -> None:
     fetch = " ".join(tools.s5("cp", "s3://bench/db/*", "$D/db/")).replace("s3://bench/db/*", "'s3://bench/db/*'")
     script = lambda d: ["sh", "-c", f"D={d}; mkdir $D/db; {fetch} && cd $D && {' '.join(search)} >/dev/null"]  # noqa: E731
     work = ["command", "--", *search]
+    # blastn maps the database and reads nearly all of it: what `--eager` is for.
+    eager = run(tools, "firstbyte", work, "--flag=--eager=1TB", name="cold, --eager")
     cold = run(tools, "firstbyte", work, name="cold")
-    contenders = [cold, Contender(" ".join(first), script, AWS), run(tools, "s3fs", work), run(tools, "rclone", work)]
+    contenders = [eager, cold, Contender(" ".join(first), script, AWS), run(tools, "s3fs", work), run(tools, "rclone", work)]
     if quarter:
         small = run(tools, "firstbyte", work, "--flag=--cache-size", f"--flag={database.size // 4}", name="a quarter of it")
         contenders.append(small)
     series = bench.compare(contenders, [Goal(" ".join(first), 1.0)], data.unchecked)
     if quarter and series[-1].samples:
-        ratio = series[-1].median() / series[0].median()
+        ratio = series[-1].median() / series[1].median()
         bench.verdict("with a cache of a quarter / cold", f"{ratio:.2f}x", "<= 1.20x", ratio <= 1.2)
     cache = kept(bench, tools, "db/", "-r")
     warm = run(tools, "firstbyte", work, "--cache", cache, "--before", "1", name="hydrated")
