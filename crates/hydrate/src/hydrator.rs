@@ -150,6 +150,11 @@ impl Hydrator {
         self.shared.background_limit.clone()
     }
 
+    /// What one request should ask for at most, bytes.
+    pub(crate) fn largest_request(&self) -> u64 {
+        self.shared.crew.distance().cut().1
+    }
+
     pub(crate) fn has_room_in_background(&self) -> bool {
         self.shared.crew.has_room_in_background()
     }

@@ -42,7 +42,7 @@ pub(crate) enum Distance {
 impl Distance {
     /// About how many requests a window is cut into, and the bytes of one at most. Far away 16 are more than any link has been
     /// seen to need at once, and more than 8 MiB gain nothing; nearby one costs MinIO up to 2 ms, in which it sends 4 MiB.
-    const fn cut(self) -> (u64, u64) {
+    pub(crate) const fn cut(self) -> (u64, u64) {
         match self {
             Self::Near => (4, 32 << 20),
             Self::Far => (16, 8 << 20),

@@ -23,9 +23,6 @@ const WORKER_MEMORY: u64 = 56 << 10;
 /// The level one object starts with: at the 40 MB/s S3 gives a connection these fill a network of 4 Gbit/s at once, and
 /// are too few to hurt any server.
 const START: usize = 12;
-/// The level one object goes on with where the first answer shows that the server is near: on one machine or in one rack a
-/// few requests keep both ends busy, and twelve take a tenth more of a server's processors. What more would help is found.
-pub(crate) const START_NEAR: usize = 4;
 /// The level many objects start with: more only wait for each other where the server is near; where it is far, the
 /// first answers show it and all that may be are asked for at once.
 const START_MANY: usize = 32;

@@ -13,6 +13,11 @@ const GAIN: f64 = 1.12;
 const LOSS: f64 = 1.05;
 /// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
 const HOLD: u32 = 20;
+
+/// The level one object goes on with where the first answer shows that the server is near: on one machine or in one rack a
+/// few requests keep both ends busy, and twelve take a tenth more of a server's processors. What more would help is found.
+pub const START_NEAR: usize = 4;
+
 #[derive(Debug)]
 enum Phase {
     /// The level has been raised from one that had this throughput.

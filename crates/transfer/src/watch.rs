@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::Duration;
 
-use crate::engine::{Batch, START_NEAR};
-use crate::level::Level;
+use crate::engine::Batch;
+use crate::level::{Level, START_NEAR};
 use crate::run::Run;
 use crate::window::{Reading, Window};
 use crate::{Error, Hedging, Result};

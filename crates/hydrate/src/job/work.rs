@@ -14,8 +14,6 @@ use crate::node::Node;
 use crate::wanted::{Wanted, WantedList};
 use crate::{BLOCK, Error, Hydrator};
 
-/// One request: at 40 MB/s, what S3 gives a connection, 0.2 s of body for 0.03 s of round trip.
-const SEGMENT: u64 = (8 << 20) / BLOCK;
 /// How often a file is gone over for blocks that a fetch of somebody else promised and did not bring, or that were
 /// evicted while others came.
 const ROUNDS: u32 = 5;
@@ -161,9 +159,10 @@ impl Work {
     /// Sends out the next fetches as long as there is room for them; returns whether there was anything to do.
     fn feed(&mut self, hydrator: &Hydrator) -> bool {
         let mut fed = false;
+        let segment = hydrator.largest_request() / BLOCK;
         while !self.has_gone_out() && hydrator.has_room_in_background() {
             fed = true;
-            self.next = match self.node.background(self.next, self.blocks.end, SEGMENT, &self.portion) {
+            self.next = match self.node.background(self.next, self.blocks.end, segment, &self.portion) {
                 Some(blocks) => blocks.end,
                 None => self.blocks.end,
             };
