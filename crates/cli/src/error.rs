@@ -1,10 +1,10 @@
 //! What ends a verb early, as one line and an exit code: what, where, why, and what to try.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::process::ExitCode;
 
-use firstbyte_location::LocationError;
+use firstbyte_location::{Escaped, LocationError, controls};
 
 /// How a verb ends. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +90,15 @@ impl Error {
     }
 }
 
-/// One line, whatever a server put into its message.
+/// One line that can do nothing to a terminal, whatever a server put into its message or somebody into a name.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
-        let flat: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        f.write_str(flat.trim())
+        line.trim().chars().try_for_each(|symbol| match symbol {
+            symbol if controls(symbol) => Escaped(symbol.encode_utf8(&mut [0; 4]).as_bytes()).fmt(f),
+            symbol => f.write_char(symbol),
+        })
     }
 }
 
@@ -152,7 +154,10 @@ mod tests {
     fn an_error_is_one_line_with_its_advice_behind_it() {
         let error =
             Error::failed("s3://b/k: server answered 500: line one\nline two\x1b[2J").advise("try later");
-        assert_eq!(error.to_string(), "s3://b/k: server answered 500: line one line two [2J; try later");
+        assert_eq!(
+            error.to_string(),
+            "s3://b/k: server answered 500: line one\\x0aline two\\x1b[2J; try later"
+        );
     }
 
     #[test]

@@ -6,9 +6,11 @@
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 
 mod args;
+mod closed;
 mod demo;
 mod doctor;
 mod error;
+mod json;
 mod pattern;
 mod progress;
 mod receipt;

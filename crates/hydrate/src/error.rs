@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::shown;
+
 /// A failed operation on a hydrated file or its cache. Cheap to clone: one fetch that fails is told to all who wait for it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -62,7 +64,7 @@ pub enum Error {
         location: String,
     },
     /// The cache directory cannot be used.
-    #[error("{}: {what}: {source}", path.display())]
+    #[error("{}: {what}: {source}", shown(path))]
     Cache {
         /// The directory or file.
         path: PathBuf,
@@ -75,7 +77,10 @@ pub enum Error {
     #[error("{0}; its blocks are dropped from the cache")]
     Checksum(firstbyte_location::ChecksumError),
     /// The cache directory was written by a newer firstbyte.
-    #[error("{}: cache format {found}, this firstbyte knows {known}; use another --cache or a newer firstbyte", path.display())]
+    #[error(
+        "{}: cache format {found}, this firstbyte knows {known}; use another --cache or a newer firstbyte",
+        shown(path)
+    )]
     Newer {
         /// The directory.
         path: PathBuf,

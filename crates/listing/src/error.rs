@@ -5,11 +5,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::shown;
+
 /// What went wrong, where.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A directory or an entry could not be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     Io {
         /// The directory or the entry.
         path: PathBuf,
@@ -17,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A symbolic link leads back to a directory it lies in.
-    #[error("{}: a symbolic link back to a directory it lies in; not followed", path.display())]
+    #[error("{}: a symbolic link back to a directory it lies in; not followed", shown(path))]
     Loop {
         /// The link.
         path: PathBuf,
@@ -25,7 +27,7 @@ pub enum Error {
     /// The file system gave its positions out of order while several of them were read at once.
     #[error(
         "{}: the file system gave positions out of order; names may be missing or doubled; list it with one thread",
-        path.display()
+        shown(path)
     )]
     Disordered {
         /// The directory.

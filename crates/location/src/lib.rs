@@ -7,10 +7,12 @@ mod checksum;
 mod entry;
 mod location;
 mod range;
+mod shown;
 mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use entry::{Entry, Kind};
 pub use location::{HttpUrl, Location, LocationError, S3Object};
 pub use range::ByteRange;
+pub use shown::{Escaped, Shown, controls, shown};
 pub use version::{FileIdentity, Strength, Version};

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
+use crate::shown;
+
 /// Bytes that may not stand bare in a URL path segment (RFC 3986, 3.3), `/` excepted: names join with it.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
     .add(b' ')
@@ -76,8 +78,7 @@ impl Location {
     /// # Errors
     /// An unknown scheme, a missing bucket or host, or bytes that the scheme cannot carry.
     pub fn parse(input: &OsStr) -> Result<Self, LocationError> {
-        let fail =
-            |why: &str| LocationError { input: input.to_string_lossy().into_owned(), why: why.to_owned() };
+        let fail = |why: &str| LocationError { input: shown(input).to_string(), why: why.to_owned() };
         let bytes = input.as_bytes();
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
@@ -206,7 +207,7 @@ impl fmt::Display for HttpUrl {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local(path) => write!(f, "{}", path.display()),
+            Self::Local(path) => shown(path).fmt(f),
             Self::S3(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
             Self::Http(url) => url.fmt(f),
         }

@@ -3,23 +3,28 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::shown;
+
 /// Why a mount could not be made or ended, or why an operation below it failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The directory to mount at is not there.
-    #[error("{}: no such directory; create it first: mkdir -p {}", path.display(), path.display())]
+    #[error("{}: no such directory; create it first: mkdir -p {}", shown(path), shown(path))]
     NoDirectory {
         /// The directory.
         path: PathBuf,
     },
     /// Something else than a directory is there.
-    #[error("{}: not a directory", path.display())]
+    #[error("{}: not a directory", shown(path))]
     NotADirectory {
         /// What was given.
         path: PathBuf,
     },
     /// A mount would hide what is in the directory.
-    #[error("{}: not empty ({found} and perhaps more): a mount would hide it; use an empty directory, or say --nonempty", path.display())]
+    #[error(
+        "{}: not empty ({found} and perhaps more): a mount would hide it; use an empty directory, or say --nonempty",
+        shown(path)
+    )]
     NotEmpty {
         /// The directory.
         path: PathBuf,
@@ -27,7 +32,10 @@ pub enum Error {
         found: String,
     },
     /// Another file system is mounted exactly there, and would be hidden.
-    #[error("{}: {fs_type} of {source_name} is mounted there already; unmount it first, or say --nonempty to mount over it", path.display())]
+    #[error(
+        "{}: {fs_type} of {source_name} is mounted there already; unmount it first, or say --nonempty to mount over it",
+        shown(path)
+    )]
     AlreadyMounted {
         /// The directory.
         path: PathBuf,
@@ -37,7 +45,7 @@ pub enum Error {
         source_name: String,
     },
     /// Nothing of ours is mounted there.
-    #[error("{}: {found}", path.display())]
+    #[error("{}: {found}", shown(path))]
     NotOurs {
         /// The directory.
         path: PathBuf,
@@ -45,7 +53,11 @@ pub enum Error {
         found: String,
     },
     /// Files below the mount are open.
-    #[error("{}: in use: close what is open below it (fuser -vm {}), or say --lazy to detach it now", path.display(), path.display())]
+    #[error(
+        "{}: in use: close what is open below it (fuser -vm {}), or say --lazy to detach it now",
+        shown(path),
+        shown(path)
+    )]
     Busy {
         /// The directory.
         path: PathBuf,
@@ -59,7 +71,10 @@ pub enum Error {
         source: std::sync::Arc<io::Error>,
     },
     /// This process may not mount.
-    #[error("{}: mounting is not permitted ({detail}); run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN", path.display())]
+    #[error(
+        "{}: mounting is not permitted ({detail}); run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN",
+        shown(path)
+    )]
     NoPrivilege {
         /// The directory.
         path: PathBuf,
@@ -67,7 +82,7 @@ pub enum Error {
         detail: String,
     },
     /// The operating system refuses something.
-    #[error("{}: {what}: {source}", path.display())]
+    #[error("{}: {what}: {source}", shown(path))]
     Io {
         /// Where.
         path: PathBuf,

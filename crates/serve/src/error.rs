@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use firstbyte_location::shown;
+
 /// A result with this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -11,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The directory to serve cannot be opened.
-    #[error("cannot serve {}: {source}", path.display())]
+    #[error("cannot serve {}: {source}", shown(path))]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -27,7 +29,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Listening beyond loopback would let everybody in.
-    #[error("refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well", path.display())]
+    #[error(
+        "refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well",
+        shown(path)
+    )]
     Exposed {
         /// The address.
         address: SocketAddr,
@@ -35,7 +40,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The key file cannot be used.
-    #[error("cannot use the key file {}: {reason}", path.display())]
+    #[error("cannot use the key file {}: {reason}", shown(path))]
     Keys {
         /// The file.
         path: PathBuf,
@@ -43,7 +48,7 @@ pub enum Error {
         reason: String,
     },
     /// The certificate or its key cannot be used.
-    #[error("cannot use {} for TLS: {reason}", path.display())]
+    #[error("cannot use {} for TLS: {reason}", shown(path))]
     Tls {
         /// The file.
         path: PathBuf,

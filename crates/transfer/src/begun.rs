@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::Location;
+use firstbyte_location::{Location, shown};
 use firstbyte_store::{Algorithm, Hasher, Part, Stat, Store, Upload};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl UploadJournal {
     /// Opens or creates the journal. `None` where that is not possible: the upload then works, but does not resume.
     pub(crate) fn open(directory: &Path, source: &Location, destination: &Location) -> Option<Self> {
         let source = source.as_local().and_then(|path| std::fs::canonicalize(path).ok())?;
-        let key = format!("{}\0{destination}", source.display());
+        let key = format!("{}\0{destination}", shown(&source));
         let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
         let path = directory.join(format!("upload-{}.json", &name[..32]));
         let open = || {
@@ -46,7 +46,7 @@ impl UploadJournal {
         match open() {
             Ok(file) => Some(Self { file, path }),
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "this upload will not resume");
+                tracing::warn!(%error, path = %shown(&path), "this upload will not resume");
                 None
             }
         }
@@ -95,10 +95,10 @@ impl UploadJournal {
             (&self.file).rewind()?;
             (&self.file).write_all(&text)
         };
-        write().map_err(Error::io(self.path.display()))
+        write().map_err(Error::io(shown(&self.path)))
     }
 
     pub(crate) fn remove(&self) -> Result<()> {
-        std::fs::remove_file(&self.path).map_err(Error::io(self.path.display()))
+        std::fs::remove_file(&self.path).map_err(Error::io(shown(&self.path)))
     }
 }

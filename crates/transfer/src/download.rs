@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use firstbyte_location::{ByteRange, Location, Strength, Version};
+use firstbyte_location::{ByteRange, Location, Strength, Version, shown};
 use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Hasher, Sink, Stat};
 
 use crate::journal::{Header, Journal};
@@ -112,13 +112,13 @@ fn split(
             let partial = resume::open_partial(path)?;
             let header = Header::new(&source.to_string(), &stat.version, size, plan.chunk());
             let place = Journal::path_for(path);
-            let journal = Journal::create(place.clone(), &header).map_err(Error::io(place.display()))?;
+            let journal = Journal::create(place.clone(), &header).map_err(Error::io(shown(&place)))?;
             (partial, journal)
         }
     };
     let sink = Arc::clone(partial.sink());
     // Room is not reserved, but the length is set: a limit on it shows before the first byte moves.
-    sink.file().set_len(size).map_err(Error::io(path.display()))?;
+    sink.file().set_len(size).map_err(Error::io(shown(&path)))?;
     let there: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
     worker.run.resumed(there);
@@ -181,7 +181,7 @@ pub(crate) fn copy_body(
 pub(crate) fn at_file(path: &Path, source: &Location, error: Error) -> Error {
     match error {
         Error::Store(StoreError::Io { source: cause, .. }) if !matches!(source, Location::Local(_)) => {
-            StoreError::Io { location: path.display().to_string(), source: cause }.into()
+            StoreError::Io { location: shown(&path).to_string(), source: cause }.into()
         }
         other => other,
     }

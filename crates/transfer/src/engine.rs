@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{ByteRange, Entry, Location};
+use firstbyte_location::{ByteRange, Entry, Location, shown};
 use firstbyte_store::{Durability, StaleUpload, Store};
 
 use crate::level::Level;
@@ -328,7 +328,7 @@ impl Run<'_> {
         let Some(path) = self.wrote().filter(|_| self.settings.durability != Durability::None) else {
             return Ok(());
         };
-        let file = std::fs::File::open(&path).map_err(Error::io(path.display()))?;
+        let file = std::fs::File::open(&path).map_err(Error::io(shown(&path)))?;
         rustix::fs::syncfs(&file).map_err(|error| Error::io("syncing the file system")(error.into()))
     }
 }

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, Location, Strength};
+use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, LocalFile};
 
 use crate::journal::{Header, Journal, Record};
@@ -45,36 +45,35 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
     }
     // The lock first: the journal may be that of a copy under way.
     let partial = open_partial(path)?;
-    let Some((journal, header, records)) =
-        Journal::load(place.clone()).map_err(Error::io(place.display()))?
+    let Some((journal, header, records)) = Journal::load(place.clone()).map_err(Error::io(shown(&place)))?
     else {
-        std::fs::remove_file(&place).map_err(Error::io(place.display()))?;
+        std::fs::remove_file(&place).map_err(Error::io(shown(&place)))?;
         partial.empty()?;
         return Ok(None);
     };
     let mut found = Found { header, records, journal, partial };
-    let length = found.partial.file().metadata().map_err(Error::io(path.display()))?.len();
+    let length = found.partial.file().metadata().map_err(Error::io(shown(&path)))?.len();
     let plan = Plan::download(found.header.size());
     let usable = found.header.is_of(&source.to_string())
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size();
     if !usable {
-        tracing::debug!(path = %path.display(), "what an earlier copy left is of another object: starting over");
+        tracing::debug!(path = %shown(&path), "what an earlier copy left is of another object: starting over");
         found.discard()?;
         return Ok(None);
     }
     if !found.header.is_of_this_boot() {
         found.keep_proven(&plan)?;
     }
-    tracing::debug!(path = %path.display(), chunks = found.records.len(), of = plan.count(), "going on with a download");
+    tracing::debug!(path = %shown(&path), chunks = found.records.len(), of = plan.count(), "going on with a download");
     Ok(Some(found))
 }
 
 impl Found {
     /// Starts over: forgets all chunks.
     pub(crate) fn discard(self) -> Result<()> {
-        self.journal.remove().map_err(Error::io(self.journal.path().display()))?;
+        self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         self.partial.empty()?;
         Ok(self.partial.discard()?)
     }
@@ -108,9 +107,9 @@ impl Found {
         }
         let header = Header::new(self.header.source(), &self.header.version(), plan.size(), plan.chunk());
         let place = self.journal.path().to_owned();
-        self.journal = Journal::create(place.clone(), &header).map_err(Error::io(place.display()))?;
+        self.journal = Journal::create(place.clone(), &header).map_err(Error::io(shown(&place)))?;
         for record in &proven {
-            self.journal.append(record).map_err(Error::io(place.display()))?;
+            self.journal.append(record).map_err(Error::io(shown(&place)))?;
         }
         self.records = proven;
         Ok(())

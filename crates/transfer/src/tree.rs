@@ -1,6 +1,6 @@
 //! Copies of whole trees: which names, where to, and whether for real.
 
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_location::{Entry, Kind, Location, shown};
 use firstbyte_store::{Error as StoreError, ListOptions, Listing, Order, Store};
 
 use crate::{Action, Error, Failure, Job, Observer, Result, Settings};
@@ -100,7 +100,7 @@ impl Tree<'_> {
         if let (Some(directory), Some(0)) = (entry.name.strip_suffix(b"/"), entry.size) {
             let path = firstbyte_store::local_path(root, directory)?;
             if self.effect == Effect::Apply {
-                std::fs::create_dir_all(&path).map_err(Error::io(path.display()))?;
+                std::fs::create_dir_all(&path).map_err(Error::io(shown(&path)))?;
             }
             return Ok(None);
         }

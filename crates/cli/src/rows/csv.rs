@@ -1,6 +1,8 @@
 //! Rows as comma-separated values with a header (RFC 4180, but lines end in a line feed alone, as other tools write them).
 
-use super::text::{Fraction, push_number, push_time};
+use firstbyte_location::Escaped;
+
+use super::text::{Fraction, Names, push_number, push_time};
 use super::{Holds, Schema, Value, utf8_name};
 
 /// Writes the line that names the columns.
@@ -18,20 +20,26 @@ pub(super) fn header(schema: Schema, out: &mut Vec<u8>) {
 }
 
 /// Writes one row. A value that is not there is empty.
-pub(super) fn row(row: &[Value<'_>], out: &mut Vec<u8>) {
+pub(super) fn row(row: &[Value<'_>], names: Names, out: &mut Vec<u8>) {
     for (at, value) in row.iter().enumerate() {
         separate(at, out);
         match *value {
             Value::Name(directory, name) => {
                 let (text, hex) = utf8_name(directory, name);
-                field(&text, out);
+                match names {
+                    Names::Raw => field(&text, out),
+                    Names::Escaped => field(&Escaped(&[directory, name].concat()).to_string(), out),
+                }
                 out.push(b',');
                 out.extend_from_slice(hex.unwrap_or_default().as_bytes());
             }
             Value::Kind(kind) => out.extend_from_slice(kind.word().as_bytes()),
             Value::Number(Some(number)) => push_number(number, out),
             Value::Time(Some(time)) => push_time(time, Fraction::Kept, out),
-            Value::Text(Some(text)) => field(text, out),
+            Value::Text(Some(text)) => match names {
+                Names::Raw => field(text, out),
+                Names::Escaped => field(&Escaped(text.as_bytes()).to_string(), out),
+            },
             Value::Number(None) | Value::Time(None) | Value::Text(None) => {}
         }
     }

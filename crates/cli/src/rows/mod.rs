@@ -2,8 +2,8 @@
 //!
 //! A verb says what columns it has and pushes rows onto [`Page`]s, one a thread; the [`Printer`] turns full pages into
 //! output: text, NDJSON and CSV are rendered on the pushing threads and written whole pages at a time, Parquet and
-//! sorted output pass through one place. A name is bytes: text has it raw (on a terminal, what would control it is
-//! escaped); the other formats are UTF-8, and where a name is not, its bytes stand in hex beside it.
+//! sorted output pass through one place. A name is bytes: text has it raw; the other formats are UTF-8, and where a name
+//! is not, its bytes stand in hex beside it. What would control a terminal does not reach one.
 
 mod counter;
 mod csv;
@@ -15,10 +15,14 @@ mod sort;
 mod text;
 
 use std::borrow::Cow;
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstbyte_listing::Time;
-use firstbyte_location::Kind;
+use firstbyte_location::{Kind, shown};
+
+use crate::environment;
+use crate::error::Error;
 
 pub use counter::Counter;
 pub use printer::{Format, Page, Printer, Style};
@@ -67,6 +71,31 @@ pub enum Holds {
 
 /// The columns of a verb. The name is the first.
 pub type Schema = &'static [Column];
+
+/// Why rows go no further.
+#[derive(Debug)]
+enum Broken {
+    /// Standard output takes no more.
+    Output(io::Error),
+    /// The file in which rows wait to be sorted does not do.
+    Sorting(io::Error),
+}
+
+/// How it went to write rows.
+type Written = Result<(), Broken>;
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Output(error) => Self::io("standard output", &error),
+            Broken::Sorting(error) => {
+                let directory = environment::temporary_directory(&environment::variable);
+                Self::io(format!("sorting in {}", shown(&directory)), &error)
+                    .advise("set TMPDIR to a directory with room, or give more --memory")
+            }
+        }
+    }
+}
 
 /// A time as the standard library has it; nothing where it is out of reach.
 pub fn time_of(time: SystemTime) -> Option<Time> {

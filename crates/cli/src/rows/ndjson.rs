@@ -2,13 +2,14 @@
 
 use super::text::{Fraction, push_number, push_time};
 use super::{Schema, Value, utf8_name};
+use crate::json;
 
 /// Writes one row. A value that is not there is left out.
 pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
     let mut mark = b'{';
     let mut key = |name: &str, out: &mut Vec<u8>| {
         out.push(std::mem::replace(&mut mark, b','));
-        string(name, out);
+        json::push(name, out);
         out.push(b':');
     };
     for (column, value) in schema.iter().zip(row) {
@@ -16,15 +17,15 @@ pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
             Value::Name(directory, name) => {
                 let (text, hex) = utf8_name(directory, name);
                 key(column.name, out);
-                string(&text, out);
+                json::push(&text, out);
                 if let Some(hex) = hex {
                     key(&format!("{}_hex", column.name), out);
-                    string(&hex, out);
+                    json::push(&hex, out);
                 }
             }
             Value::Kind(kind) => {
                 key(column.name, out);
-                string(kind.word(), out);
+                json::push(kind.word(), out);
             }
             Value::Number(Some(number)) => {
                 key(column.name, out);
@@ -38,15 +39,10 @@ pub(super) fn row(schema: Schema, row: &[Value<'_>], out: &mut Vec<u8>) {
             }
             Value::Text(Some(text)) => {
                 key(column.name, out);
-                string(text, out);
+                json::push(text, out);
             }
             Value::Number(None) | Value::Time(None) | Value::Text(None) => {}
         }
     }
     out.extend_from_slice(b"}\n");
-}
-
-fn string(text: &str, out: &mut Vec<u8>) {
-    // Writing to memory cannot fail, and neither can a string.
-    let _ = serde_json::to_writer(out, text);
 }

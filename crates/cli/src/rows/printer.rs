@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use super::parquet::Table;
 use super::sort::Sorter;
 use super::text::{self, Names};
-use super::{Counter, Direction, Schema, Sort, Value, csv, ndjson, record};
+use super::{Broken, Counter, Direction, Schema, Sort, Value, Written, csv, ndjson, record};
 use crate::error::{Error, Result};
 
 /// How rows are written.
@@ -56,7 +56,7 @@ pub struct Printer<'a> {
 struct Sink {
     way: Way,
     /// Why nothing more can be written.
-    broken: Option<io::Error>,
+    broken: Option<Broken>,
 }
 
 enum Way {
@@ -101,7 +101,7 @@ impl<'a> Printer<'a> {
                 Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")
             );
         }
-        let way = Way::begin(style, out).map_err(|error| Error::io("standard output", &error))?;
+        let way = Way::begin(style, out).map_err(Broken::Output)?;
         Ok(Self { style, names, counter, sink: Mutex::new(Sink { way, broken: None }) })
     }
 
@@ -126,20 +126,15 @@ impl<'a> Printer<'a> {
         let ended = match (sink.broken, sink.way) {
             (Some(error), _) => Err(error),
             (None, Way::Lines(_)) => Ok(()),
-            (None, Way::Columns(table)) => table.finish(),
+            (None, Way::Columns(table)) => table.finish().map_err(Broken::Output),
             (None, Way::Sorted(sorter, out)) if style.format == Format::Parquet => {
-                Table::new(style.schema, out).and_then(|mut table| {
-                    sorter.finish(|record| table.add(record))?;
-                    table.finish()
-                })
+                write_table(style, sorter, out)
             }
             (None, Way::Sorted(sorter, mut out)) => write_sorted(style, names, sorter, &mut out),
         };
         match ended {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Error::io("standard output", &error))
-            }
-            _ => Ok(()),
+            Err(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            ended => Ok(ended?),
         }
     }
 
@@ -148,7 +143,13 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> io::Result<()> {
+fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
+    let mut table = Table::new(style.schema, out).map_err(Broken::Output)?;
+    sorter.finish(|record| table.add(record))?;
+    table.finish().map_err(Broken::Output)
+}
+
+fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> Written {
     let mut buffer = Vec::with_capacity(2 * FULL);
     sorter.finish(|record| {
         let values: Vec<Value<'_>> = record::values(style.schema, record).collect();
@@ -160,14 +161,14 @@ fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> i
         buffer.clear();
         Ok(())
     })?;
-    out.write_all(&buffer)
+    out.write_all(&buffer).map_err(Broken::Output)
 }
 
 fn render(style: Style, names: Names, row: &[Value<'_>], out: &mut Vec<u8>) {
     match style.format {
         Format::Text => text::row(style.schema, row, names, style.end, out),
         Format::Ndjson => ndjson::row(style.schema, row, out),
-        Format::Csv => csv::row(row, out),
+        Format::Csv => csv::row(row, names, out),
         Format::Parquet => record::push(row, out),
     }
 }
@@ -206,9 +207,12 @@ impl Page<'_, '_> {
         let mut sink = self.printer.sink();
         if sink.broken.is_none() {
             let done = match &mut sink.way {
-                Way::Lines(out) => out.write_all(&self.buffer),
+                Way::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
                 Way::Sorted(sorter, _) => sorter.add(&self.buffer),
-                Way::Columns(table) => record::records(&self.buffer).try_for_each(|record| table.add(record)),
+                Way::Columns(table) => {
+                    let mut records = record::records(&self.buffer);
+                    records.try_for_each(|record| table.add(record)).map_err(Broken::Output)
+                }
             };
             sink.broken = done.err();
         }

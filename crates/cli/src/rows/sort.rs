@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use crate::environment;
 
 use super::record::{HEAD, records, values};
-use super::{Schema, Value};
+use super::{Broken, Schema, Value, Written};
 
 /// What rows are sorted by. Rows that are equal in it are sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -131,28 +131,29 @@ impl Sorter {
     }
 
     /// Takes records in.
-    pub(super) fn add(&mut self, page: &[u8]) -> io::Result<()> {
+    pub(super) fn add(&mut self, page: &[u8]) -> Written {
         for record in records(page) {
             self.items.push(Item { rank: self.order.key(record).rank, start: self.records.len() as u32 });
             self.records.extend_from_slice(&(record.len() as u32).to_ne_bytes());
             self.records.extend_from_slice(record);
             if self.records.len() + self.items.len() * size_of::<Item>() >= self.room {
-                self.spill()?;
+                self.spill().map_err(Broken::Sorting)?;
             }
         }
         Ok(())
     }
 
     /// Gives every record, in order.
-    pub(super) fn finish(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn finish(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> Written {
         if self.spilled.is_some() {
-            self.spill()?;
+            self.spill().map_err(Broken::Sorting)?;
         }
         match self.spilled {
             Some(spilled) => spilled.merge(self.order, self.room, &mut each),
             None => {
                 self.sort();
-                self.items.iter().try_for_each(|item| each(at(&self.records, item.start)))
+                let mut items = self.items.iter();
+                items.try_for_each(|item| each(at(&self.records, item.start))).map_err(Broken::Output)
             }
         }
     }
@@ -201,22 +202,19 @@ impl Spilled {
     fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
         let file = temporary()?;
         let (mut out, mut end) = (BufWriter::new(&file), 0);
-        self.merge(order, room, &mut |record| {
+        let merged = self.merge(order, room, &mut |record| {
             end += (HEAD + record.len()) as u64;
             out.write_all(&(record.len() as u32).to_ne_bytes())?;
             out.write_all(record)
-        })?;
+        });
+        // What it puts out goes into such a file too.
+        merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
         out.flush()?;
         drop(out);
         Ok(Self { file, ends: vec![end] })
     }
 
-    fn merge(
-        &self,
-        order: Order,
-        room: usize,
-        each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn merge(&self, order: Order, room: usize, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Written {
         let share = (room / self.ends.len().max(1)).max(HEAD);
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut heads = BinaryHeap::new();
@@ -224,13 +222,13 @@ impl Spilled {
             let (buffer, record) = (Vec::new(), 0..0);
             let mut run =
                 Run { order, file: &self.file, next: start, end: *end, share, buffer, record, rank: 0 };
-            if run.advance()? {
+            if run.advance().map_err(Broken::Sorting)? {
                 heads.push(run);
             }
         }
         while let Some(mut least) = heads.peek_mut() {
-            each(least.record())?;
-            if !least.advance()? {
+            each(least.record()).map_err(Broken::Output)?;
+            if !least.advance().map_err(Broken::Sorting)? {
                 PeekMut::pop(least);
             }
         }

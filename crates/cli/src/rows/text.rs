@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use firstbyte_listing::Time;
-use firstbyte_location::Kind;
+use firstbyte_location::{Escaped, Kind};
 
 use super::{Schema, Value};
 
@@ -12,7 +12,7 @@ use super::{Schema, Value};
 pub(super) enum Names {
     /// Their bytes as they are.
     Raw,
-    /// What controls a terminal, and what is no text, as `\x1b`: a file's name must not be able to do anything.
+    /// [`Escaped`], for a terminal: a file's name must not be able to do anything.
     Escaped,
 }
 
@@ -50,21 +50,8 @@ pub(super) fn push_name(directory: &[u8], name: &[u8], names: Names, out: &mut V
 }
 
 fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
-    for chunk in name.utf8_chunks() {
-        for symbol in chunk.valid().chars() {
-            let mut buffer = [0; 4];
-            let bytes = symbol.encode_utf8(&mut buffer).as_bytes();
-            if symbol.is_control() { push_hex(bytes, out) } else { out.extend_from_slice(bytes) }
-        }
-        push_hex(chunk.invalid(), out);
-    }
-}
-
-fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        // Writing to memory cannot fail.
-        let _ = write!(out, "\\x{byte:02x}");
-    }
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{}", Escaped(name));
 }
 
 fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
@@ -195,9 +182,9 @@ mod tests {
     #[test]
     fn a_name_cannot_control_the_terminal() {
         let mut out = Vec::new();
-        push_name(b"d\n/", "ü\x1b[2J\u{9b}".as_bytes(), Names::Escaped, &mut out);
+        push_name(b"d\n/", "ü\x1b[2J\u{9b}\\x1b".as_bytes(), Names::Escaped, &mut out);
         push_name(b"", b"\xff.", Names::Escaped, &mut out);
-        assert_eq!(String::from_utf8(out).unwrap(), "d\\x0a/ü\\x1b[2J\\xc2\\x9b\\xff.");
+        assert_eq!(String::from_utf8(out).unwrap(), "d\\x0a/ü\\x1b[2J\\xc2\\x9b\\\\x1b\\xff.");
         let mut raw = Vec::new();
         push_name(b"d\n/", b"\xff\x1b", Names::Raw, &mut raw);
         assert_eq!(raw, b"d\n/\xff\x1b");

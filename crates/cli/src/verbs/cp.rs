@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_location::{Entry, Kind, Location, shown};
 use firstbyte_store::{Checksum, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Failure, Job, Observer, Settings, Summary, Tree};
 
@@ -70,7 +70,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let stop = stop_on_signal()?;
     let settings = Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop) };
     let store = args.policy.store(globals)?;
-    let mut report = Report::new("cp", super::joined(sources), Some(last.to_string_lossy().into_owned()));
+    let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
     let parsed: Result<Vec<Source>> =
         sources.iter().map(|text| Source::parse(text, depth, wildcards, &store)).collect();
@@ -259,5 +259,5 @@ fn no_match(report: &mut Report) -> Error {
 }
 
 fn open_stream(path: &Path) -> Result<File> {
-    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(path.display(), &error))
+    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(shown(&path), &error))
 }

@@ -28,15 +28,21 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
+use firstbyte_location::shown;
+
+use crate::closed;
 use crate::error::{Error, Result};
 
 /// Operands as a receipt names them.
 fn joined(operands: &[OsString]) -> String {
-    operands.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    operands.iter().map(|text| shown(text).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// Standard output as a plain file: std's own looks for line ends in every byte.
 fn standard_output() -> Result<File> {
+    if closed::standard_output_was() {
+        return Err(Error::failed("standard output: it is closed"));
+    }
     let descriptor = io::stdout().as_fd().try_clone_to_owned();
     descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
 }

@@ -3,14 +3,14 @@
 mod daemon;
 mod place;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte_hydrate::{Hydrator, Settings};
-use firstbyte_location::Location;
+use firstbyte_location::{Location, shown};
 use firstbyte_mount::{Access, Mount, Occupied, Options};
 use firstbyte_store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -83,7 +83,7 @@ impl MountArgs {
     fn location(&self) -> Result<Location> {
         Ok(match Location::parse(&self.source)? {
             Location::Local(path) => {
-                Location::Local(std::path::absolute(&path).map_err(|e| Error::io(path.display(), &e))?)
+                Location::Local(std::path::absolute(&path).map_err(|e| Error::io(shown(&path), &e))?)
             }
             other => other,
         })
@@ -101,7 +101,7 @@ impl MountArgs {
     /// worth a warning where nobody asked for that directory, and an error where somebody did.
     fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
         let cache = self.cache.directory();
-        let cache = std::path::absolute(&cache).map_err(|e| Error::io(cache.display(), &e))?;
+        let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
         let settings =
             Settings { cache: Some(cache.clone()), deadline: self.deadline, ..self.cache.settings(globals) };
         match Hydrator::new(store.clone(), settings.clone()) {
@@ -164,7 +164,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     })?;
     let told = ready(&json!({
         "verb": "mount",
-        "source": OsStr::to_string_lossy(&args.source),
+        "source": shown(&args.source).to_string(),
         "destination": mount.directory(),
         "seconds": started.elapsed().as_secs_f64(),
         "pid": std::process::id(),

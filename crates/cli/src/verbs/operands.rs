@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use firstbyte::Overlap;
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::Store;
 
 use crate::error::{Error, Result};
@@ -139,7 +139,7 @@ fn glob(text: &OsStr, location: &Location, depth: Depth) -> Result<Option<Source
         return Ok(None);
     };
     if base == "s3://" {
-        return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", text.display())));
+        return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", shown(&text))));
     }
     let base =
         if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };

@@ -7,6 +7,7 @@ use firstbyte_transfer::{Stop, Summary};
 
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::json;
 use crate::receipt::{Failed, Receipt};
 use crate::signals;
 
@@ -113,9 +114,7 @@ impl Report {
         }
         self.receipt.finish(self.started);
         if globals.json {
-            let json =
-                serde_json::to_string(&self.receipt).map_err(|e| Error::failed(format!("receipt: {e}")))?;
-            print(&json, output)?;
+            print(&json::line(&self.receipt), output)?;
         } else if !globals.quiet && self.ended.is_none() {
             print(&self.receipt.line(), output)?;
         }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use firstbyte_location::shown;
+
 use clap::Args;
 use firstbyte_mount::{Control, Ending};
 use serde_json::json;
@@ -38,7 +40,7 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     {
         return Err(Error::failed(format!(
             "{}: unmounted, but its daemon has not ended within {} s",
-            args.directory.display(),
+            shown(&args.directory),
             PATIENCE.as_secs()
         )));
     }

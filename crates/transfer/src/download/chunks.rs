@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use firstbyte_location::{ByteRange, Location, Version};
+use firstbyte_location::{ByteRange, Location, Version, shown};
 use firstbyte_store::{Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Sink, Stat};
 
 use super::{Opened, at_file, copy_body};
@@ -68,7 +68,7 @@ impl Download {
     pub(super) fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {
-            let file = self.sink.file().try_clone().map_err(Error::io(self.path.display()))?;
+            let file = self.sink.file().try_clone().map_err(Error::io(shown(&self.path)))?;
             let follower = Follower::start(file, expected.algorithm)?;
             follower.advance(self.front());
             let _ = self.follower.set(Mutex::new(Some(follower)));
@@ -173,7 +173,7 @@ impl Download {
 
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
         let record = Record { index, checksum };
-        self.journal.append(&record).map_err(Error::io(self.journal.path().display()))?;
+        self.journal.append(&record).map_err(Error::io(shown(&self.journal.path())))?;
         self.chunks()[index as usize] = Chunk { done: true, checksum: record.checksum };
         if let Some(follower) = self.follower.get()
             && let Some(follower) = follower.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
@@ -265,7 +265,7 @@ impl Pieces for Download {
             let settings = worker.run.settings;
             partial.commit(&single::metadata(&self.stat), settings.durability)?;
         }
-        self.journal.remove().map_err(Error::io(self.journal.path().display()))?;
+        self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(self.stat.version.clone()) }))
     }
 

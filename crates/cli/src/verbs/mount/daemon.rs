@@ -11,6 +11,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use firstbyte_location::shown;
+
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, setsid, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -37,7 +39,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let Ok(mut outcome) = serde_json::from_str::<Value>(&line) else {
         let ended = wait_for(child).map_or_else(|error| error.to_string(), |status| status.to_string());
         return Err(Error::failed(format!("the daemon ended before it was ready ({ended})"))
-            .advise(format!("see {}", place.log.display())));
+            .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
         // Nothing is in the log that is not told here.
@@ -121,7 +123,7 @@ fn remove_if_empty(log: &Path) {
 
 /// The log is begun anew with each mount, and only its owner reads it: it may name what is private.
 fn open_log(path: &Path) -> Result<File> {
-    let failed = |error: io::Error| Error::io(format!("--log {}", path.display()), &error);
+    let failed = |error: io::Error| Error::io(format!("--log {}", shown(&path)), &error);
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(failed)?;
     }

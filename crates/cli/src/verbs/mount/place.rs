@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::shown;
+
 use crate::environment::{self, Lookup};
 use crate::error::{Error, Result};
 
@@ -20,7 +22,7 @@ impl Place {
     pub(super) fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
         let absolute =
-            std::path::absolute(directory).map_err(|error| Error::io(directory.display(), &error))?;
+            std::path::absolute(directory).map_err(|error| Error::io(shown(&directory), &error))?;
         let name = file_name_of(&absolute);
         let log = log.map_or_else(|| runtime.join(format!("{name}.log")), Path::to_owned);
         Ok(Self { log, control: runtime.join(format!("{name}.sock")) })
@@ -36,7 +38,7 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
         None if user.is_root() && Path::new("/run").is_dir() => PathBuf::from("/run/firstbyte"),
         None => PathBuf::from(format!("/tmp/firstbyte-{}", user.as_raw())),
     };
-    let failed = |error: io::Error| Error::io(directory.display(), &error);
+    let failed = |error: io::Error| Error::io(shown(&directory), &error);
     match DirBuilder::new().mode(0o700).create(&directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
@@ -46,7 +48,7 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
     if found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o022 == 0 {
         return Ok(directory);
     }
-    Err(Error::failed(format!("{}: not a directory of this user alone", directory.display()))
+    Err(Error::failed(format!("{}: not a directory of this user alone", shown(&directory)))
         .advise("remove it, or set XDG_RUNTIME_DIR"))
 }
 

@@ -1,0 +1,130 @@
+//! What of names reaches a terminal, an error line and a receipt: enough to tell the file, and nothing that acts.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::{Ran, World};
+
+/// Names that act on a terminal, and names that look like what these are escaped as.
+const NAMES: [&[u8]; 8] = [
+    b"\x1b[2J",
+    b"\\x1b[2J",
+    "c1\u{9b}2J".as_bytes(),
+    b"del\x7f",
+    "\u{202e}gpj.exe".as_bytes(),
+    "\u{2066}x".as_bytes(),
+    b"\xff",
+    b"\\xff",
+];
+
+fn plant(world: &World) {
+    for name in NAMES {
+        world.write("tree/plain", b"");
+        fs::write(world.path("tree").join(OsStr::from_bytes(name)), b"").unwrap();
+    }
+}
+
+/// Runs it with a terminal for all its streams.
+fn on_a_terminal(world: &World, arguments: &[&str]) -> String {
+    let line = format!("{} {}", env!("CARGO_BIN_EXE_firstbyte"), arguments.join(" "));
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(world.path("")).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("a terminal is sent text").replace("\r\n", "\n")
+}
+
+fn acts(text: &str) -> bool {
+    text.contains(|symbol: char| {
+        (symbol.is_control() && symbol != '\n')
+            || ('\u{202a}'..='\u{202e}').contains(&symbol)
+            || symbol == '\u{2066}'
+    })
+}
+
+#[test]
+fn no_name_acts_on_a_terminal_or_looks_like_another_in_any_format() {
+    let world = World::new();
+    plant(&world);
+    for format in ["text", "csv", "ndjson"] {
+        for more in [&["-l"][..], &["--sort", "name"], &[]] {
+            let shown = on_a_terminal(&world, &[&["ls", "tree", "--format", format], more].concat());
+            assert!(!acts(&shown), "{format}: {shown:?}");
+            let lines: BTreeSet<&str> = shown.lines().collect();
+            assert_eq!(lines.len(), NAMES.len() + 1 + usize::from(format == "csv"), "{format}: {shown}");
+        }
+    }
+    let shown = on_a_terminal(&world, &["ls", "tree", "--format", "csv", "--sort", "name"]);
+    let lines: BTreeSet<&str> = shown.lines().collect();
+    for line in ["\\x1b[2J,,file", "\\\\x1b[2J,,file", "\\xff,ff,file", "\\\\xff,,file", "plain,,file"] {
+        assert!(lines.contains(line), "{line} is not in {shown}");
+    }
+}
+
+#[test]
+fn in_a_pipe_names_are_what_they_are() {
+    let world = World::new();
+    plant(&world);
+    let found = world.run(&["ls", "-0", "tree"]).ok().stdout;
+    let found: BTreeSet<&[u8]> = found.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    assert_eq!(found, NAMES.into_iter().chain([&b"plain"[..]]).collect());
+    let csv = world.run(&["ls", "--format", "csv", "tree"]).ok().stdout;
+    assert!(csv.windows(10).any(|part| part == b"\n\x1b[2J,,fil"), "{}", csv.escape_ascii());
+    let ndjson = String::from_utf8(world.run(&["ls", "--format", "ndjson", "tree"]).ok().stdout).unwrap();
+    assert!(!acts(&ndjson), "{ndjson:?}");
+    let names: BTreeSet<String> = ndjson
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["name"].as_str().unwrap().to_owned())
+        .collect();
+    for name in NAMES {
+        assert!(names.contains(&*String::from_utf8_lossy(name)), "{}", name.escape_ascii());
+    }
+}
+
+#[test]
+fn an_error_line_tells_a_name_that_is_no_text_and_shows_nothing_that_acts() {
+    let world = World::new();
+    fs::create_dir_all(world.path("").join(OsStr::from_bytes(b"d\xff\\"))).unwrap();
+    fs::create_dir_all(world.path("d\x1b\u{202e}")).unwrap();
+    let copy = |name: &[u8]| {
+        world.run(&[OsStr::new("--json"), OsStr::new("cp"), OsStr::from_bytes(name), OsStr::new("out")])
+    };
+    let ran = copy(b"d\xff\\");
+    let failed = &ran.receipt()["failed"][0];
+    assert_eq!(failed["location"], "d\\xff\\\\");
+    assert!(failed["error"].as_str().unwrap().starts_with("d\\xff\\\\: is a directory"), "{failed}");
+    ran.fails(2, &["firstbyte: d\\xff\\\\: is a directory"]);
+    let ran = copy("d\x1b\u{202e}".as_bytes());
+    assert_eq!(ran.receipt()["failed"][0]["location"], "d\x1b\u{202e}");
+    assert!(!acts(&String::from_utf8(ran.stdout.clone()).unwrap()), "{ran:?}");
+    ran.fails(2, &["firstbyte: d\\x1b\\xe2\\x80\\xae: is a directory"]);
+}
+
+#[test]
+fn a_directory_for_sorting_that_does_not_do_is_named() {
+    let mut world = World::new();
+    for number in 0..3_000 {
+        world.write(&format!("tree/{number:060}"), b"");
+    }
+    world.set("TMPDIR", "/no/such");
+    let ran = world.run(&["--memory", "64KiB", "ls", "--sort", "name", "tree"]);
+    assert!(!ran.stderr.contains("standard output"), "{}", ran.stderr);
+    ran.fails(1, &["sorting in /no/such: No such file or directory", "TMPDIR", "--memory"]);
+}
+
+#[test]
+fn rows_that_nobody_can_get_are_a_failure() {
+    let world = World::new();
+    world.write("tree/file", b"content");
+    for arguments in ["ls tree", "ls --format parquet tree", "du tree", "cat tree/file", "cp tree/file -"] {
+        let line = format!("exec {} {arguments} >&-", env!("CARGO_BIN_EXE_firstbyte"));
+        let output = Command::new("sh").args(["-c", &line]).current_dir(world.path("")).output().unwrap();
+        Ran::from(output).fails(1, &["standard output", "closed"]);
+    }
+}

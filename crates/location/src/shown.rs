@@ -1,0 +1,80 @@
+//! Names for people: text that can do nothing to what shows it, and from which a name's bytes can be told.
+
+use std::ffi::OsStr;
+use std::fmt::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
+
+/// Whether a symbol acts on what shows it: control characters, and those that turn the direction of writing, by which
+/// `U+202E` lets one name look like another.
+#[must_use]
+pub fn controls(symbol: char) -> bool {
+    symbol.is_control()
+        || matches!(symbol, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A name for a terminal: what [`controls`] it, and bytes that are no UTF-8, as `\x1b`. A backslash is doubled, so that
+/// no two names look alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for symbol in chunk.valid().chars() {
+                match symbol {
+                    '\\' => f.write_str("\\\\")?,
+                    symbol if controls(symbol) => hex(symbol.encode_utf8(&mut [0; 4]).as_bytes(), f)?,
+                    symbol => f.write_char(symbol)?,
+                }
+            }
+            hex(chunk.invalid(), f)?;
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
+}
+
+/// A path in a message: as it is where it is UTF-8, so that it can be parsed back; else [`Escaped`].
+#[must_use]
+pub fn shown(path: &(impl AsRef<OsStr> + ?Sized)) -> Shown<'_> {
+    Shown(path.as_ref())
+}
+
+/// What [`shown`] gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(&'a OsStr);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.to_str() {
+            Some(text) => f.write_str(text),
+            None => Escaped(self.0.as_bytes()).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_names_look_alike_and_none_can_do_anything() {
+        let names = ["ü\x1b[2J", "ü\\x1b[2J", "\u{9b}", "\\xc2\\x9b", "\u{202e}", "\x7f", "\\", "\\\\", "\n"];
+        let escaped: HashSet<String> =
+            names.iter().map(|name| Escaped(name.as_bytes()).to_string()).collect();
+        assert_eq!(escaped.len(), names.len());
+        assert!(!escaped.iter().any(|name| name.contains(controls)), "{escaped:?}");
+        assert_eq!(Escaped(b"\xff\\.").to_string(), "\\xff\\\\.");
+    }
+
+    #[test]
+    fn a_path_that_is_utf8_is_shown_as_it_is_and_of_any_other_the_bytes_can_be_told() {
+        assert_eq!(shown("/ü/a\\b\n").to_string(), "/ü/a\\b\n");
+        assert_eq!(shown(OsStr::from_bytes(b"/\xfe/a\\b\n")).to_string(), "/\\xfe/a\\\\b\\x0a");
+    }
+}
