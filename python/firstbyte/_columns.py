@@ -71,5 +71,6 @@ def iter_batches(
     Raises:
         OSError: if `path` itself cannot be listed.
         ValueError: if batch_size is 0; while iterating, if a name is not UTF-8 and `path` is not bytes.
+        RuntimeError: while iterating in a child of a fork, if the parent began it.
     """
     return _native.iter_batches(os.fspath(path), bool(recursive), stat, bool(followlinks), batch_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 from firstbyte import _native
@@ -9,6 +10,8 @@ from firstbyte._path import Path
 from firstbyte._typing import BinaryIO, Iterator, Literal
 
 Name = str | bytes
+# And whatever else shows its bytes in one piece.
+Buffer = bytes | bytearray | memoryview
 
 
 class Layout:
@@ -52,7 +55,7 @@ class Layout:
             root: the directory, absent or empty.
             hash: what the path is computed from: a hash of the name, the name where it is one itself, or the content.
             files: how many files it is to hold; levels and width that are not given follow, for some 100 a directory.
-            levels: directories above a file, 1 to 4.
+            levels: directories above a file, 1 to 6.
             width: hexadecimal digits of a directory's name, 1 to 4.
             leaf: what a file is called: by its full name, or by the rest that its directories leave of it, as git does.
             durable: as for `Layout`.
@@ -82,24 +85,29 @@ class Layout:
 
     def find(self, name: Name) -> Name | None:
         """Where the file `name` is now, or None. While a conversion runs it may have moved a moment later."""
-        return self._native.find(name)
+        try:
+            return self._native.find(name)
+        except ValueError:
+            # A name that the layout cannot hold is not there.
+            return None
 
-    def put(self, name: Name, content: bytes | bytearray | memoryview) -> None:
+    def put(self, name: Name, content: Buffer) -> None:
         """Create or replace the file `name`: others see the old content or the whole new one.
 
         Raises:
+            TypeError: if the content is none that could be written to a binary file.
             ValueError: if the layout cannot hold the name, or the name should be the content's digest and is not.
             OSError: if the file system refuses.
         """
-        self._native.put(name, content if isinstance(content, bytes) else bytes(content))
+        self._native.put(name, _bytes(content))
 
     def put_file(self, name: Name, source: Path) -> None:
         """Create or replace the file `name` with a copy of the file at `source`."""
         self._native.put_file(name, os.fspath(source))
 
-    def put_content(self, content: bytes | bytearray | memoryview) -> Name:
+    def put_content(self, content: Buffer) -> Name:
         """Keep content under its SHA-256, which is returned; for layouts with hash="content-sha256"."""
-        return self._native.put_content(content if isinstance(content, bytes) else bytes(content))
+        return self._native.put_content(_bytes(content))
 
     def get(self, name: Name) -> bytes:
         """The content of the file `name`; FileNotFoundError if there is none."""
@@ -115,7 +123,7 @@ class Layout:
 
     def exists(self, name: Name) -> bool:
         """Whether there is a file `name`."""
-        return self._native.exists(name)
+        return self.find(name) is not None
 
     __contains__ = exists
 
@@ -129,3 +137,12 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({self._root!r})"
+
+
+def _bytes(content: Buffer) -> bytes:
+    """Content as a binary file takes it, which refuses the rest; `bytes` makes five zero bytes of 5."""
+    if isinstance(content, bytes):
+        return content
+    file = io.BytesIO()
+    file.write(content)
+    return file.getvalue()

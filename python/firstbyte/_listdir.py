@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import posix
 import sys
+
+# Taken when this is imported: it may be replaced by ours.
+from posix import listdir as theirs
 
 from firstbyte import _native
 from firstbyte._path import resolve
@@ -28,6 +30,6 @@ def listdir(path: Any = None) -> Any:
     """
     directory = resolve(path)
     if directory is NotImplemented:
-        return posix.listdir(path)
+        return theirs(path)
     sys.audit("os.listdir", directory)
     return _native.listdir(directory)

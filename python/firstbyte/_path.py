@@ -14,8 +14,8 @@ _DESCRIPTORS = range(1 << 31)
 def resolve(path: object) -> object:
     """`path` as the native half takes it, or `NotImplemented`.
 
-    The latter for whatever `os` accepts with a warning or refuses: `posix`, where `os` has it from and where nobody
-    replaces it, then says so in the running Python's own words, and does what it does.
+    The latter for whatever `os` accepts with a warning or refuses: `os`'s own, kept from before anybody may have
+    replaced it, then says so in the running Python's own words, and does what it does.
     """
     if type(path) is int:
         return path if path in _DESCRIPTORS else NotImplemented

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-import posix
 import sys
 import warnings
+
+# Taken when this is imported: it may be replaced by ours.
+from posix import scandir as theirs
 
 from firstbyte import _native
 from firstbyte._path import resolve
@@ -41,6 +43,6 @@ def scandir(path: Any = None) -> Any:
     """
     directory = resolve(path)
     if directory is NotImplemented:
-        return posix.scandir(path)
+        return theirs(path)
     sys.audit("os.scandir", directory)
     return ScandirIterator(directory)

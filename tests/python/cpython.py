@@ -8,6 +8,7 @@ what failed. `os.fwalk`, `glob` and `shutil` are the standard library's, upon ou
 
 import json
 import os
+import posix
 import sys
 import unittest
 
@@ -24,16 +25,19 @@ SUITES = [
     "test.test_os.Pep383Tests",
     "test.test_os.OSErrorTests",
     "test.test_os.TestInvalidFD",
+    # Of a class about all of `posix`, its tests of `listdir`.
+    *(f"test.test_posix.PosixTester.test_listdir{case}" for case in ("", "_default", "_bytes", "_bytes_like", "_fd")),
     "test.test_glob",
     "test.test_shutil",
 ]
 
 
 def replace() -> None:
-    """Puts ours in place of `os`'s."""
+    """Puts ours in place of `os`'s, and of those in `posix` where `os` has them from."""
     theirs = {os.scandir: firstbyte.scandir, os.listdir: firstbyte.listdir}
     for their, our in theirs.items():
-        setattr(os, their.__name__, our)
+        for module in (os, posix):
+            setattr(module, their.__name__, our)
         if their in os.supports_fd:
             os.supports_fd.add(our)
     os.walk, os.DirEntry = firstbyte.walk, firstbyte.DirEntry

@@ -162,6 +162,8 @@ def test_a_root_that_cannot_be_listed_is_an_os_error(function):
         function(7)
     with pytest.raises(ValueError, match="'size' or 'full'"):
         function("/", stat="everything")
+    with pytest.raises(TypeError, match="None, 'size' or 'full', not True"):
+        function("/", stat=True)
 
 
 def test_loops_are_errors_beside_the_rows(tmp_path):

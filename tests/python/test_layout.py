@@ -1,5 +1,6 @@
 """`Layout` from Python."""
 
+import array
 import hashlib
 import os
 import subprocess
@@ -70,8 +71,10 @@ def test_wrong_arguments_say_what_is_wrong(tmp_path):
         with pytest.raises(TypeError, match="str or bytes, not"):
             layout.get(name)
     for options in ({"hash": "crc32"}, {"levels": 9}, {"width": 0}, {"leaf": "rest"}, {"leaf": "none"}):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError) as caught:
             Layout.create(tmp_path / "other", **options)
+        assert "--" not in str(caught.value)
+    assert Layout.create(tmp_path / "deep", levels=6, width=1).scheme["levels"] == 6
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_bytes(b"")
     with pytest.raises(OSError):
@@ -81,6 +84,31 @@ def test_wrong_arguments_say_what_is_wrong(tmp_path):
     with pytest.raises(FileNotFoundError):
         Layout(tmp_path / "nowhere")
     assert repr(layout) == f"Layout({str(tmp_path / 'new')!r})" and layout.root == str(tmp_path / "new")
+
+
+def test_a_name_that_cannot_be_held_is_not_there(tmp_path):
+    layout = Layout.create(tmp_path / "new", hash="name-prefix", levels=2, width=2)
+    for name in ("", "a", "a/b", "..", "a" * 256, "zero\0byte", "\ud800 is nothing"):
+        assert name not in layout and not layout.exists(name) and layout.find(name) is None
+    with pytest.raises(TypeError):
+        layout.exists(7)
+
+
+def test_content_is_what_a_binary_file_takes(tmp_path):
+    layout = Layout.create(tmp_path / "new")
+    store = Layout.create(tmp_path / "store", hash="content-sha256")
+    for content in (b"abcd", bytearray(b"abcd"), memoryview(b"abcd"), array.array("B", b"abcd")):
+        layout.put("name", content)
+        assert layout.get("name") == store.get(store.put_content(content)) == b"abcd"
+    with open(tmp_path / "file", "wb") as file:
+        for content in (5, None, "text", [1, 2], range(3), memoryview(b"abcd")[::2]):
+            with pytest.raises(Exception) as wanted:
+                file.write(content)
+            for put in (lambda content: layout.put("other", content), store.put_content):
+                with pytest.raises(wanted.type) as caught:
+                    put(content)
+                assert str(caught.value) == str(wanted.value)
+    assert "other" not in layout
 
 
 def test_many_threads_use_one_layout(tmp_path):

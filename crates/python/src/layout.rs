@@ -47,11 +47,11 @@ impl Layout {
         files: u64,
         durable: bool,
     ) -> PyResult<Self> {
-        let hash: Hash = hash.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
-        let leaf: Leaf = leaf.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
+        let refuse = |error: Error| fail(root.py(), &error, Form::Text);
+        let hash: Hash = hash.parse().map_err(refuse)?;
+        let leaf: Leaf = leaf.parse().map_err(refuse)?;
         let (levels, width) = shape;
-        let scheme = Scheme::suggest(hash, files, levels, width, leaf);
-        let scheme = scheme.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let scheme = Scheme::suggest(hash, files, levels, width, leaf).map_err(refuse)?;
         Self::with(root, durable, |root| layout::Layout::create(root, scheme))
     }
 
@@ -99,10 +99,6 @@ impl Layout {
 
     fn delete(&self, py: Python<'_>, name: Name) -> PyResult<bool> {
         self.run(py, |layout| layout.delete(&name.0))
-    }
-
-    fn exists(&self, py: Python<'_>, name: Name) -> PyResult<bool> {
-        self.run(py, |layout| layout.exists(&name.0))
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
@@ -174,9 +170,9 @@ fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
         },
         Error::NotFound { path } => named(path, rustix::io::Errno::NOENT.raw_os_error()),
         Error::NotEmpty { root } => named(root, rustix::io::Errno::NOTEMPTY.raw_os_error()),
-        Error::Name { .. } | Error::Scheme { .. } | Error::Content { .. } => {
-            PyValueError::new_err(error.to_string())
-        }
+        // The program's options are arguments here, of the same names.
+        Error::Scheme { .. } => PyValueError::new_err(error.to_string().replace("--", "")),
+        Error::Name { .. } | Error::Content { .. } => PyValueError::new_err(error.to_string()),
         other => {
             let advice = other.advice().map_or_else(String::new, |advice| format!("; {advice}"));
             PyOSError::new_err(format!("{other}{advice}"))

@@ -12,16 +12,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyAny, PyCapsule, PyList};
+use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
 
 use crate::arrow::{self, Batch, Field};
 use crate::name::Form;
 use crate::place::Place;
 use build::{Builder, Shape};
-use source::Source;
+use source::{INHERITED, Source};
 
 /// Rows of a batch of `list_arrow`, whose consumer sees all of them at once.
 const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
@@ -38,20 +38,11 @@ impl Request {
         path: &Bound<'_, PyAny>,
         verb: &str,
         recursive: bool,
-        stat: Option<&str>,
+        stat: Option<&Bound<'_, PyAny>>,
         followlinks: bool,
     ) -> PyResult<Self> {
         let place = Place::new(path, verb)?;
-        let detail = match stat {
-            None => Detail::Names,
-            Some("size") => Detail::Size,
-            Some("full") => Detail::Full,
-            Some(other) => {
-                return Err(PyValueError::new_err(format!(
-                    "{verb}: stat should be None, 'size' or 'full', not {other:?}"
-                )));
-            }
-        };
+        let detail = stat.map_or(Ok(Detail::Names), |stat| detail(stat, verb))?;
         let options = Options {
             depth: if recursive { Depth::Recursive } else { Depth::OneLevel },
             symlinks: if followlinks { Symlinks::Follow } else { Symlinks::Report },
@@ -79,6 +70,19 @@ impl Request {
     }
 }
 
+/// What `stat` asks for, where it is not None.
+fn detail(stat: &Bound<'_, PyAny>, verb: &str) -> PyResult<Detail> {
+    let text = stat.cast::<PyString>().map(|text| text.to_string_lossy().into_owned());
+    match text.as_deref() {
+        Ok("size") => Ok(Detail::Size),
+        Ok("full") => Ok(Detail::Full),
+        wrong => {
+            let why = format!("{verb}: stat should be None, 'size' or 'full', not {}", stat.repr()?);
+            Err(if wrong.is_ok() { PyValueError::new_err(why) } else { PyTypeError::new_err(why) })
+        }
+    }
+}
+
 /// A whole listing: columns, and what could not be listed.
 #[pyclass(frozen, module = "firstbyte")]
 pub(crate) struct Listing {
@@ -93,7 +97,7 @@ pub(crate) struct Listing {
 pub(crate) fn list_arrow(
     path: &Bound<'_, PyAny>,
     recursive: bool,
-    stat: Option<&str>,
+    stat: Option<&Bound<'_, PyAny>>,
     followlinks: bool,
 ) -> PyResult<Listing> {
     let py = path.py();
@@ -154,7 +158,7 @@ pub(crate) struct Batches {
 pub(crate) fn iter_batches(
     path: &Bound<'_, PyAny>,
     recursive: bool,
-    stat: Option<&str>,
+    stat: Option<&Bound<'_, PyAny>>,
     followlinks: bool,
     batch_size: usize,
 ) -> PyResult<Batches> {
@@ -183,6 +187,9 @@ impl Batches {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let source = source.as_mut().ok_or_else(handed_over)?;
+        if source.is_inherited() {
+            return Err(PyRuntimeError::new_err(INHERITED));
+        }
         let next = py.detach(|| source.next()).transpose().map_err(PyValueError::new_err)?;
         Ok(next.map(|batch| RecordBatch { fields: Arc::clone(&self.fields), batch }))
     }

@@ -7,6 +7,9 @@ use firstbyte_listing::{Error, Stream, Visitor};
 use super::build::Builder;
 use crate::arrow::Batch;
 
+/// What is said where a child of the process that began a listing goes on with it.
+pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
+
 /// Batches of the size asked for, from batches of the size they were read in.
 pub(crate) struct Source {
     stream: Stream,
@@ -21,14 +24,19 @@ impl Source {
     pub(super) fn new(stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>) -> Self {
         Self { stream, builder, errors, over: false, process: std::process::id() }
     }
+
+    /// Whether this process is a child of the one that lists.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
 }
 
 impl Iterator for Source {
     type Item = Result<Arc<Batch>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.process != std::process::id() {
-            return Some(Err("this listing was begun before a fork: begin another in the child".into()));
+        if self.is_inherited() {
+            return Some(Err(INHERITED.into()));
         }
         while !self.over && !self.builder.is_ready() {
             match self.stream.next() {
