@@ -118,7 +118,7 @@ fn split(
     };
     let sink = Arc::clone(partial.sink());
     // Room is not reserved, but the length is set: a limit on it shows before the first byte moves.
-    sink.file().set_len(size).map_err(Error::io(shown(&path)))?;
+    sink.file().set_len(size).map_err(Error::io(shown(path)))?;
     let there: u64 =
         (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
     worker.run.resumed(there);
@@ -181,7 +181,7 @@ pub(crate) fn copy_body(
 pub(crate) fn at_file(path: &Path, source: &Location, error: Error) -> Error {
     match error {
         Error::Store(StoreError::Io { source: cause, .. }) if !matches!(source, Location::Local(_)) => {
-            StoreError::Io { location: shown(&path).to_string(), source: cause }.into()
+            StoreError::Io { location: shown(path).to_string(), source: cause }.into()
         }
         other => other,
     }

@@ -52,21 +52,21 @@ pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
         return Ok(None);
     };
     let mut found = Found { header, records, journal, partial };
-    let length = found.partial.file().metadata().map_err(Error::io(shown(&path)))?.len();
+    let length = found.partial.file().metadata().map_err(Error::io(shown(path)))?.len();
     let plan = Plan::download(found.header.size());
     let usable = found.header.is_of(&source.to_string())
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size();
     if !usable {
-        tracing::debug!(path = %shown(&path), "what an earlier copy left is of another object: starting over");
+        tracing::debug!(path = %shown(path), "what an earlier copy left is of another object: starting over");
         found.discard()?;
         return Ok(None);
     }
     if !found.header.is_of_this_boot() {
         found.keep_proven(&plan)?;
     }
-    tracing::debug!(path = %shown(&path), chunks = found.records.len(), of = plan.count(), "going on with a download");
+    tracing::debug!(path = %shown(path), chunks = found.records.len(), of = plan.count(), "going on with a download");
     Ok(Some(found))
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn put(run: &Run<'_>, reader: &mut (dyn Read + Send), destination: &L
         let file = partial.file();
         partial.empty()?;
         let bytes = copy(run, reader, &mut &*file)
-            .map_err(|source| StoreError::Io { location: shown(&path).to_string(), source });
+            .map_err(|source| StoreError::Io { location: shown(path).to_string(), source });
         return match bytes {
             Ok(bytes) => {
                 partial.commit(metadata, run.settings.durability)?;

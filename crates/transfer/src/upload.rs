@@ -43,7 +43,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
     let stat = run.store.stat(&job.source)?;
     let size = stat.size().unwrap_or_default();
     let file =
-        File::open(path).map_err(|source| StoreError::Io { location: shown(&path).to_string(), source })?;
+        File::open(path).map_err(|source| StoreError::Io { location: shown(path).to_string(), source })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
         return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
     }

@@ -51,7 +51,7 @@ impl CacheArgs {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
         let Some(mounted) = mounted.filter(|_| self.cache.is_none()) else { return self.open() };
         let directory = firstbyte_mount::attribute(mounted, "cache").map(PathBuf::from).ok_or_else(|| {
-            Error::failed(format!("{}: this mount keeps no cache", shown(&mounted)))
+            Error::failed(format!("{}: this mount keeps no cache", shown(mounted)))
                 .advise("mount it with --cache DIR, or name the location itself")
         })?;
         Self { cache: Some(directory), ..self.clone() }.open()
@@ -88,7 +88,7 @@ impl Place {
         let Some(behind) = firstbyte_mount::attribute(path, "location") else {
             return Ok(Self { operand, mounted: None });
         };
-        let path = std::path::absolute(path).map_err(|error| Error::io(shown(&path), &error))?;
+        let path = std::path::absolute(path).map_err(|error| Error::io(shown(path), &error))?;
         let root = Location::parse(&behind)?;
         Ok(Self { operand: Operand { root, glob: None, text: text.to_owned() }, mounted: Some(path) })
     }
@@ -102,7 +102,7 @@ impl Place {
     pub fn control(&self) -> Result<Option<Control>> {
         let Some(path) = &self.mounted else { return Ok(None) };
         Control::of(path).map(Some).ok_or_else(|| {
-            Error::failed(format!("{}: the mount does not answer", shown(&path)))
+            Error::failed(format!("{}: the mount does not answer", shown(path)))
                 .advise("only who mounted it can ask it; see `firstbyte doctor`")
         })
     }

@@ -259,5 +259,5 @@ fn no_match(report: &mut Report) -> Error {
 }
 
 fn open_stream(path: &Path) -> Result<File> {
-    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(shown(&path), &error))
+    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(shown(path), &error))
 }

@@ -159,7 +159,7 @@ fn by_daemon(
     )?;
     if !args.wait {
         if !globals.quiet {
-            eprintln!("{}: begun; `firstbyte status {}` says how far it is", shown(&path), shown(&path));
+            eprintln!("{}: begun; `firstbyte status {}` says how far it is", shown(path), shown(path));
         }
         return Ok(());
     }
@@ -178,9 +178,9 @@ fn by_daemon(
 }
 
 fn ask(control: &mut Control, path: &Path, request: &Value) -> Result<Value> {
-    let answer = control.ask(request).map_err(|error| Error::io(shown(&path), &error))?;
+    let answer = control.ask(request).map_err(|error| Error::io(shown(path), &error))?;
     match answer["error"].as_str() {
-        Some(error) => Err(Error::failed(format!("{}: {error}", shown(&path)))),
+        Some(error) => Err(Error::failed(format!("{}: {error}", shown(path)))),
         None => Ok(answer),
     }
 }

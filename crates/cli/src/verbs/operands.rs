@@ -139,7 +139,7 @@ fn glob(text: &OsStr, location: &Location, depth: Depth) -> Result<Option<Source
         return Ok(None);
     };
     if base == "s3://" {
-        return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", shown(&text))));
+        return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", shown(text))));
     }
     let base =
         if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::shown;
-
 use clap::Args;
+use firstbyte_location::shown;
 use firstbyte_mount::{Control, Ending};
 use serde_json::json;
 

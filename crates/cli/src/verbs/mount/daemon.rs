@@ -12,7 +12,6 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use firstbyte_location::shown;
-
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, setsid, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -123,7 +122,7 @@ fn remove_if_empty(log: &Path) {
 
 /// The log is begun anew with each mount, and only its owner reads it: it may name what is private.
 fn open_log(path: &Path) -> Result<File> {
-    let failed = |error: io::Error| Error::io(format!("--log {}", shown(&path)), &error);
+    let failed = |error: io::Error| Error::io(format!("--log {}", shown(path)), &error);
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(failed)?;
     }

@@ -21,8 +21,7 @@ impl Place {
     /// Of a mount at `directory`.
     pub(super) fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
-        let absolute =
-            std::path::absolute(directory).map_err(|error| Error::io(shown(&directory), &error))?;
+        let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
         let name = file_name_of(&absolute);
         let log = log.map_or_else(|| runtime.join(format!("{name}.log")), Path::to_owned);
         Ok(Self { log, control: runtime.join(format!("{name}.sock")) })
