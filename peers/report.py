@@ -97,6 +97,7 @@ loopback (behind our own link proxy where a row says so): {machine()}.
 Contenders of a row run alternately, in another order each round, after one unmeasured round; every run has a fresh
 destination, and warm sources (page cache). Content is compared with the source by SHA-256 after each run, outside the timing. Peak memory is the client
 process's largest resident set. A ratio is of medians, ours over the peer's: below 1 is faster.
+A goal that was missed is marked SHORT.
 
 - {version([str(firstbyte), "--version"])}
 {versions}

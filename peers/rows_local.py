@@ -13,15 +13,27 @@ from pathlib import Path
 import data
 import trees
 from context import Bench
-from measure import Contender, Goal
+from measure import Clock, Contender, Goal
 from servers import CLEAN
 from tools import HERE
+
+# Kind, size, time and name.
+DETAILS = "%y %s %t %P\\n"
+# The same as `firstbyte ls -l -0` prints it, which leaves out what a directory calls its size.
+TIME_AND_NAME = "%TY-%Tm-%TdT%TH:%TM:%.2TSZ %P\\0"
+AS_OURS = ["-type", "d", "-printf", f"%y            - {TIME_AND_NAME}", "-o", "-printf", f"%y %12s {TIME_AND_NAME}"]
 
 
 def piped(name: str, *command: object) -> Contender:
     """A program whose output goes into a pipe."""
     line = f"{shlex.join(map(str, command))} | cat > /dev/null"
     return Contender(name, lambda d: ["bash", "-o", "pipefail", "-c", line])
+
+
+def python(way: str, directory: Path, entries: int) -> Contender:
+    """One way to list from Python, which times itself and fails if it finds another number of entries."""
+    program = [sys.executable, str(HERE / "list_python.py"), way, str(directory), "--expect", str(entries)]
+    return Contender(way, lambda d: program, clock=Clock.OWN)
 
 
 def names_read(root: Path) -> list[str]:
@@ -66,8 +78,11 @@ def list_details(bench: Bench) -> None:
     """kind, size and time of 508,000 entries in 16,640 directories"""
     root = trees.tree(bench.disk() / "tree", 508_000, 16_640)
     ours = piped("firstbyte ls -R -l", bench.firstbyte, "ls", "-R", "-l", root)
-    find = piped("find -printf", "find", root, "-printf", "%y %s %t %P\\n")
+    find = piped("find -printf", "find", root, "-printf", DETAILS)
     bench.compare([ours, find], [Goal("find -printf", 0.6)], data.unchecked, warm=inodes_read(root))
+    found = names(bench.firstbyte, "ls", "-R", "-l", "-0", root)
+    same = found == names("find", root, "-mindepth", "1", *AS_OURS)
+    bench.verdict("kind, size, time and name as find gives them", str(len(found)), "the same", same)
 
 
 def disk_usage(bench: Bench) -> None:
@@ -77,6 +92,8 @@ def disk_usage(bench: Bench) -> None:
     ours = Contender("firstbyte du", lambda d: [str(bench.firstbyte), "du", str(root)])
     gnu = Contender("GNU du -s", lambda d: ["du", "-s", str(root)])
     bench.compare([ours, gnu], [Goal("GNU du -s", 0.5)], data.unchecked, warm=inodes_read(root))
+    total, theirs = (first_number(*command) for command in ([bench.firstbyte, "du", root], ["du", "-s", "--block-size=1", root]))
+    bench.verdict("bytes as GNU du adds them up", f"{total:,}", "the same", total == theirs)
 
 
 def list_memory(bench: Bench) -> None:
@@ -106,30 +123,36 @@ def list_again(bench: Bench) -> None:
 
 def scandir_and_getdents(bench: Bench) -> list[Contender]:
     root = trees.flat(bench.disk() / "flat", 1_000_000)
-    python = [sys.executable, HERE / "list_python.py"]
+    program = [sys.executable, HERE / "list_python.py"]
     return [
         piped("firstbyte ls", bench.firstbyte, "ls", root),
-        piped("os.scandir", *python, "os-scandir", root),
-        piped("getdents package", *python, "getdents", root),
+        piped("os.scandir", *program, "os-scandir", root),
+        piped("getdents package", *program, "getdents", root),
     ]
 
 
 def list_slow(bench: Bench) -> None:
-    """2,000 entries in 100 directories through FUSE, 2 ms a request: a stand-in for network storage"""
-    stage = bench.disk()
-    root = trees.tree(stage / "tree", 2_000, 100)
-    program = bench.firstbyte.parent / "examples" / "slow_fs"
-    for name, ours, peer in [
-        ("names", ["ls", "-R"], ["find"]),
-        ("details", ["ls", "-R", "-l"], ["find", "-printf", "%y %s %t %P\\n"]),
+    """2,000 entries in 100 directories, and 20,000 in one, through FUSE, 2 ms a request: a stand-in for network storage"""
+    stage, program = bench.disk(), bench.firstbyte.parent / "examples" / "slow_fs"
+    source, at = stage / "source", stage / "slow"
+    source.mkdir()
+    trees.tree(source / "tree", 2_000, 100)
+    trees.flat(source / "flat", 20_000)
+    tree, flat, ours = at / "tree", at / "flat", bench.firstbyte
+    # Those that ask for every inode take the peers ten seconds a run.
+    for rounds, pair in [
+        (3, [piped("firstbyte, names", ours, "ls", "-R", tree), piped("find, names", "find", tree)]),
+        (2, [piped("firstbyte, details", ours, "ls", "-R", "-l", tree), piped("find, details", "find", tree, "-printf", DETAILS)]),
+        (1, [piped("firstbyte du", ours, "du", tree), piped("GNU du -s", "du", "-s", tree)]),
+        (3, [piped("firstbyte, one directory", ours, "ls", flat), piped("find, one directory", "find", flat)]),
+        (3, [python(way, flat, 20_000) for way in ("firstbyte-scandir", "os-scandir")]),
     ]:
-        with trees.slow(program, root, stage / "slow", 2) as mounted:
-            commands = {f"firstbyte, {name}": [bench.firstbyte, *ours, mounted.at], f"find, {name}": [peer[0], mounted.at, *peer[1:]]}
-            bench.compare([piped(who, *command) for who, command in commands.items()], [], data.unchecked, pairs=3)
-            for who, command in commands.items():
+        with trees.slow(program, source, at, 2) as mounted:
+            bench.compare(pair, [], data.unchecked, pairs=rounds)
+            for contender in pair:
                 before = mounted.requests()
-                subprocess.run(command, env=CLEAN, stdout=subprocess.DEVNULL, check=True)
-                bench.result.notes.append(f"{who}: {mounted.requests() - before} requests")
+                subprocess.run(contender.command(stage), env=CLEAN, stdout=subprocess.DEVNULL, check=True)
+                bench.result.notes.append(f"{contender.name}: {mounted.requests() - before} requests")
 
 
 def flat_against_sharded(bench: Bench) -> None:
@@ -155,9 +178,18 @@ def flat_against_sharded(bench: Bench) -> None:
 
 
 def names(*command: object) -> list[bytes]:
-    """What a program prints, in order."""
-    shown = subprocess.run(list(map(str, command)), env=CLEAN, capture_output=True, check=True).stdout
-    return sorted(shown.split(b"\0"))
+    """What a program prints, in order; times in UTC."""
+    return sorted(printed(*command).split(b"\0")[:-1])
+
+
+def first_number(*command: object) -> int:
+    """What a program's output begins with."""
+    return int(printed(*command).split()[0])
+
+
+def printed(*command: object) -> bytes:
+    """All that a program prints."""
+    return subprocess.run(list(map(str, command)), env=CLEAN | {"TZ": "UTC"}, capture_output=True, check=True).stdout
 
 
 ROWS = [

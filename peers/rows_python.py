@@ -1,14 +1,10 @@
 """The rows of the Python package: each contender is a process that imports, lists once and counts, and times that itself."""
 
-import sys
-from pathlib import Path
-
 import data
 import trees
 from context import Bench
-from measure import Clock, Contender, Goal
-from rows_local import names_read
-from tools import HERE
+from measure import Goal
+from rows_local import names_read, python
 
 FLAT = 1_000_000
 
@@ -23,7 +19,7 @@ def python_flat(bench: Bench) -> None:
         ("firstbyte-listdir", 0.9, ["os-listdir"]),
         ("firstbyte-scandir", 0.7, ["os-scandir", "getdents", "scandir-rs"]),
     ]:
-        contenders = [contender(way, directory, FLAT) for way in [ours, *theirs]]
+        contenders = [python(way, directory, FLAT) for way in [ours, *theirs]]
         bench.compare(contenders, [Goal(theirs[0], most)], data.unchecked, warm=names_read(directory))
         bench.result.verdicts[-1].what = f"time {ours} / {theirs[0]}"
 
@@ -35,22 +31,16 @@ def python_walk(bench: Bench) -> None:
         for lane in range(129):
             entries += trees.plant(tree / f"run-{run:03}" / f"lane-{lane:03}", (f"read-{number:04}.gz" for number in range(30)))
     entries += 128 + 128 * 129
-    contenders = [contender(way, tree, entries) for way in ["firstbyte-walk", "os-walk", "scandir-rs-walk"]]
+    contenders = [python(way, tree, entries) for way in ["firstbyte-walk", "os-walk", "scandir-rs-walk"]]
     bench.compare(contenders, [Goal("os-walk", 0.6)], data.unchecked, warm=names_read(tree))
 
 
 def python_import(bench: Bench) -> None:
     """From Python: import firstbyte"""
-    series = bench.compare([contender("imported", bench.stage, 0)], [], data.unchecked, pairs=15)
+    series = bench.compare([python("imported", bench.stage, 0)], [], data.unchecked, pairs=15)
     if series[0].samples:
         cost = series[0].median()
         bench.verdict("import firstbyte", f"{cost * 1000:.1f} ms", "<= 50 ms", cost <= 0.050)
-
-
-def contender(way: str, directory: Path, entries: int) -> Contender:
-    """One way to list, which fails if it finds another number of entries."""
-    program = [sys.executable, str(HERE / "list_python.py"), way, str(directory), "--expect", str(entries)]
-    return Contender(way, lambda d: program, clock=Clock.OWN)
 
 
 ROWS = [python_flat, python_walk, python_import]
