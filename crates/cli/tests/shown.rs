@@ -128,3 +128,36 @@ fn rows_that_nobody_can_get_are_a_failure() {
         Ran::from(output).fails(1, &["standard output", "closed"]);
     }
 }
+
+#[test]
+fn every_verb_tells_a_name_that_is_no_text() {
+    let world = World::new();
+    world.write("tree/fine", b"content");
+    std::os::unix::fs::symlink(
+        OsStr::from_bytes(b"l\xff"),
+        world.path("tree").join(OsStr::from_bytes(b"l\xff")),
+    )
+    .unwrap();
+    // A question mark stands for the byte.
+    for line in [
+        "ls none?",
+        "du none?",
+        "cat none?",
+        "stat none?",
+        "cp none? out",
+        "cp tree/l? out",
+        "sync none? out",
+        "hydrate none?",
+        "serve none?",
+        "mount tree none?",
+        "layout check none?",
+        "layout shard none?",
+        "--json ls tree/l?/",
+    ] {
+        let bytes = line.replace('?', "\u{ff}").chars().map(|symbol| symbol as u8).collect::<Vec<_>>();
+        let arguments: Vec<&OsStr> = bytes.split(|byte| *byte == b' ').map(OsStr::from_bytes).collect();
+        let ran = world.run(&arguments);
+        assert_ne!(ran.code, Some(0), "{line}");
+        assert!(ran.stderr.contains("\\xff") && !ran.stderr.contains('\u{fffd}'), "{line}: {ran:?}");
+    }
+}

@@ -20,9 +20,11 @@ pub(crate) use backend::{delete, get, list, put, stat, version};
 pub use name::local_path;
 pub use partial::{Durability, LocalFile, empty};
 
+use firstbyte_location::shown;
+
 use crate::Error;
 
 /// An error of the operating system at `path`, kept as the cause.
 fn io_error(path: &Path, source: impl Into<io::Error>) -> Error {
-    Error::Io { location: path.display().to_string(), source: source.into() }
+    Error::Io { location: shown(path).to_string(), source: source.into() }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use firstbyte_listing::layout::{self, Hash, Leaf, Scheme, Wish};
+use firstbyte_location::shown;
 use serde_json::{Value, json};
 
 use crate::args::Globals;
@@ -92,7 +93,7 @@ fn with_fields(receipt: &Receipt, fields: &Value) -> Result<Value> {
 
 /// A directory as receipts name it.
 fn place(path: &Path) -> String {
-    path.display().to_string()
+    shown(path).to_string()
 }
 
 impl From<layout::Error> for Error {

@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte_listing as listing;
-use firstbyte_location::Location;
+use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
 use firstbyte_transfer::Concurrency;
 
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::json;
 use crate::pattern::{Pattern, split_glob};
 use crate::receipt::{Failed, Receipt};
 use crate::rows::Counter;
@@ -61,7 +62,7 @@ impl Operand {
             return Ok(Self { root: location, glob: None, text: text.to_owned() });
         };
         if base == "s3://" {
-            return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", text.display())));
+            return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", shown(text))));
         }
         let written = &text.as_bytes()[base.len()..];
         let slashes = written.iter().filter(|byte| **byte == b'/').count();
@@ -177,7 +178,7 @@ impl<'a> Failures<'a> {
             | listing::Error::Loop { path }
             | listing::Error::Disordered { path } => path,
         };
-        self.add(path.display().to_string(), from_listing(error));
+        self.add(shown(path).to_string(), from_listing(error));
     }
 
     fn into_failed(self) -> Vec<Failed> {
@@ -189,7 +190,7 @@ impl<'a> Failures<'a> {
 pub fn from_listing(error: &listing::Error) -> Error {
     match error {
         listing::Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            firstbyte_store::Error::NotFound { location: path.display().to_string() }.into()
+            firstbyte_store::Error::NotFound { location: shown(path).to_string() }.into()
         }
         other => Error::failed(other.to_string()),
     }
@@ -215,8 +216,7 @@ pub fn end(
     receipt.failed.extend(named);
     receipt.finish(started);
     if globals.json {
-        let json = serde_json::to_string(&receipt).map_err(|e| Error::failed(format!("receipt: {e}")))?;
-        eprintln!("{json}");
+        eprintln!("{}", json::line(&receipt));
     }
     let last = roots.pop();
     roots.iter().for_each(|(_, error)| eprintln!("firstbyte: {error}"));

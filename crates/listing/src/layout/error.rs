@@ -3,13 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::shown;
+
 use super::scheme::Scheme;
 
 /// What went wrong, where.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused something.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -17,25 +19,25 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no file of this name.
-    #[error("{}: no such file in the layout", path.display())]
+    #[error("{}: no such file in the layout", shown(path))]
     NotFound {
         /// Where it would be.
         path: PathBuf,
     },
     /// The directory has no layout file, so it is none.
-    #[error("{}: not a layout: it holds no file `.firstbyte-layout`", root.display())]
+    #[error("{}: not a layout: it holds no file `.firstbyte-layout`", shown(root))]
     Missing {
         /// The directory.
         root: PathBuf,
     },
     /// A new layout was asked for where there is something already.
-    #[error("{}: not empty", root.display())]
+    #[error("{}: not empty", shown(root))]
     NotEmpty {
         /// The directory.
         root: PathBuf,
     },
     /// A file lies where another one should go. Neither was touched.
-    #[error("{}: not moved: {} is there already", path.display(), target.display())]
+    #[error("{}: not moved: {} is there already", shown(path), shown(target))]
     Taken {
         /// The file that should move.
         path: PathBuf,
@@ -43,7 +45,7 @@ pub enum Error {
         target: PathBuf,
     },
     /// Something that cannot go where files go lies among them.
-    #[error("{}: not moved: it is no file", path.display())]
+    #[error("{}: not moved: it is no file", shown(path))]
     NoFile {
         /// What it is.
         path: PathBuf,
@@ -57,7 +59,7 @@ pub enum Error {
         why: &'static str,
     },
     /// Names that cannot all be kept in a layout of this shape.
-    #[error("{}: {count} of the names in it cannot be kept so, {first:?} for one: {why}", root.display())]
+    #[error("{}: {count} of the names in it cannot be kept so, {first:?} for one: {why}", shown(root))]
     Unfit {
         /// The directory.
         root: PathBuf,
@@ -71,7 +73,7 @@ pub enum Error {
     /// Names are to be used as hashes and are none.
     #[error(
         "{}: the names are no hashes: the average file would share its directory with {crowding:.0} others, not {even:.0}",
-        root.display()
+        shown(root)
     )]
     Uneven {
         /// The directory.
@@ -88,7 +90,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The layout is of another shape than the one asked for, or than it was when it was opened.
-    #[error("{}: the layout there is {found}, not {wanted}", root.display())]
+    #[error("{}: the layout there is {found}, not {wanted}", shown(root))]
     Differs {
         /// The directory.
         root: PathBuf,
@@ -98,7 +100,7 @@ pub enum Error {
         wanted: Scheme,
     },
     /// The layout file was written by a newer firstbyte.
-    #[error("{}: written by a newer firstbyte: version {version}, known is {known}", path.display())]
+    #[error("{}: written by a newer firstbyte: version {version}, known is {known}", shown(path))]
     Newer {
         /// The layout file.
         path: PathBuf,
@@ -108,7 +110,7 @@ pub enum Error {
         known: u32,
     },
     /// The layout file says nothing intelligible.
-    #[error("{}: not a layout file: {why}", path.display())]
+    #[error("{}: not a layout file: {why}", shown(path))]
     Malformed {
         /// The layout file.
         path: PathBuf,
@@ -116,13 +118,13 @@ pub enum Error {
         why: &'static str,
     },
     /// Another process converts or mends the layout now.
-    #[error("{}: another process is converting or mending this layout", root.display())]
+    #[error("{}: another process is converting or mending this layout", shown(root))]
     Busy {
         /// The directory.
         root: PathBuf,
     },
     /// Content that is not what its name says.
-    #[error("{}: the content's SHA-256 is {found}, the name says another", path.display())]
+    #[error("{}: the content's SHA-256 is {found}, the name says another", shown(path))]
     Content {
         /// The file.
         path: PathBuf,
@@ -130,7 +132,7 @@ pub enum Error {
         found: String,
     },
     /// The caller stopped a conversion; run again, it goes on.
-    #[error("{}: stopped", root.display())]
+    #[error("{}: stopped", shown(root))]
     Stopped {
         /// The directory.
         root: PathBuf,

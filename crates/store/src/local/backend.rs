@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use firstbyte_listing as listing;
-use firstbyte_location::{ByteRange, Entry, FileIdentity, Kind, Version};
+use firstbyte_location::{ByteRange, Entry, FileIdentity, Kind, Version, shown};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -38,18 +38,18 @@ pub(crate) fn get(path: &Path, get: &Get) -> Result<Body> {
     }
     if !metadata.is_file() {
         let why = "a device, socket or pipe has no length or ranges to read; use - for standard input";
-        return Err(Error::InvalidName { location: path.display().to_string(), why: why.into() });
+        return Err(Error::InvalidName { location: shown(path).to_string(), why: why.into() });
     }
     let stat = describe(&metadata);
     if let Some(expected) = get.version.as_ref().filter(|expected| !stat.version.agrees_with(expected)) {
         return Err(Error::Changed {
-            location: path.display().to_string(),
+            location: shown(path).to_string(),
             expected: Box::new(expected.clone()),
             found: Box::new(stat.version),
         });
     }
     let range = within(path, get.range, metadata.size())?;
-    Ok(Body::from_file(path.display().to_string(), stat, range, file, get.cancel.clone()))
+    Ok(Body::from_file(shown(path).to_string(), stat, range, file, get.cancel.clone()))
 }
 
 /// The part of the range asked for that a file of `size` bytes has. As for a server, one that starts past the end is a
@@ -59,7 +59,7 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
     let Some(asked) = asked else { return Ok(whole) };
     if asked.start > 0 && asked.start >= size {
         let detail = format!("byte {} was asked of a file of {size} bytes", asked.start);
-        return Err(Error::Protocol { location: path.display().to_string(), detail });
+        return Err(Error::Protocol { location: shown(path).to_string(), detail });
     }
     Ok(whole.intersect(asked))
 }
@@ -210,7 +210,7 @@ fn missing(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         // A path through something that is no directory names nothing, as a key under another key would.
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Error::NotFound { location: path.display().to_string() }
+            Error::NotFound { location: shown(path).to_string() }
         }
         _ => io_error(path, error),
     }

@@ -8,6 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::{Escaped, shown};
+
 use crate::{Algorithm, Error, Hasher, Result};
 
 /// Longest name of one directory entry on Linux, in bytes (`NAME_MAX`).
@@ -26,7 +28,7 @@ const PARTIAL_SUFFIX: &[u8] = b".firstbyte-part";
 /// name, a NUL, a component over 255 or a path over 4,095 bytes, a trailing `/`, or the name of an unfinished copy.
 pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     let refuse = |why: String| {
-        let location = format!("{}/{}", root.display(), String::from_utf8_lossy(name).escape_debug());
+        let location = format!("{}/{}", shown(root), Escaped(name));
         Err(Error::InvalidName { location, why: format!("no file can have this name: {why}") })
     };
     if name.is_empty() {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use firstbyte_location::shown;
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags};
 
 use super::{io_error, name};
@@ -45,7 +46,7 @@ impl LocalFile {
     pub fn open(destination: &Path) -> Result<Self> {
         let (destination, mode) = resolve(destination)?;
         let name = destination.file_name().ok_or_else(|| Error::InvalidName {
-            location: destination.display().to_string(),
+            location: shown(&destination).to_string(),
             why: "not the name of a file".into(),
         })?;
         let path = destination.with_file_name(name::partial_name(name));
@@ -135,7 +136,7 @@ impl LocalFile {
     }
 
     fn rename(&self, precondition: &Precondition) -> Result<()> {
-        let refused = || Error::Precondition { location: self.destination.display().to_string() };
+        let refused = || Error::Precondition { location: shown(&self.destination).to_string() };
         let flags = match precondition {
             Precondition::None => RenameFlags::empty(),
             Precondition::Absent => RenameFlags::NOREPLACE,
@@ -181,7 +182,7 @@ fn resolve(destination: &Path) -> Result<(PathBuf, Option<u32>)> {
         // Renaming over /dev/null would turn the device into a file.
         let why =
             "a device, socket or pipe is there, which a copy cannot replace; `firstbyte cat` writes into one";
-        return Err(Error::InvalidName { location: destination.display().to_string(), why: why.into() });
+        return Err(Error::InvalidName { location: shown(destination).to_string(), why: why.into() });
     }
     Ok((path, Some(target.mode() & 0o7777)))
 }

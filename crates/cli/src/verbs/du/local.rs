@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use firstbyte_listing as listing;
-use firstbyte_location::Kind;
+use firstbyte_location::{Kind, shown};
 use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
 use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Tree> {
         return Ok(tree);
     }
     let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
-    tracing::info!("{}: {tuning}", path.display());
+    tracing::info!("{}: {tuning}", shown(path));
     let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::default() };
     let parts = listing::scan(path, &options, visitor).map_err(|error| from_listing(&error))?;
     parts.into_iter().for_each(|part| tree.merge(part.tree));

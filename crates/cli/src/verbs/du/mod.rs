@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte_location::shown;
 use firstbyte_store::Store;
 
 use super::listed::{Failures, Operand, end, opened};
@@ -75,7 +76,7 @@ impl View<'_> {
     /// What was summed, unless a pattern was given and nothing matched it.
     fn unless_unmatched(&self, tree: Tree) -> Result<Tree> {
         if self.operand.glob.is_some() && tree.is_empty() {
-            return Err(Error::failed(format!("{}: no name matches", self.operand.text.display())));
+            return Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))));
         }
         Ok(tree)
     }

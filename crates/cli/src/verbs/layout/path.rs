@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use firstbyte_listing::layout::{self, Layout, Scheme};
+use firstbyte_location::shown;
 
 use super::{Directory, Shape};
 use crate::error::{Error, Exit, Result};
@@ -45,7 +46,7 @@ pub fn run(args: &PathArgs) -> Result<Exit> {
             None => {
                 missing += 1;
                 let place = args.target.directory.join(name);
-                eprintln!("firstbyte: {}", Error::failed(format!("{}: no such file", place.display())));
+                eprintln!("firstbyte: {}", Error::failed(format!("{}: no such file", shown(&place))));
             }
         }
     }

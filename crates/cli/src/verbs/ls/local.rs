@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use firstbyte_listing as listing;
-use firstbyte_location::Kind;
+use firstbyte_location::{Kind, shown};
 use listing::{Batch, Detail, Directory, Reach, Time, Tuning, Visitor};
 
 use super::{Columns, Depth, Facts, View};
@@ -27,7 +27,7 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
     }
     let options = options(view);
     let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
-    tracing::info!("{}: {tuning}", path.display());
+    tracing::info!("{}: {tuning}", shown(path));
     let visitor = || Lister {
         page: printer.page(),
         view,
@@ -64,7 +64,7 @@ fn is_bare(view: &View<'_>, printer: &Printer<'_>) -> bool {
 
 /// A file given by name is its own listing.
 fn list_file(path: &Path, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
-    let metadata = path.symlink_metadata().map_err(|error| Error::io(path.display(), &error))?;
+    let metadata = path.symlink_metadata().map_err(|error| Error::io(shown(path), &error))?;
     let modified = metadata.modified().ok().and_then(time_of);
     let kind = match metadata.file_type() {
         kind if kind.is_file() => Kind::File,

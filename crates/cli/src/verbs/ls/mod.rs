@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte_listing as listing;
-use firstbyte_location::Kind;
+use firstbyte_location::{Kind, shown};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
@@ -196,7 +196,7 @@ impl View<'_> {
         if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err(Error::failed(format!("{}: no name matches", self.operand.text.display())))
+        Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))))
     }
 }
 
