@@ -96,10 +96,10 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     // There are few rows, and all come at the end.
     style.sort = style.sort.or(Some((Sort::Name, Direction::Usual)));
     let counter = Counter::new(globals, false);
-    let shown = Counter::new(globals, true);
+    let quiet = Counter::new(globals, true);
     let failures = Failures::new(&counter);
     let out = standard_output()?;
-    let printer = Printer::new(style, out, &shown)?;
+    let printer = Printer::new(style, out, &quiet)?;
     let (mut store, links) = (None::<Store>, Links::default());
     let (mut roots, mut all) = (Vec::new(), Totals::default());
     for operand in &operands {
@@ -113,7 +113,7 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
                 all.add(tree.total());
                 push(tree, &view, printer.page());
             }
-            Err(error) => roots.push((operand.text.display().to_string(), error)),
+            Err(error) => roots.push((shown(&operand.text).to_string(), error)),
         }
     }
     printer.finish()?;

@@ -268,7 +268,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
             Some(path) => local::list(path, &view, &printer, globals),
             None => remote::list(opened(&mut store, globals)?, &view, &printer, globals),
         };
-        roots.extend(listed.err().map(|error| (operand.text.display().to_string(), error)));
+        roots.extend(listed.err().map(|error| (shown(&operand.text).to_string(), error)));
     }
     printer.finish()?;
     counter.end();
