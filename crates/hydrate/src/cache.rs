@@ -28,6 +28,7 @@ mod open;
 mod recount;
 mod release;
 mod status;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod usage;

@@ -9,16 +9,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::Hasher;
-
 use super::cached::Cached;
 use super::header::DURABLE;
 use super::lock::{HOLD, Share};
 use super::open::count;
+use super::sweep::Swept;
 use super::usage::subtract;
-use super::verify::Check;
 use super::{Keep, OpenVersion};
-use crate::{BLOCK, Error, Result};
+use crate::{Error, Result};
 
 /// Bytes from which on a complete version is synced. A sync takes some milliseconds, in which a disk reads about as much:
 /// what is larger would take longer to verify after a restart.
@@ -69,17 +67,8 @@ impl Cached {
             return Ok(Verified::Missing);
         }
         let generation = inner.generation();
-        let mut hasher = inner.checksum.get().map(|checksum| Hasher::new(checksum.algorithm));
-        let mut wrong = Vec::new();
-        let mut missing = false;
-        let mut buffer = vec![0; BLOCK as usize];
-        for block in 0..self.blocks() {
-            match inner.check(block, &mut buffer) {
-                Check::Right(bytes) => hasher.as_mut().into_iter().for_each(|hasher| hasher.update(bytes)),
-                Check::Missing => missing = true,
-                Check::Wrong => wrong.push(block),
-            }
-        }
+        let expected = inner.checksum.get();
+        let Swept { missing, wrong, checksum } = inner.sweep(expected.map(|checksum| checksum.algorithm));
         if missing || !wrong.is_empty() {
             inner.correct_count();
             // Given up first, for they are punched only where nobody relies on the whole.
@@ -87,9 +76,9 @@ impl Cached {
             wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
             return Ok(Verified::Missing);
         }
-        if let (Some(checksum), Some(hasher)) = (inner.checksum.get(), hasher) {
+        if let Some((expected, found)) = expected.zip(checksum) {
             let place = self.location().map_or_else(String::new, |location| location.to_string());
-            if let Err(error) = checksum.verify(&hasher.finish(), &place) {
+            if let Err(error) = expected.verify(&found, &place) {
                 drop(hold);
                 inner.drop_blocks(0..self.blocks());
                 return Err(Error::Checksum(error));

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{Backing, File, Job, Wanted};
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
@@ -19,6 +19,9 @@ use crate::operations::{Operation, Outcome};
 use crate::reader::Reader;
 use crate::tree::Ino;
 use crate::waiters::Waiters;
+
+/// How often it is looked whether a file is whole.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A hydrated file that the kernel reads by itself.
 pub(super) struct Through {
@@ -59,11 +62,18 @@ impl Opening {
             None => self.answer(ino, reader, reply),
             Some(job) => {
                 let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.waiters.deadline());
+                let file = reader.handle.file().clone();
                 self.waiters.within(
                     (reply, reader),
-                    move || job.wait(deadline),
+                    move || {
+                        // A job ends when what it brought is on the disk, too, which nobody has to wait for.
+                        while begun.elapsed() < deadline
+                            && !job.wait(LOOK).is_over
+                            && file.backing().is_none()
+                        {}
+                    },
                     // Whole or not: what could not be brought is asked for again by its reader, who is told why it fails.
-                    move |(reply, reader), _| done.answer(ino, reader, reply),
+                    move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
             }

@@ -61,6 +61,22 @@ fn a_version_is_complete_when_the_whole_is_what_the_store_says() {
 }
 
 #[test]
+fn a_large_version_is_verified_in_parts_with_one_checksum_over_all() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let size = (37 << 20) + 4321;
+    for (seed, algorithm) in
+        [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256].into_iter().enumerate()
+    {
+        let seed = seed as u64;
+        let cached = seeded(&cache, seed, size as u64);
+        fill_all(&cached, seed);
+        cached.expect(Hasher::of(algorithm, &bytes(seed, size)));
+        assert_eq!(cached.verify_complete().unwrap(), Verified::Complete, "{algorithm}");
+    }
+}
+
+#[test]
 fn an_empty_object_is_complete_at_once() {
     let dir = scratch();
     let cache = open_at(dir.path());

@@ -47,6 +47,19 @@ fn after_a_power_cut_completion_finds_lost_blocks_that_nobody_read() {
 }
 
 #[test]
+fn completion_of_a_large_version_finds_what_was_lost_at_its_end() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    fill_all(&seeded(&cache, 1, 300 * BLOCK), 1);
+    drop(cache);
+    lose(dir.path(), &[299]);
+    as_if_restarted(dir.path());
+    let cached = seeded(&open_at(dir.path()), 1, 300 * BLOCK);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(present(&cached, 1), (0..299).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_synced_version_is_complete_after_a_restart_until_blocks_are_taken_away() {
     let dir = scratch();
     let size = 64 * BLOCK;
