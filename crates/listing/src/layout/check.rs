@@ -5,11 +5,12 @@
 //! in the wrong place if both are equal. It never chooses between two that differ, and loses nothing.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 
-use super::convert::{type_of, wrong_content};
+use super::convert::{Failure, KEPT, type_of, wrong_content};
 use super::error::{Error, Result};
 use super::gate::{Conversion, Gate};
 use super::protocol::{Move, Place};
@@ -18,6 +19,7 @@ use super::root::Root;
 use super::scheme::Scheme;
 use super::spot::target;
 use super::stage::{is_abandoned, remove_abandoned};
+use crate::Entry;
 
 /// Bytes of names read at once, for each level down.
 const BATCH: usize = 256 << 10;
@@ -78,7 +80,7 @@ pub struct Finding {
 }
 
 /// What a check has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Checked {
     /// The layout's shape.
     pub scheme: Scheme,
@@ -90,12 +92,17 @@ pub struct Checked {
     pub findings: u64,
     /// What was wrong and has been put right.
     pub mended: u64,
+    /// Directories and files that could not be looked at or put right.
+    pub failures: u64,
+    /// The first thousand of them.
+    pub failed: Vec<Failure>,
 }
 
 /// Checks the layout in the directory `root`, telling `report` of each finding at once. Others may go on using it.
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+/// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Newer`], [`Error::Malformed`]. [`Error::Io`]: of
+/// the root itself, or nothing can be written any more; that of a directory or file in it is a [`Failure`].
 pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Result<Checked> {
     let root = Root::open(root)?;
     let conversion = match mend {
@@ -106,7 +113,8 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Resul
         return Err(Error::Missing { root: root.path().to_owned() });
     };
     let (scheme, state) = (conversion.record.scheme, conversion.record.state);
-    let checked = Checked { scheme, state, files: 0, findings: 0, mended: 0 };
+    let checked =
+        Checked { scheme, state, files: 0, findings: 0, mended: 0, failures: 0, failed: Vec::new() };
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
     examination.directory(b"", b"")?;
     Ok(examination.checked)
@@ -126,19 +134,39 @@ impl Examination<'_> {
         let mut pages = self.root.read(path, BATCH)?;
         while let Some(batch) = pages.next()? {
             for entry in batch.entries() {
-                let (name, below) = (entry.name(), [path, entry.name()].concat());
-                match type_of(self.root, &below, &entry)? {
-                    FileType::Unknown => {}
-                    FileType::Directory
-                        if self.scheme.is_level(name) && digits.len() < self.scheme.digits() =>
-                    {
-                        self.directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
-                    }
-                    FileType::RegularFile => self.file(&below, digits, name)?,
-                    _ if digits.is_empty() => {}
-                    _ => self.tell(&below, Trouble::Foreign, false),
+                if let Err(error) = self.entry(path, digits, &entry) {
+                    self.fail(error)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: &[u8], digits: &[u8], entry: &Entry<'_>) -> Result<()> {
+        let (name, below) = (entry.name(), [path, entry.name()].concat());
+        match type_of(self.root, &below, entry)? {
+            FileType::Unknown => {}
+            FileType::Directory if self.scheme.is_level(name) && digits.len() < self.scheme.digits() => {
+                self.directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
+            }
+            FileType::RegularFile => self.file(&below, digits, name)?,
+            _ if digits.is_empty() => {}
+            _ => self.tell(&below, Trouble::Foreign, false),
+        }
+        Ok(())
+    }
+
+    /// Notes what could not be looked at, unless it is something that the rest would meet as well.
+    fn fail(&mut self, error: Error) -> Result<()> {
+        let Error::Io { path, source } = &error else { return Err(error) };
+        let without_room =
+            [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem];
+        if without_room.contains(&source.kind()) {
+            return Err(error);
+        }
+        self.checked.failures += 1;
+        if self.checked.failed.len() < KEPT {
+            self.checked.failed.push(Failure { path: path.clone(), error });
         }
         Ok(())
     }
@@ -213,15 +241,14 @@ impl Examination<'_> {
 
 /// Whether two files have the same content.
 fn equal(root: &Root, one: &[u8], other: &[u8]) -> Result<bool> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-    let (Some(first), Some(second)) = (root.file(one, flags)?, root.file(other, flags)?) else {
+    let (Some((first, length)), Some((second, other_length))) = (root.regular(one)?, root.regular(other)?)
+    else {
         return Ok(false);
     };
-    let length = |file: &std::fs::File| file.metadata().map(|metadata| metadata.len());
-    let at = |error| root.error(one, error);
-    if length(&first).map_err(at)? != length(&second).map_err(at)? {
+    if length.st_size != other_length.st_size {
         return Ok(false);
     }
+    let at = |error| root.error(one, error);
     let (mut first, mut second) = (std::io::BufReader::new(first), std::io::BufReader::new(second));
     loop {
         use std::io::BufRead;

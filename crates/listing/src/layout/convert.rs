@@ -1,10 +1,10 @@
 //! What both directions of a conversion share: what is counted, what failed, and how it is stopped.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
@@ -15,13 +15,15 @@ use crate::Entry;
 /// Bytes of names that are read, sorted and moved at once: some 60,000 files of usual names. More at once means more
 /// files for each directory touched; this is as much as fits beside everything else in a few MiB.
 pub(super) const BATCH: usize = 4 << 20;
+/// Bytes of content read at once: as much as one system call moves well; a layout's files are small.
+pub(super) const PART: usize = 64 << 10;
 /// Failures that are kept one by one; the others are only counted.
-const KEPT: usize = 1000;
+pub(super) const KEPT: usize = 1000;
 
-/// A file that could not be moved.
+/// A file that could not be moved, or something that could not be checked.
 #[derive(Debug)]
 pub struct Failure {
-    /// Where it still is.
+    /// Where it is.
     pub path: PathBuf,
     /// Why.
     pub error: Error,
@@ -54,6 +56,8 @@ pub(super) struct Job<'a> {
     pub(super) root: &'a Root,
     pub(super) scheme: Scheme,
     pub(super) done: Converted,
+    /// Of the failures, files whose names the layout cannot hold.
+    pub(super) misnamed: u64,
     watch: &'a mut Watch<'a>,
 }
 
@@ -62,7 +66,7 @@ impl<'a> Job<'a> {
         let failed = Vec::new();
         let done =
             Converted { scheme, resumed: false, moved: 0, directories: 0, left: 0, failures: 0, failed };
-        Self { root, scheme, done, watch }
+        Self { root, scheme, done, misnamed: 0, watch }
     }
 
     /// Forgets what failed and what was left: a new pass will meet it again.
@@ -70,11 +74,13 @@ impl<'a> Job<'a> {
         self.done.left = 0;
         self.done.failures = 0;
         self.done.failed.clear();
+        self.misnamed = 0;
     }
 
     /// Notes a file that stays where it is.
     pub(super) fn fail(&mut self, name: &[u8], error: Error) {
         self.done.failures += 1;
+        self.misnamed += u64::from(matches!(error, Error::Name { .. }));
         if self.done.failed.len() < KEPT {
             self.done.failed.push(Failure { path: self.root.join(name), error });
         }
@@ -105,28 +111,41 @@ pub(super) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8
     if scheme.hash() != Hash::ContentSha256 {
         return Ok(None);
     }
-    let Some(mut file) = root.file(path, OFlags::RDONLY | OFlags::NOFOLLOW)? else { return Ok(None) };
-    let found = digest_of(&mut file, |_| Ok(())).map_err(|error| root.error(path, error))?;
+    let Some((file, _)) = root.regular(path)? else { return Ok(None) };
+    let mut content = BufReader::with_capacity(PART, file);
+    let found = digest_of(&mut content, |error| root.error(path, error), |_| Ok(()))?;
     Ok((found.as_bytes() != name).then(|| Error::Content { path: root.join(path), found }))
 }
 
-/// The SHA-256 of everything in `content`, in hexadecimal digits; `pass` gets to see it on the way.
+/// The SHA-256 of everything in `content`, in hexadecimal digits. Otherwise as [`read_all`].
 pub(super) fn digest_of(
-    content: &mut impl Read,
-    mut pass: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<String> {
+    content: &mut impl BufRead,
+    at: impl Fn(io::Error) -> Error,
+    mut pass: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<String> {
     let mut digest = Sha256::new();
-    // As much as one system call moves well; a layout's files are small.
-    let mut buffer = vec![0; 64 << 10];
+    read_all(content, at, |part| {
+        digest.update(part);
+        pass(part)
+    })?;
+    Ok(hex::encode(digest.finalize()))
+}
+
+/// Gives everything in `content` to `pass`, part by part; `at` says where it was that could not be read.
+pub(super) fn read_all(
+    content: &mut impl BufRead,
+    at: impl Fn(io::Error) -> Error,
+    mut pass: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     loop {
-        match content.read(&mut buffer) {
-            Ok(0) => return Ok(hex::encode(digest.finalize())),
-            Ok(read) => {
-                digest.update(&buffer[..read]);
-                pass(&buffer[..read])?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+        let part = match content.fill_buf() {
+            Ok([]) => return Ok(()),
+            Ok(part) => part,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(at(error)),
+        };
+        pass(part)?;
+        let length = part.len();
+        content.consume(length);
     }
 }

@@ -44,8 +44,8 @@ pub enum Error {
         /// Where to.
         target: PathBuf,
     },
-    /// Something that cannot go where files go lies among them.
-    #[error("{}: not moved: it is no file", shown(path))]
+    /// Something that is no file lies where files go, or has a file's name. It was not touched.
+    #[error("{}: left alone: it is no regular file", shown(path))]
     NoFile {
         /// What it is.
         path: PathBuf,
@@ -123,6 +123,12 @@ pub enum Error {
         /// The directory.
         root: PathBuf,
     },
+    /// Another process has held a lock on the directory itself for longer than anybody here waits.
+    #[error("{}: another process holds a lock on this directory", shown(root))]
+    Locked {
+        /// The directory.
+        root: PathBuf,
+    },
     /// Content that is not what its name says.
     #[error("{}: the content's SHA-256 is {found}, the name says another", shown(path))]
     Content {
@@ -147,8 +153,39 @@ impl Error {
         Self::Io { path: path.to_owned(), source: source.into() }
     }
 
+    /// The same error, if it is the operating system's, of another place.
+    pub(super) fn at(self, place: &Path) -> Self {
+        match self {
+            Self::Io { source, .. } => Self::io(place, source),
+            other => other,
+        }
+    }
+
     pub(super) fn name(name: &[u8], why: &'static str) -> Self {
         Self::Name { name: String::from_utf8_lossy(name).into_owned(), why }
+    }
+
+    /// The file or directory it is about, where there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotFound { path }
+            | Self::Taken { path, .. }
+            | Self::NoFile { path }
+            | Self::Newer { path, .. }
+            | Self::Malformed { path, .. }
+            | Self::Content { path, .. } => Some(path),
+            Self::Missing { root }
+            | Self::NotEmpty { root }
+            | Self::Unfit { root, .. }
+            | Self::Uneven { root, .. }
+            | Self::Differs { root, .. }
+            | Self::Busy { root }
+            | Self::Locked { root }
+            | Self::Stopped { root } => Some(root),
+            Self::Name { .. } | Self::Scheme { .. } => None,
+        }
     }
 
     /// The nearest kind of error the standard library knows.
@@ -158,14 +195,13 @@ impl Error {
             Self::Io { source, .. } => source.kind(),
             Self::NotFound { .. } | Self::Missing { .. } => io::ErrorKind::NotFound,
             Self::NotEmpty { .. } => io::ErrorKind::DirectoryNotEmpty,
-            Self::Taken { .. } => io::ErrorKind::AlreadyExists,
-            Self::NoFile { .. } | Self::Name { .. } | Self::Unfit { .. } | Self::Uneven { .. } => {
-                io::ErrorKind::InvalidInput
-            }
-            Self::Scheme { .. } | Self::Differs { .. } => io::ErrorKind::InvalidInput,
+            Self::Taken { .. } | Self::NoFile { .. } => io::ErrorKind::AlreadyExists,
+            Self::Name { .. } | Self::Unfit { .. } | Self::Uneven { .. } => io::ErrorKind::InvalidInput,
+            Self::Scheme { .. } => io::ErrorKind::InvalidInput,
+            Self::Differs { .. } => io::ErrorKind::StaleNetworkFileHandle,
             Self::Newer { .. } => io::ErrorKind::Unsupported,
             Self::Malformed { .. } | Self::Content { .. } => io::ErrorKind::InvalidData,
-            Self::Busy { .. } => io::ErrorKind::ResourceBusy,
+            Self::Busy { .. } | Self::Locked { .. } => io::ErrorKind::ResourceBusy,
             Self::Stopped { .. } => io::ErrorKind::Interrupted,
         }
     }
@@ -190,7 +226,7 @@ impl Error {
             Self::Differs { .. } => Some("leave the options out, or unshard it first"),
             Self::Newer { .. } => Some("use the newer firstbyte"),
             Self::Malformed { .. } => Some("restore it, or remove it if this is no layout"),
-            Self::Busy { .. } => Some("wait for it to end"),
+            Self::Busy { .. } | Self::Locked { .. } => Some("wait for it to end"),
             Self::Content { .. } => Some("fetch it again, or rename it"),
             Self::NotFound { .. } | Self::Name { .. } | Self::Scheme { .. } | Self::Stopped { .. } => None,
         }

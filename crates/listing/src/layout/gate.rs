@@ -9,10 +9,13 @@
 //! beginning of a conversion is like one that knows nothing of layouts.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 
 use super::error::{Error, Result};
 use super::lock::{self, Part, Share};
@@ -20,6 +23,12 @@ use super::protocol::Move;
 use super::record::{self, Record};
 use super::root::Root;
 use super::stage;
+
+/// How long somebody who has the root locked for himself is waited for. Who keeps to the rules does so for as long as it
+/// takes to write the layout file.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Inside the gate, until dropped: what the layout file says is so.
 pub(super) struct Gate {
@@ -37,7 +46,7 @@ impl Gate {
         let open = || root.file(record::NAME.as_bytes(), OFlags::RDONLY);
         loop {
             let Some(file) = open()? else {
-                let lock = lock_root(root, FlockOperation::LockShared)?;
+                let lock = lock_root(root, Share::Shared)?;
                 match open()? {
                     None => return Ok(Self { _lock: lock, record: None }),
                     Some(_) => continue,
@@ -62,9 +71,27 @@ impl Gate {
 }
 
 /// Locks the root itself, until what is returned is closed.
-fn lock_root(root: &Root, how: FlockOperation) -> Result<OwnedFd> {
-    let locked = root.directory(b"").and_then(|fd| rustix::fs::flock(&fd, how).map(|()| fd));
-    locked.map_err(|error| root.error(b"", error))
+///
+/// # Errors
+/// [`Error::Locked`]: anybody may lock a directory for himself, and for as long as he likes.
+fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
+    let at = |error| root.error(b"", error);
+    let fd = root.directory(b"").map_err(at)?;
+    let began = Instant::now();
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
+            Err(error) => return Err(at(error)),
+        }
+    }
+    if share == Share::Exclusive {
+        // Nobody has it alone. Whoever shares it is gone in a moment, but where writers are many that may take a while.
+        rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
+    }
+    Ok(fd)
 }
 
 /// The layout file in the hands of whoever converts or mends. There is one at a time.
@@ -122,7 +149,7 @@ impl Conversion {
 }
 
 /// Whether an open file still has a name.
-fn is_there(file: &File) -> std::io::Result<bool> {
+fn is_there(file: &File) -> io::Result<bool> {
     rustix::fs::fstat(file).map(|stat| stat.st_nlink > 0).map_err(Into::into)
 }
 
@@ -132,11 +159,13 @@ fn is_there(file: &File) -> std::io::Result<bool> {
 /// [`Error::Busy`]: another process was first.
 pub(super) fn establish(root: &Root, record: Record) -> Result<Conversion> {
     let draft = record::staged_name(stage::number());
-    let path = root.join(&draft);
-    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-    let file = file.ok_or_else(|| Error::io(root.path(), rustix::io::Errno::NOENT))?;
+    let path = root.join(record::NAME.as_bytes());
     let name = record::NAME.as_bytes();
-    let _lock = lock_root(root, FlockOperation::LockExclusive)?;
+    // Whoever may not write here has never heard of a draft.
+    let named_so = |error: Error| error.at(&root.join(name));
+    let _lock = lock_root(root, Share::Exclusive)?;
+    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
+    let file = file.ok_or_else(|| root.error(b"", Errno::NOENT))?;
     let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
     match named {
         Ok(Move::Done) => {}

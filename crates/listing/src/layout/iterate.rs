@@ -102,8 +102,8 @@ impl<'a> Iter<'a> {
             FileType::Directory if deeper => {
                 self.enter([&path, b"/".as_slice()].concat(), digits).map(|()| None)
             }
-            FileType::Directory | FileType::Unknown => Ok(None),
-            _ => Ok(listed.then_some(name)),
+            FileType::RegularFile => Ok(listed.then_some(name)),
+            _ => Ok(None),
         }
     }
 }

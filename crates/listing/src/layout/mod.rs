@@ -2,7 +2,8 @@
 //!
 //! Where a file belongs follows from its name alone ([`Scheme`]), so finding one costs no listing, and no directory
 //! holds more than some hundreds. A flat directory becomes a layout in place, by renames ([`shard`]), and back
-//! ([`unshard`]), while programs that go through [`Layout`] read, write and delete. What makes that safe is told in
+//! ([`unshard`]), while programs that go through [`Layout`] read, write and delete. A layout holds regular files; what
+//! else lies in its directory is neither found nor touched. What makes that safe is told in
 //! `protocol`; what shape a layout has, in the file `.firstbyte-layout` in its root.
 //!
 //! Assumes that whoever writes while a conversion runs goes through this interface. Others find their files moved, and
@@ -15,29 +16,31 @@ mod gate;
 mod iterate;
 mod lock;
 mod protocol;
+mod put;
 mod record;
 mod root;
 mod scheme;
 mod shard;
 mod spot;
+mod spread;
 mod stage;
 mod survey;
 mod unshard;
+mod wish;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags};
-use sha2::{Digest, Sha256};
+use rustix::buffer::spare_capacity;
+use rustix::fs::Stat;
+use rustix::io::Errno;
 
-use convert::digest_of;
 use gate::Gate;
-use protocol::{Disk, Place};
+use protocol::Place;
 use record::Record;
 use root::Root;
 use spot::Spot;
-use stage::Staged;
 
 pub use check::{Checked, Finding, Mend, Trouble, check};
 pub use convert::{Converted, Failure};
@@ -46,8 +49,9 @@ pub use iterate::Iter;
 pub use record::State;
 pub use scheme::{Hash, Leaf, Scheme};
 pub use shard::shard;
-pub use survey::{Survey, Wish, survey, survey_back};
+pub use survey::{Survey, survey, survey_back};
 pub use unshard::unshard;
+pub use wish::Wish;
 
 /// What is on stable storage when a write returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,9 +133,8 @@ impl Layout {
     pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
         let spot = self.spot(name)?;
         protocol::look(&spot, |place| {
-            let stat = self.root.stat(spot.path(place))?;
-            let file = stat.filter(|stat| root::file_type(stat) != FileType::Directory);
-            Ok(file.map(|_| self.root.join(spot.path(place))))
+            let path = spot.path(place);
+            Ok(self.root.holds(path)?.then(|| self.root.join(path)))
         })
     }
 
@@ -148,9 +151,7 @@ impl Layout {
     /// # Errors
     /// [`Error::NotFound`]: there is none. [`Error::Name`], [`Error::Io`].
     pub fn open_file(&self, name: &[u8]) -> Result<File> {
-        let spot = self.spot(name)?;
-        let found = protocol::look(&spot, |place| self.root.file(spot.path(place), OFlags::RDONLY))?;
-        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
+        self.opened(name).map(|(file, _)| file)
     }
 
     /// The content of the file `name`.
@@ -158,81 +159,26 @@ impl Layout {
     /// # Errors
     /// As [`open_file`](Self::open_file).
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let (file, stat) = self.opened(name)?;
+        let at = |error: io::Error| self.root.error(name, error);
         let mut content = Vec::new();
-        let read = self.open_file(name)?.read_to_end(&mut content);
-        read.map_err(|error| self.root.error(name, error))?;
-        Ok(content)
-    }
-
-    /// Creates or replaces the file `name`: others see the old content or the whole new one.
-    ///
-    /// # Errors
-    /// [`Error::Name`], [`Error::Io`]; [`Error::Content`] where names are digests and this is another's. The file is
-    /// then as it was.
-    pub fn put(&self, name: &[u8], content: &[u8]) -> Result<()> {
-        self.put_from(name, &mut &*content)
-    }
-
-    /// Creates or replaces the file `name` with a copy of the file at `source`.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
-        let mut file = File::open(source).map_err(|error| Error::io(source, error))?;
-        self.put_from(name, &mut file)
-    }
-
-    /// Keeps content under its digest, which is returned; for layouts by [`Hash::ContentSha256`].
-    ///
-    /// # Errors
-    /// [`Error::Name`]: this layout's names are no digests. [`Error::Io`].
-    pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
-        let name = hex::encode(Sha256::digest(content)).into_bytes();
-        if self.scheme.hash() != Hash::ContentSha256 {
-            return Err(Error::name(&name, "only layouts by content-sha256 name files by their content"));
+        // The length is known, which saves asking for it; one byte more, so that the end is met without growing.
+        let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
+        content.try_reserve_exact(length).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?;
+        loop {
+            match rustix::io::read(&file, spare_capacity(&mut content)) {
+                Ok(0) => return Ok(content),
+                Ok(_) => content.try_reserve(1).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(at(error.into())),
+            }
         }
-        self.put(&name, content)?;
-        Ok(name)
     }
 
-    fn put_from(&self, name: &[u8], content: &mut impl Read) -> Result<()> {
+    fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
         let spot = self.spot(name)?;
-        let mut staged = spot.gated(|target| Staged::create(&self.root, spot.path(target)))?;
-        self.fill(name, &mut staged, content)?;
-        protocol::put(&spot.with(&staged))?;
-        if self.durability == Durability::Full {
-            self.sync_names(name)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the content, checked where the name tells what it must be.
-    fn fill(&self, name: &[u8], staged: &mut Staged<'_>, content: &mut impl Read) -> Result<()> {
-        let written = if self.scheme.hash() == Hash::ContentSha256 {
-            digest_of(content, |bytes| staged.file().write_all(bytes))
-        } else {
-            io::copy(content, staged.file()).map(|_| String::new())
-        };
-        let found = written.map_err(|error| staged.error(error))?;
-        if !found.is_empty() && found.as_bytes() != name {
-            return Err(Error::Content { path: self.root.join(name), found });
-        }
-        if self.durability == Durability::Full {
-            staged.file().sync_all().map_err(|error| staged.error(error))?;
-        }
-        Ok(())
-    }
-
-    /// Has the directories a file may be in on the disk.
-    fn sync_names(&self, name: &[u8]) -> Result<()> {
-        let spot = self.spot(name)?;
-        let path = spot.path(Place::Sharded);
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-        self.root.sync_directory(b"")?;
-        ends.map(|end| &path[..end]).try_for_each(|directory| {
-            // A directory that is not there holds nothing to lose.
-            if self.root.stat(directory)?.is_some() { self.root.sync_directory(directory) } else { Ok(()) }
-        })
+        let found = protocol::look(&spot, |place| self.root.regular(spot.path(place)))?;
+        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
     }
 
     /// Removes the file `name`; whether there was one.
@@ -284,7 +230,7 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
             layout => return layout?.find(name),
         }
         let flat = Root::open(root)?;
-        let found = flat.stat(name)?.is_some();
+        let found = flat.holds(name)?;
         // Where there is still no layout file nothing has moved since the first look for one.
         if found || Gate::enter(&flat)?.record.is_none() {
             return Ok(found.then(|| flat.join(name)));

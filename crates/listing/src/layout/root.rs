@@ -23,6 +23,10 @@ use crate::{Batch, Reader, Symlinks};
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
+/// How often directories are made for a file before their vanishing each time is told as an error. Nobody who keeps to
+/// the rules removes one then.
+pub(super) const ATTEMPTS: u32 = 8;
+
 /// An open root.
 #[derive(Debug)]
 pub(super) struct Root {
@@ -43,9 +47,10 @@ impl Root {
         &self.path
     }
 
-    /// The path of `name` below the root.
+    /// The path of `name` below the root; of a directory without a `/` behind it.
     pub(super) fn join(&self, name: &[u8]) -> PathBuf {
-        self.path.join(OsStr::from_bytes(name))
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        if name.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(name)) }
     }
 
     /// The error of an operation on `name`.
@@ -72,6 +77,26 @@ impl Root {
             Err(error) if is_absence(error) => Ok(None),
             Err(error) => Err(self.error(name, error)),
         }
+    }
+
+    /// Opens a regular file for reading; nothing if there is none.
+    pub(super) fn regular(&self, name: &[u8]) -> Result<Option<(File, Stat)>> {
+        // A pipe nobody writes to would be waited for; to regular files this makes no difference.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            // A symbolic link, and a socket or a device that leads nowhere.
+            Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Ok(None),
+            Err(error) if is_absence(error) => return Ok(None),
+            Err(error) => return Err(self.error(name, error)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|error| self.error(name, error))?;
+        Ok((file_type(&stat) == FileType::RegularFile).then(|| (File::from(fd), stat)))
+    }
+
+    /// Whether there is a regular file.
+    pub(super) fn holds(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == FileType::RegularFile))
     }
 
     /// What is there itself, links not followed; nothing if there is nothing.

@@ -26,6 +26,9 @@ const MOST_WIDTH: u8 = 4;
 const DIGITS: usize = 16;
 /// What a directory should hold: it is listed at once, and is worth its own existence.
 const COMFORTABLE: f64 = 100.0;
+/// Why a name cannot be kept, of whatever kind what it names is.
+pub(super) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
+const RESERVED: &str = "a name that layouts use themselves";
 /// The longest name file systems have.
 const NAME_MAX: usize = 255;
 
@@ -117,14 +120,31 @@ impl Scheme {
         width: Option<u8>,
         leaf: Leaf,
     ) -> Result<Self> {
+        let shapes = Self::shapes(hash, levels, width, leaf)?.into_iter();
+        let nearest = shapes.min_by(|a, b| a.strain(files).total_cmp(&b.strain(files)));
+        nearest.map_or_else(|| Self::new(hash, 1, 2, leaf), Ok)
+    }
+
+    /// All shapes to choose from within what is given; at least one.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn shapes(hash: Hash, levels: Option<u8>, width: Option<u8>, leaf: Leaf) -> Result<Vec<Self>> {
         // 16 or 256 directories in a directory; 4,096 would be too many by the measure they are made for.
         let widths = width.map_or(1..=2, |width| width..=width);
         let all = levels.map_or(1..=MOST_LEVELS, |levels| levels..=levels);
-        let shapes = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
-        let distance = |(levels, width): &(u8, u8)| (load(files, *levels, *width) / COMFORTABLE).ln().abs();
-        let best = shapes.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let (levels, width) = best.unwrap_or((1, 2));
-        Self::new(hash, levels, width, leaf)
+        let pairs = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
+        let (shapes, refused): (Vec<_>, Vec<_>) =
+            pairs.map(|(levels, width)| Self::new(hash, levels, width, leaf)).partition(Result::is_ok);
+        match refused.into_iter().next() {
+            Some(refused) if shapes.is_empty() => refused.map(|shape| vec![shape]),
+            _ => shapes.into_iter().collect(),
+        }
+    }
+
+    /// How far from what is comfortable its directories would be with so many files; 0 is best.
+    pub(super) fn strain(&self, files: u64) -> f64 {
+        (load(files, self.levels, self.width) / COMFORTABLE).ln().abs()
     }
 
     /// What the path is computed from.
@@ -235,13 +255,21 @@ impl Scheme {
         if name.len() > NAME_MAX {
             return Err("longer than 255 bytes");
         }
+        if record::is_reserved(name) {
+            return Err(RESERVED);
+        }
+        self.suits(name)
+    }
+
+    /// The part of [`check`](Self::check) that depends on the shape: quick, as a survey asks many of them about each name.
+    pub(super) fn suits(&self, name: &[u8]) -> std::result::Result<(), &'static str> {
         match self.hash {
             Hash::NamePrefix if name.len() <= self.digits() => {
                 return Err("too short to be cut into directories and a leaf");
             }
             Hash::ContentSha256 if !is_sha256(name) => return Err("not a SHA-256 in 64 digits 0-9a-f"),
             Hash::Xxh3 | Hash::Sha256 | Hash::Md5 if self.is_level(name) => {
-                return Err("called like a directory of the layout");
+                return Err(CALLED_LIKE_A_LEVEL);
             }
             _ => {}
         }
@@ -251,8 +279,8 @@ impl Scheme {
         if self.hash.is_prefix() && (dotted(leaf) || levels.chunks(usize::from(self.width)).any(dotted)) {
             return Err("cut into directories, a part of it would be `.` or `..`");
         }
-        if record::is_reserved(name) || record::is_reserved(leaf) {
-            return Err("a name that layouts use themselves");
+        if self.leaf == Leaf::Rest && record::is_reserved(leaf) {
+            return Err(RESERVED);
         }
         Ok(())
     }
@@ -284,7 +312,7 @@ fn load(files: u64, levels: u8, width: u8) -> f64 {
     (files.max(1) as f64) / 16f64.powi(i32::from(levels) * i32::from(width))
 }
 
-pub(super) fn is_digit(byte: &u8) -> bool {
+fn is_digit(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 

@@ -19,9 +19,9 @@ use super::gate::{self, Conversion};
 use super::protocol::Move;
 use super::record::{self, Record, State};
 use super::root::Root;
-use super::scheme::Scheme;
 use super::stage::remove_abandoned;
-use super::survey::{Wish, survey_of};
+use super::survey::survey_of;
+use super::wish::Wish;
 use crate::Batch;
 
 /// Makes the directory `root` a layout, or goes on with what an earlier call began; an unfinished unsharding is turned
@@ -31,13 +31,14 @@ use crate::Batch;
 /// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished. [`Error::Unfit`],
 /// [`Error::Uneven`]: its names do not suit, and nothing was touched. [`Error::Stopped`]; [`Error::Io`]: no room, no
 /// permission. Nothing is lost then, and the next call goes on. A file that cannot be moved by itself is no error but a
-/// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe and slower.
+/// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe and slower, unless
+/// nothing but the names is wrong with those files.
 pub fn shard<'a>(root: &'a Path, wish: &Wish, watch: &'a mut Watch<'a>) -> Result<Converted> {
     let root = Root::open(root)?;
     let (mut conversion, resumed) = match Conversion::begin(&root)? {
         Some(conversion) => (conversion, true),
         None => {
-            let scheme = survey_of(&root, wish)?.fit()?;
+            let scheme = survey_of(&root, wish)?.fit()?.scheme;
             (gate::establish(&root, Record { scheme, state: State::Sharding })?, false)
         }
     };
@@ -53,7 +54,8 @@ pub fn shard<'a>(root: &'a Path, wish: &Wish, watch: &'a mut Watch<'a>) -> Resul
     job.done.resumed = resumed && !finished;
     while job.pass()? > 0 {}
     root.sync_all()?;
-    if job.done.failures == 0 {
+    // Another run could not move the others either, and nobody asks a layout for a name it cannot hold.
+    if job.done.failures == job.misnamed {
         conversion.set(Record { state: State::Sharded, ..record })?;
     }
     Ok(job.done)
@@ -148,31 +150,5 @@ fn concerns_one_file(error: &Error) -> bool {
         // What the file's own owner or attributes forbid; EACCES is the directory's.
         Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
         _ => false,
-    }
-}
-
-impl Scheme {
-    /// Whether everything wished for is so here.
-    fn suits(&self, wish: &Wish) -> bool {
-        wish.hash.is_none_or(|hash| hash == self.hash())
-            && wish.levels.is_none_or(|levels| levels == self.levels())
-            && wish.width.is_none_or(|width| width == self.width())
-            && wish.leaf.is_none_or(|leaf| leaf == self.leaf())
-    }
-}
-
-impl Wish {
-    /// Fails where the layout that is there is another than the one wished for.
-    fn agrees(&self, found: Scheme, root: &Path) -> Result<()> {
-        if found.suits(self) {
-            return Ok(());
-        }
-        let wanted = Scheme::new(
-            self.hash.unwrap_or(found.hash()),
-            self.levels.unwrap_or(found.levels()),
-            self.width.unwrap_or(found.width()),
-            self.leaf.unwrap_or(found.leaf()),
-        )?;
-        Err(Error::Differs { root: root.to_owned(), found, wanted })
     }
 }

@@ -1,19 +1,15 @@
 //! One name's two places on the file system: [`Disk`] made of system calls.
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::error::{Error, Result};
 use super::gate::Gate;
 use super::protocol::{Disk, Move, Place, shift};
 use super::record::{Record, State};
-use super::root::{Root, file_type};
+use super::root::{ATTEMPTS, Root, file_type};
 use super::scheme::Scheme;
 use super::stage::Staged;
-
-/// How often a directory is made for a file before its vanishing each time is told as an error. Nobody who keeps to the
-/// rules removes one then.
-const ATTEMPTS: u32 = 8;
 
 /// A name in a layout.
 pub(super) struct Spot<'a> {
@@ -54,6 +50,15 @@ impl<'a> Spot<'a> {
         }
     }
 
+    /// Fails where there is something that is no file: it is not the layout's to move or to replace.
+    fn is_file(&self, place: Place, stat: &Stat) -> Result<()> {
+        match file_type(stat) {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory => Err(self.root.error(self.path(place), Errno::ISDIR)),
+            _ => Err(Error::NoFile { path: self.root.join(self.path(place)) }),
+        }
+    }
+
     /// Renames, making directories above `to` where they are missing; false if there is nothing at `from`.
     fn with_directories(&self, to: &[u8], mut rename: impl FnMut() -> Result<bool>) -> Result<bool> {
         for _ in 0..ATTEMPTS {
@@ -86,9 +91,7 @@ impl Disk for Spot<'_> {
     fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>> {
         // In a layout at rest there is nothing at the origin, and a look is cheaper than a rename that fails.
         let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Move::Absent)) };
-        if file_type(&stat) == FileType::Directory {
-            return Err(self.root.error(self.path(from), Errno::ISDIR));
-        }
+        self.is_file(from, &stat)?;
         let (from, to) = (self.path(from), self.path(to));
         let mut outcome = None;
         self.with_directories(to, || {
@@ -116,13 +119,17 @@ impl Disk for Spot<'_> {
 
     fn install(&self, place: Place) -> Result<()> {
         let to = self.path(place);
+        if let Some(stat) = self.root.stat(to)? {
+            self.is_file(place, &stat)?;
+        }
         let staged = self.staged.ok_or_else(|| self.root.error(to, Errno::NOENT))?;
         let renamed = self.with_directories(to, || staged.rename(to))?;
         if renamed { Ok(()) } else { Err(self.root.error(to, Errno::NOENT)) }
     }
 
     fn remove(&self, place: Place) -> Result<bool> {
-        self.root.remove(self.path(place))
+        let path = self.path(place);
+        Ok(self.root.holds(path)? && self.root.remove(path)?)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
+use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,43 +17,49 @@ use rustix::rand::GetRandomFlags;
 
 use super::error::Result;
 use super::record;
-use super::root::Root;
+use super::root::{ATTEMPTS, Root};
 
 /// A file being written. It is removed when dropped before it has got its name.
 pub(super) struct Staged<'a> {
     root: &'a Root,
     file: File,
     path: Vec<u8>,
+    /// Where it is to be: its own name says nothing to whoever reads of an error.
+    to: Vec<u8>,
     named: Cell<bool>,
 }
 
 impl<'a> Staged<'a> {
-    /// Makes one in the directory of `beside`.
-    pub(super) fn create(root: &'a Root, beside: &[u8]) -> Result<Self> {
-        let directory = beside.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    /// Makes one in the directory of `to`.
+    pub(super) fn create(root: &'a Root, to: &[u8]) -> Result<Self> {
+        let directory = to.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        loop {
-            let path = [&beside[..directory], &record::staged_name(number())].concat();
-            let Some(file) = root.file(&path, flags)? else {
+        let at = |error: Errno| root.error(to, error);
+        for _ in 0..ATTEMPTS {
+            let path = [&to[..directory], &record::staged_name(number())].concat();
+            let created = root.file(&path, flags).map_err(|error| error.at(&root.join(to)))?;
+            let Some(file) = created else {
                 root.make_above(&path)?;
                 continue;
             };
-            let at = |error| root.error(&path, error);
             rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(at)?;
             // Until it was locked it could be taken for a dead writer's.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
-                return Ok(Self { root, file, path, named: Cell::new(false) });
+                return Ok(Self { root, file, path, to: to.to_vec(), named: Cell::new(false) });
             }
         }
+        // A directory that is made and never there is a file.
+        Err(at(Errno::NOTDIR))
     }
 
-    pub(super) fn file(&mut self) -> &mut File {
-        &mut self.file
+    /// Appends to it.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| self.root.error(&self.to, error))
     }
 
-    /// An error in writing it.
-    pub(super) fn error(&self, error: io::Error) -> super::Error {
-        self.root.error(&self.path, error)
+    /// Has its content on the disk.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
     }
 
     /// Gives it its name, over any file there is; false if the directory for it is missing.
@@ -90,7 +96,7 @@ pub(super) fn remove_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
 
 /// Whether no writer holds the file at `path` any more.
 pub(super) fn is_abandoned(root: &Root, path: &[u8]) -> Result<bool> {
-    let Some(file) = root.file(path, OFlags::RDONLY | OFlags::NOFOLLOW)? else { return Ok(false) };
+    let Some((file, _)) = root.regular(path)? else { return Ok(false) };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),

@@ -1,5 +1,8 @@
 //! What is in a directory before anything is moved: counts, names that do not suit, and whether names that are to be
 //! used as hashes are spread like hashes. One reading, in constant memory.
+//!
+//! The shape may follow from the number of files, which is known at the end only; so names are held against every shape
+//! that may be chosen.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,37 +12,22 @@ use rustix::fs::FileType;
 use super::convert::{BATCH, type_of};
 use super::error::{Error, Result};
 use super::gate::Gate;
-use super::iterate::Iter;
 use super::record::{self, State};
 use super::root::Root;
-use super::scheme::{Hash, Leaf, Scheme};
-use crate::Batch;
+use super::scheme::{CALLED_LIKE_A_LEVEL, Scheme};
+use super::spread::Spread;
+use super::wish::Wish;
+use crate::{Batch, Entry};
 
-/// Digits whose spread is judged, at most: 65,536 counts.
-const JUDGED: usize = 4;
 /// How much fuller than with evenly spread names the average file's directory may be.
 const TOLERANCE: f64 = 2.0;
-/// Names shorter than this are counted by length: the shapes a layout's own directories can have, and names too short
-/// to be cut.
-const SHORT: usize = 17;
+/// Bytes of names read at once from a directory of a layout, for each level down.
+const LEVEL_BATCH: usize = 256 << 10;
 /// Look-ups whose latency an estimate rests on.
 const SAMPLE: usize = 100;
 /// What a rename and a new directory cost at least, as measured on ext4 with a warm cache.
 const RENAME: Duration = Duration::from_micros(4);
 const DIRECTORY: Duration = Duration::from_micros(25);
-
-/// What a layout is to be like; what is left open is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// What paths are computed from; [`Hash::Xxh3`] unless told.
-    pub hash: Option<Hash>,
-    /// Directories above a file; as many as leave about 100 files in one unless told.
-    pub levels: Option<u8>,
-    /// Digits in a directory's name; likewise.
-    pub width: Option<u8>,
-    /// What files are called in their directories; [`Leaf::Name`] unless told.
-    pub leaf: Option<Leaf>,
-}
 
 /// What a directory holds, and what a conversion would do.
 #[derive(Debug)]
@@ -48,11 +36,15 @@ pub struct Survey {
     pub scheme: Scheme,
     /// Which way files move in it, if it is a layout already.
     pub state: Option<State>,
-    /// Files in the root.
+    /// Files that would move.
     pub files: u64,
     /// What is no file and stays in the root.
     pub left: u64,
-    /// Directories of the layout that would hold files.
+    /// Files that stay in the root of a layout because it cannot hold their names. In a directory that is none yet they
+    /// are why it is refused.
+    pub unfit: u64,
+    /// Directories that would be made, or removed again. Those to be made for hashed names are an expectation; in a
+    /// layout there may be some already.
     pub directories: u64,
     /// About how long a conversion takes: from the latency of some look-ups here and the cost of renames elsewhere, so
     /// good to a factor of a few.
@@ -61,12 +53,15 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The shape, if all names suit it.
+    /// The same, if all names suit the shape.
     ///
     /// # Errors
     /// [`Error::Unfit`], [`Error::Uneven`].
-    pub fn fit(self) -> Result<Scheme> {
-        self.unsuitable.map_or(Ok(self.scheme), Err)
+    pub fn fit(self) -> Result<Self> {
+        match self.unsuitable {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
     }
 
     /// Why the names do not suit the shape, if they do not.
@@ -79,7 +74,8 @@ impl Survey {
 /// Looks at the directory `root` and changes nothing.
 ///
 /// # Errors
-/// [`Error::Scheme`]: the wishes do not go together. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+/// [`Error::Scheme`]: the wishes do not go together. [`Error::Differs`]: it is a layout of another shape than wished.
+/// [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
 pub fn survey(root: &Path, wish: &Wish) -> Result<Survey> {
     survey_of(&Root::open(root)?, wish)
 }
@@ -91,174 +87,218 @@ pub fn survey(root: &Path, wish: &Wish) -> Result<Survey> {
 pub fn survey_back(root: &Path) -> Result<Survey> {
     let root = Root::open(root)?;
     let record = Gate::layout(&root)?;
-    let mut flat = Seen::new(0);
-    flat.read(&root, Hash::Xxh3)?;
-    let mut all = 0;
-    for name in Iter::new(&root, record.scheme) {
-        name?;
-        all += 1;
-    }
-    // What moves during the two readings is counted twice or not at all: this is a forecast.
-    let files = u64::saturating_sub(all, flat.files);
-    let directories = record.scheme.directories().min(files);
-    let seen = Seen { files, ..flat };
-    let estimate = seen.estimate(directories);
-    let state = Some(record.state);
-    Ok(Survey { scheme: record.scheme, state, files, left: 0, directories, estimate, unsuitable: None })
+    let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
+    levels.count(b"", 0)?;
+    let Levels { files, directories, .. } = levels;
+    let look_up = match root.read(b"", BATCH)?.next()? {
+        Some(batch) => time_look_ups(&root, batch)?,
+        None => Duration::ZERO,
+    };
+    let estimate = estimate(look_up, files, directories);
+    let (scheme, state) = (record.scheme, Some(record.state));
+    Ok(Survey { scheme, state, files, left: 0, unfit: 0, directories, estimate, unsuitable: None })
 }
 
 pub(super) fn survey_of(root: &Root, wish: &Wish) -> Result<Survey> {
-    let hash = wish.hash.unwrap_or_default();
-    let leaf = wish.leaf.unwrap_or_default();
-    // Wishes that do not go together are told before a directory of millions is read.
-    Scheme::suggest(hash, 0, wish.levels, wish.width, leaf)?;
     let record = Gate::enter(root)?.record;
-    let judged = wish.levels.zip(wish.width).map_or(JUDGED, |(l, w)| usize::from(l) * usize::from(w));
-    let mut seen = Seen::new(judged.min(JUDGED));
-    seen.read(root, hash)?;
-    let scheme = match record {
-        Some(record) => record.scheme,
-        None => Scheme::suggest(hash, seen.files, wish.levels, wish.width, leaf)?,
+    // Wishes that cannot be granted are told before a directory of millions is read.
+    let shapes = match record {
+        Some(record) => wish.agrees(record.scheme, root.path()).map(|()| vec![record.scheme])?,
+        None => wish.shapes()?,
     };
-    let directories = scheme.directories().min(seen.files);
+    let mut seen = Seen::new(shapes, record.is_some());
+    seen.read(root)?;
+    let files = seen.files;
+    let shapes = std::mem::take(&mut seen.shapes);
+    let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
+    let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
+    let scheme = shape.scheme;
+    // In a layout that exists, what does not suit stays in the root and is told file by file.
+    let (unfit, unsuitable) = match record {
+        Some(_) => (shape.refused, None),
+        None => (0, shape.unfit(root).or_else(|| seen.uneven(root, scheme))),
+    };
+    let files = files - unfit;
+    let directories = seen.directories(scheme, files);
     Ok(Survey {
         scheme,
         state: record.map(|record| record.state),
-        files: seen.files,
+        files,
         left: seen.left,
+        unfit,
         directories,
-        estimate: seen.estimate(directories),
-        // In a layout that exists, what does not suit stays in the root and is told file by file.
-        unsuitable: if record.is_none() { seen.unsuitable(root, scheme) } else { None },
+        estimate: estimate(seen.look_up, files, directories),
+        unsuitable,
     })
 }
 
-/// Names of one length.
-#[derive(Clone, Default)]
-struct Group {
-    /// All of them, and one of them.
-    all: (u64, Vec<u8>),
-    /// Those that could be the name of a directory made from a hash.
-    hexadecimal: (u64, Vec<u8>),
+/// A shape that may be chosen, and the names that are against it.
+struct Shape {
+    scheme: Scheme,
+    refused: u64,
+    /// One of them, and what is wrong with it.
+    example: Option<(Vec<u8>, &'static str)>,
+}
+
+impl Shape {
+    fn refuse(&mut self, name: &[u8], why: &'static str) {
+        self.refused += 1;
+        self.example.get_or_insert_with(|| (name.to_vec(), why));
+    }
+
+    /// Names a layout of this shape cannot hold, or that stand where its directories would.
+    fn unfit(self, root: &Root) -> Option<Error> {
+        let (first, why) = self.example?;
+        let first = String::from_utf8_lossy(&first).into_owned();
+        Some(Error::Unfit { root: root.path().to_owned(), count: self.refused, first, why })
+    }
 }
 
 /// What one reading of a directory tells.
 struct Seen {
     files: u64,
     left: u64,
-    /// Names of everything, by their length.
-    short: Vec<Group>,
-    /// Files by the first `judged` digits of their names.
-    spread: Vec<u32>,
-    judged: usize,
+    shapes: Vec<Shape>,
+    /// How files are spread that are called by hashes.
+    spread: Option<Spread>,
+    /// Whether directories called like a layout's are its own.
+    established: bool,
     /// How long one look-up takes.
     look_up: Duration,
 }
 
 impl Seen {
-    fn new(judged: usize) -> Self {
-        Self {
-            files: 0,
-            left: 0,
-            short: vec![Group::default(); SHORT],
-            spread: vec![0; 1 << (4 * judged)],
-            judged,
-            look_up: Duration::ZERO,
-        }
+    fn new(shapes: Vec<Scheme>, established: bool) -> Self {
+        let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(Spread::new);
+        let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
+        Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
     }
 
-    fn read(&mut self, root: &Root, hash: Hash) -> Result<()> {
+    fn read(&mut self, root: &Root) -> Result<()> {
         let mut pages = root.read(b"", BATCH)?;
         while let Some(batch) = pages.next()? {
             if self.files == 0 {
-                self.time_look_ups(root, batch)?;
+                self.look_up = time_look_ups(root, batch)?;
             }
             for entry in batch.entries().filter(|entry| !record::is_reserved(entry.name())) {
-                let name = entry.name();
-                self.note_shape(name);
-                if type_of(root, name, &entry)? != FileType::RegularFile {
-                    self.left += 1;
-                    continue;
-                }
+                self.note(&entry, type_of(root, entry.name(), &entry)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, entry: &Entry<'_>, kind: FileType) {
+        let name = entry.name();
+        match kind {
+            // It is gone.
+            FileType::Unknown => {}
+            FileType::RegularFile => {
                 self.files += 1;
-                if hash.is_prefix() {
-                    self.spread[bucket(name, self.judged)] += 1;
+                for shape in &mut self.shapes {
+                    if let Err(why) = shape.scheme.suits(name) {
+                        shape.refuse(name, why);
+                    }
+                }
+                if let Some(spread) = &mut self.spread {
+                    spread.add(name);
+                }
+            }
+            kind => {
+                let level = |shape: &Shape| shape.scheme.is_level(name);
+                if self.established {
+                    let own = kind == FileType::Directory && self.shapes.iter().any(level);
+                    self.left += u64::from(!own);
+                    return;
+                }
+                self.left += 1;
+                for shape in self.shapes.iter_mut().filter(|shape| level(shape)) {
+                    shape.refuse(name, CALLED_LIKE_A_LEVEL);
                 }
             }
         }
-        Ok(())
-    }
-
-    fn time_look_ups(&mut self, root: &Root, batch: &Batch) -> Result<()> {
-        let began = Instant::now();
-        let mut count = 0;
-        for entry in batch.entries().take(SAMPLE) {
-            root.stat(entry.name())?;
-            count += 1;
-        }
-        self.look_up = began.elapsed().checked_div(count).unwrap_or_default();
-        Ok(())
-    }
-
-    fn note_shape(&mut self, name: &[u8]) {
-        let Some(group) = self.short.get_mut(name.len()) else { return };
-        let hexadecimal = name.iter().all(super::scheme::is_digit);
-        for (count, first) in
-            [&mut group.all].into_iter().chain(hexadecimal.then_some(&mut group.hexadecimal))
-        {
-            if *count == 0 {
-                *first = name.to_vec();
-            }
-            *count += 1;
-        }
-    }
-
-    /// On a network a rename is a request, as a look-up is.
-    fn estimate(&self, directories: u64) -> Duration {
-        let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
-        times(self.look_up.max(RENAME), self.files) + times(self.look_up.max(DIRECTORY), directories)
-    }
-
-    fn unsuitable(&self, root: &Root, scheme: Scheme) -> Option<Error> {
-        self.unfit(root, scheme).or_else(|| self.uneven(root, scheme))
-    }
-
-    /// Names a layout of this shape cannot hold, or that stand where its directories would.
-    fn unfit(&self, root: &Root, scheme: Scheme) -> Option<Error> {
-        let short = &self.short[..=scheme.digits().min(SHORT - 1)];
-        let level = usize::from(scheme.width());
-        let (groups, why): (Vec<_>, _) = match scheme.hash() {
-            Hash::NamePrefix => (short.iter().map(|group| &group.all).collect(), "too short to be cut"),
-            _ => (vec![&self.short[level].hexadecimal], "called like a directory of the layout"),
-        };
-        let count = groups.iter().map(|(count, _)| count).sum();
-        let (_, first) = groups.into_iter().find(|(count, _)| *count > 0)?;
-        let first = String::from_utf8_lossy(first).into_owned();
-        Some(Error::Unfit { root: root.path().to_owned(), count, first, why })
     }
 
     /// Names that are no hashes crowd: the directory of a file taken at random then holds far more than the average
-    /// directory. For names spread evenly over `k` directories both are `n / k`, and one more for the file itself.
+    /// directory.
     fn uneven(&self, root: &Root, scheme: Scheme) -> Option<Error> {
-        if !scheme.hash().is_prefix() || self.files == 0 {
-            return None;
-        }
-        let files = to_float(self.files);
-        let squares: f64 = self.spread.iter().map(|count| f64::from(*count) * f64::from(*count)).sum();
-        let (crowding, even) =
-            (squares / files, files / 16f64.powi(i32::try_from(self.judged).unwrap_or(0)) + 1.0);
+        let crowding = self.spread.as_ref()?.crowding(scheme.digits());
+        let (crowding, even) = (crowding.found, crowding.even);
         (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
+    }
+
+    /// Directories of all levels for so many files.
+    fn directories(&self, scheme: Scheme, files: u64) -> u64 {
+        let level = |level: u8| {
+            let digits = usize::from(level) * usize::from(scheme.width());
+            let counted = self.spread.as_ref().and_then(|spread| spread.directories(digits));
+            counted.unwrap_or_else(|| expected(digits, files)).min(files)
+        };
+        (1..=scheme.levels()).map(level).sum()
     }
 }
 
-/// The number a name's first digits make. Bytes that are no hexadecimal digits count by their low bits, which serve
-/// hashes in other alphabets as well.
-fn bucket(name: &[u8], digits: usize) -> usize {
-    let value = |byte: u8| (byte as char).to_digit(16).unwrap_or(u32::from(byte & 15)) as usize;
-    (0..digits).fold(0, |number, at| number << 4 | name.get(at).map_or(0, |byte| value(*byte)))
+/// Directories of so many digits in which files fall that are spread by a hash.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an expectation, never below zero"
+)]
+fn expected(digits: usize, files: u64) -> u64 {
+    let directories = (0..digits).fold(1.0_f64, |all, _| all * 16.0);
+    // What remains empty is what each file leaves empty; in these terms exact for few files among very many as well.
+    let filled = -(to_float(files) * (-directories.recip()).ln_1p()).exp_m1() * directories;
+    filled.round() as u64
+}
+
+/// What is in the directories of a layout.
+struct Levels<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    files: u64,
+    directories: u64,
+}
+
+impl Levels<'_> {
+    /// Counts what is below `path`, which ends in `/` or is empty, so many digits down.
+    fn count(&mut self, path: &[u8], digits: usize) -> Result<()> {
+        let mut pages = self.root.read(path, LEVEL_BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries().filter(|entry| !record::is_reserved(entry.name())) {
+                let below = [path, entry.name()].concat();
+                match type_of(self.root, &below, &entry)? {
+                    FileType::RegularFile if digits > 0 => self.files += 1,
+                    FileType::Directory
+                        if self.scheme.is_level(entry.name()) && digits < self.scheme.digits() =>
+                    {
+                        self.directories += 1;
+                        self.count(&[&below, b"/".as_slice()].concat(), digits + entry.name().len())?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long one look-up takes, by those of some names in the root.
+fn time_look_ups(root: &Root, batch: &Batch) -> Result<Duration> {
+    let began = Instant::now();
+    let mut count = 0;
+    for entry in batch.entries().take(SAMPLE) {
+        root.stat(entry.name())?;
+        count += 1;
+    }
+    Ok(began.elapsed().checked_div(count).unwrap_or_default())
+}
+
+/// On a network a rename is a request, as a look-up is.
+fn estimate(look_up: Duration, files: u64, directories: u64) -> Duration {
+    let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
+    times(look_up.max(RENAME), files) + times(look_up.max(DIRECTORY), directories)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate, not an account")]
-fn to_float(count: u64) -> f64 {
+pub(super) fn to_float(count: u64) -> f64 {
     count as f64
 }

@@ -90,14 +90,18 @@ impl Job<'_> {
         while let Some(batch) = pages.next()? {
             for entry in batch.entries() {
                 let below = [&path, b"/".as_slice(), entry.name()].concat();
-                if type_of(self.root, &below, &entry)? != FileType::Directory {
-                    self.take_back(&below, digits, entry.name())?;
-                } else if self.scheme.is_level(entry.name()) && digits.len() < self.scheme.digits() {
-                    let digits = [digits, entry.name()].concat();
-                    self.empty(below, &digits)?;
-                } else {
-                    let error = Error::NoFile { path: self.root.join(&below) };
-                    self.fail(&below, error);
+                let level = self.scheme.is_level(entry.name()) && digits.len() < self.scheme.digits();
+                match type_of(self.root, &below, &entry)? {
+                    FileType::RegularFile => self.take_back(&below, digits, entry.name())?,
+                    FileType::Unknown => {}
+                    FileType::Directory if level => {
+                        let digits = [digits, entry.name()].concat();
+                        self.empty(below, &digits)?;
+                    }
+                    _ => {
+                        let error = Error::NoFile { path: self.root.join(&below) };
+                        self.fail(&below, error);
+                    }
                 }
             }
             self.tell()?;
