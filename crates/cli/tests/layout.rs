@@ -4,9 +4,11 @@ mod support;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use support::World;
+use support::{Ran, World};
 
 /// A world with a flat directory `data` of so many files.
 fn flat(files: u32) -> World {
@@ -137,4 +139,110 @@ fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
         errors.contains("No space left on device") && errors.contains("goes on where it was"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_dry_run_says_what_the_run_would_say() {
+    let world = flat(21);
+    let wish = ["layout", "shard", "data", "--hash", "content-sha256"];
+    let facts = ["21 of the names", "sample-", "SHA-256"];
+    let refused = world.run(&[&wish[..], &["--dry-run"]].concat()).fails(1, &facts);
+    assert!(refused.stdout.is_empty(), "{refused:?}");
+    assert_eq!(world.run(&wish).fails(1, &facts).stderr, refused.stderr);
+    assert_eq!(world.names().len(), 21, "and no layout file");
+    let receipt = world.run(&["--json", "layout", "shard", "data", "--dry-run"]).ok().receipt();
+    assert!(receipt["seconds"].as_f64().unwrap() > 1e-5, "{receipt}");
+    world.run(&["layout", "shard", "data"]).ok();
+    let other = ["layout", "shard", "data", "--levels", "3"];
+    let refused = world.run(&other).fails(1, &["the layout there is"]);
+    assert_eq!(world.run(&[&other[..], &["--dry-run"]].concat()).stderr, refused.stderr);
+    std::os::unix::fs::symlink("nowhere", world.path("data/link")).unwrap();
+    let told = world.run(&["layout", "shard", "data", "--dry-run"]).ok().stdout;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("would leave 1 entries that are no files"), "{told}");
+    let back = world.run(&["--json", "layout", "unshard", "data", "--dry-run"]).ok().receipt();
+    let done = world.run(&["--json", "layout", "unshard", "data"]).ok().receipt();
+    assert_eq!((&back["would_move"], &back["directories"]), (&done["objects"], &done["directories"]));
+}
+
+#[test]
+fn a_name_is_told_in_its_own_bytes() {
+    let world = flat(10);
+    world.run(&["layout", "shard", "data"]).ok();
+    for name in [b"new\nl".as_slice(), b"bad\xff"] {
+        fs::write(world.path("data").join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+    }
+    let lines = |args: &[&str], end: u8| {
+        let ran = world.run(args);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let mut lines: Vec<_> = ran.stdout.split(|byte| *byte == end).map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    let told = b": in the root, belongs in a directory";
+    let wanted = [&b"data/bad\xff"[..], b"data/new\nl"].map(|path| [path, told].concat());
+    assert!(wanted.iter().all(|line| lines(&["layout", "check", "data", "-0"], 0).contains(line)));
+    assert!(lines(&["layout", "check", "data"], b'\n').contains(&wanted[0]));
+    let ran = world.run(&["--json", "layout", "check", "data"]);
+    let told = String::from_utf8(ran.stdout).unwrap();
+    let hex = format!("\"path_hex\":\"{}\"", hex::encode(b"data/bad\xff"));
+    assert!(told.contains("\"path\":\"data/new\\nl\"") && told.contains(&hex), "{told}");
+    let odd = std::ffi::OsStr::from_bytes(b"bad\xff");
+    let path = ["--json", "layout", "path", "--find", "data"].map(AsRef::<std::ffi::OsStr>::as_ref);
+    let row = world.run(&[&path[..], &[odd]].concat()).ok().receipt();
+    assert_eq!(
+        (&row["path_hex"], &row["name_hex"]),
+        (&hex::encode(b"data/bad\xff").into(), &"626164ff".into())
+    );
+    world.run(&["--json", "layout", "check", "data", "-0"]).fails(2, &["-0", "text"]);
+}
+
+#[test]
+fn what_may_not_be_read_is_named_and_the_rest_is_checked() {
+    let world = flat(100);
+    world.run(&["layout", "shard", "data", "--levels", "1", "--width", "1"]).ok();
+    let closed = world.path("data/7");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
+    let mut command = world.command(&["--json", "layout", "check", "data"]);
+    if rustix::process::geteuid().is_root() {
+        // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
+        let own = world.path("..").canonicalize().unwrap();
+        let data = world.path("data").canonicalize().unwrap();
+        for path in data.ancestors().take_while(|path| path.starts_with(&own)) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        command.uid(65_534).gid(65_534);
+    }
+    let ran = Ran::from(command.output().unwrap());
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(ran.stderr, "firstbyte: data/7: Permission denied (os error 13)\n");
+    let receipt = ran.receipt();
+    assert_eq!((&receipt["failed"][0]["location"], &receipt["findings"]), (&"data/7".into(), &0.into()));
+    assert!(receipt["objects"].as_u64().unwrap() > 50, "{receipt}");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_verb_that_fails_has_a_receipt_too() {
+    let world = flat(1);
+    for verb in [&["shard"][..], &["shard", "--dry-run"], &["unshard"], &["unshard", "--dry-run"], &["check"]]
+    {
+        let ran = world.run(&[&["--json", "layout"], verb, &["nowhere"]].concat()).fails(1, &["nowhere"]);
+        let receipt = ran.receipt();
+        assert_eq!(receipt["verb"], format!("layout {}", verb[0]));
+        assert_eq!(receipt["failed"][0]["location"], "nowhere", "{receipt}");
+    }
+}
+
+#[test]
+fn a_shape_is_assumed_where_there_is_no_layout_and_has_to_agree_where_there_is() {
+    let world = flat(10);
+    world.run(&["layout", "path", "data", "x", "--levels", "2"]).fails(2, &["--levels and --width"]);
+    world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(2, &["--levels and --width"]);
+    let both = world.run(&["layout", "path", "data", "x", "--find", "--levels", "2"]);
+    assert_eq!(both.code, Some(2), "what is assumed plays no part in where a file is: {both:?}");
+    world.run(&["layout", "shard", "data", "--levels", "1", "--width", "1"]).ok();
+    world.run(&["layout", "path", "data", "x", "--levels", "1"]).ok();
+    world.run(&["layout", "path", "data", "x", "--levels", "3"]).fails(1, &["the layout there is"]);
+    world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(1, &["the layout there is"]);
 }

@@ -27,6 +27,7 @@ use crate::error::Error;
 pub use counter::Counter;
 pub use printer::{Format, Page, Printer, Style};
 pub use sort::{Direction, Sort};
+pub use text::{Names, push_name};
 
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub fn time_of(time: SystemTime) -> Option<Time> {
 }
 
 /// A name for a format that is UTF-8: as text, and where it is none, its bytes in hex as well.
-fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
+pub fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
     let bytes =
         if directory.is_empty() { Cow::Borrowed(name) } else { Cow::Owned([directory, name].concat()) };
     match bytes {

@@ -95,7 +95,7 @@ impl<'a> Printer<'a> {
     pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
         // A longer pipe is a kindness of the kernel's, and none is needed.
         let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
-        let names = if out.is_terminal() { Names::Escaped } else { Names::Raw };
+        let names = Names::on(&out);
         if style.format == Format::Parquet && out.is_terminal() {
             return Err(
                 Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")

@@ -1,6 +1,6 @@
 //! Rows as lines of text: the columns that text has, then the name.
 
-use std::io::Write as _;
+use std::io::{IsTerminal, Write as _};
 
 use firstbyte_listing::Time;
 use firstbyte_location::{Escaped, Kind};
@@ -9,11 +9,18 @@ use super::{Schema, Value};
 
 /// How names are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
+pub enum Names {
     /// Their bytes as they are.
     Raw,
     /// [`Escaped`], for a terminal: a file's name must not be able to do anything.
     Escaped,
+}
+
+impl Names {
+    /// How names are written to `out`.
+    pub fn on(out: &impl IsTerminal) -> Self {
+        if out.is_terminal() { Self::Escaped } else { Self::Raw }
+    }
 }
 
 /// Seconds of a day.
@@ -39,7 +46,7 @@ pub(super) fn row(schema: Schema, row: &[Value<'_>], names: Names, end: u8, out:
 
 /// Writes a name.
 #[inline]
-pub(super) fn push_name(directory: &[u8], name: &[u8], names: Names, out: &mut Vec<u8>) {
+pub fn push_name(directory: &[u8], name: &[u8], names: Names, out: &mut Vec<u8>) {
     match names {
         Names::Raw => {
             out.extend_from_slice(directory);

@@ -4,16 +4,20 @@ mod check;
 mod convert;
 mod path;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use firstbyte_listing::layout::{self, Hash, Leaf, Scheme, Wish};
+use firstbyte_listing::layout::{self, Failure, Scheme};
 use firstbyte_location::shown;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
-use crate::receipt::Receipt;
+use crate::receipt::{Failed, Receipt};
+use crate::rows::utf8_name;
 
 /// Turn a directory of very many files into a layout of small directories, and back
 #[derive(Args)]
@@ -38,39 +42,42 @@ enum What {
     Path(path::PathArgs),
 }
 
-/// The options that say what a layout is like.
-#[derive(Args)]
-struct Shape {
-    /// What paths are computed from: xxh3, sha256 or md5 of the name, name-prefix where names are hashes already,
-    /// content-sha256 where they are the SHA-256 of the content [default: xxh3]
-    #[arg(long, value_name = "HASH")]
-    hash: Option<Hash>,
-    /// Directories above a file, 1 to 6 [default: as many as leave about 100 files in one]
-    #[arg(long, value_name = "N")]
-    levels: Option<u8>,
-    /// Digits in a directory's name, 1 to 4 [default: likewise]
-    #[arg(long, value_name = "N")]
-    width: Option<u8>,
-    /// What a file is called in its directory: its full name, or the rest of it after the directories, as in git;
-    /// only where names are hashes [default: name]
-    #[arg(long, value_name = "name|rest")]
-    leaf: Option<Leaf>,
-}
-
-impl Shape {
-    fn wish(&self) -> Wish {
-        Wish { hash: self.hash, levels: self.levels, width: self.width, leaf: self.leaf }
-    }
-}
-
 /// Runs it.
 pub fn run(args: &LayoutArgs, globals: &Globals) -> Result<Exit> {
     match &args.what {
         What::Shard(args) => convert::shard(args, globals),
         What::Unshard(args) => convert::unshard(args, globals),
         What::Check(args) => check::run(args, globals),
-        What::Path(args) => path::run(args),
+        What::Path(args) => path::run(args, globals),
     }
+}
+
+/// Ends a verb that has come to nothing: with `--json` there is a receipt of that as well.
+fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout::Error) -> Error {
+    let error = Error::from(error);
+    if globals.json {
+        receipt.failed.push(Failed { location: receipt.source.clone(), error: error.to_string() });
+        receipt.finish(began);
+        println!("{}", json!(receipt));
+    }
+    error
+}
+
+/// What failed by itself, named on standard error at once.
+fn failed(failures: &[Failure]) -> Vec<Failed> {
+    let named = |failure: &Failure| {
+        let error = Error::failed(failure.error.to_string()).to_string();
+        eprintln!("firstbyte: {error}");
+        Failed { location: place(&failure.path), error }
+    };
+    failures.iter().map(named).collect()
+}
+
+/// A name as rows have it: as text, and where it is none, its bytes in hex as well.
+fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
+    let (text, hex) = utf8_name(b"", name.as_bytes());
+    fields.insert(key.to_owned(), text.into());
+    fields.extend(hex.map(|hex| (format!("{key}_hex"), hex.into())));
 }
 
 /// What a layout is like, for a receipt.

@@ -1,15 +1,18 @@
 //! `layout check`: is everything where it belongs?
 
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Finding, Mend, Trouble};
-use serde_json::json;
+use firstbyte_listing::layout::{self, Checked, Finding, Mend, Trouble};
+use serde_json::{Map, Value, json};
 
-use super::{Directory, place, shape_of, with_fields};
+use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
 use crate::args::Globals;
-use crate::error::{Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::receipt::Receipt;
+use crate::rows::{Names, push_name};
 
 /// Find files in wrong places, files of one name, and what killed writers left
 #[derive(Args)]
@@ -19,43 +22,74 @@ pub struct CheckArgs {
     /// Put right what can be without losing anything
     #[arg(long)]
     mend: bool,
+    /// End each line with a zero byte instead of a line end: names may hold those
+    #[arg(short = '0', long)]
+    null: bool,
 }
 
 /// Runs it.
 pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
+    if args.null && globals.json {
+        return Err(Error::usage("-0 is for text; with --json a line is an object"));
+    }
     let began = Instant::now();
     let root = &args.target.directory;
+    let mut out = io::stdout();
+    let (names, end) = (Names::on(&out), if args.null { 0 } else { b'\n' });
+    let mut written = Ok(());
+    let mut tell = |finding: &Finding| {
+        let line = if globals.json { object(finding) } else { line(finding, names) };
+        written = std::mem::replace(&mut written, Ok(()))
+            .and_then(|()| out.write_all(&[&line[..], &[end]].concat()));
+    };
     let mend = if args.mend { Mend::Apply } else { Mend::Report };
-    let checked = layout::check(root, mend, &mut |finding| tell(finding, globals))?;
-    let unmended = checked.findings - checked.mended;
-    let mut receipt =
-        Receipt { verb: "layout check", source: place(root), objects: checked.files, ..Receipt::default() };
+    let receipt = Receipt { verb: "layout check", source: place(root), ..Receipt::default() };
+    let checked = match layout::check(root, mend, &mut tell) {
+        Ok(checked) => checked,
+        Err(error) => return Err(ended(receipt, began, globals, error)),
+    };
+    written.map_err(|error| Error::io("standard output", &error))?;
+    let mut receipt = Receipt { objects: checked.files, failed: failed(&checked.failed), ..receipt };
     receipt.finish(began);
     if globals.json {
         let fields = json!({
-            "findings": checked.findings, "mended": checked.mended, "state": checked.state.to_string(),
-            "shape": shape_of(checked.scheme),
+            "findings": checked.findings, "mended": checked.mended, "failures": checked.failures,
+            "state": checked.state.to_string(), "shape": shape_of(checked.scheme),
         });
         println!("{}", with_fields(&receipt, &fields)?);
     } else if !globals.quiet {
-        println!(
-            "{} files, {} findings, {} mended; {}, {}",
-            checked.files, checked.findings, checked.mended, checked.state, checked.scheme
-        );
+        print!("{}{}", summary(&checked), char::from(end));
     }
-    Ok(if unmended == 0 { Exit::Done } else { Exit::Partial })
+    let done = checked.findings == checked.mended && checked.failures == 0;
+    Ok(if done { Exit::Done } else { Exit::Partial })
 }
 
-/// One finding: a line, or with `--json` an object before the receipt.
-fn tell(finding: &Finding, globals: &Globals) {
-    let path = place(&finding.path);
-    if globals.json {
-        let trouble = finding.trouble.to_string();
-        println!("{}", json!({ "path": path, "trouble": trouble, "mended": finding.mended }));
-    } else {
-        let outcome = if finding.mended { " (mended)" } else { "" };
-        println!("{}: {}{outcome}", path.escape_debug(), told(finding.trouble));
-    }
+/// The one line people get in the end.
+fn summary(checked: &Checked) -> String {
+    let failures = match checked.failures {
+        0 => String::new(),
+        count => format!(", {count} could not be checked"),
+    };
+    let Checked { files, findings, mended, state, scheme, .. } = checked;
+    format!("{files} files, {findings} findings, {mended} mended{failures}; {state}, {scheme}")
+}
+
+/// One finding for people, or for programs that read lines.
+fn line(finding: &Finding, names: Names) -> Vec<u8> {
+    let mut line = Vec::new();
+    push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
+    let outcome = if finding.mended { " (mended)" } else { "" };
+    line.extend_from_slice(format!(": {}{outcome}", told(finding.trouble)).as_bytes());
+    line
+}
+
+/// The same with `--json`, before the receipt.
+fn object(finding: &Finding) -> Vec<u8> {
+    let mut fields = Map::new();
+    set_name(&mut fields, "path", finding.path.as_os_str());
+    fields.insert("trouble".into(), finding.trouble.to_string().into());
+    fields.insert("mended".into(), finding.mended.into());
+    Value::Object(fields).to_string().into_bytes()
 }
 
 fn told(trouble: Trouble) -> &'static str {

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Converted, State, Survey};
+use firstbyte_listing::layout::{self, Converted, Hash, Leaf, State, Survey, Wish};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::{Directory, Shape, place, shape_of, with_fields};
+use super::{Directory, ended, failed, place, shape_of, with_fields};
 use crate::args::{Globals, ProgressMode};
-use crate::error::{Error, Exit, Result};
-use crate::receipt::{Failed, Receipt};
+use crate::error::{Exit, Result};
+use crate::receipt::Receipt;
 use crate::signals;
 
 /// Move the files of a flat directory into small ones
@@ -40,12 +40,36 @@ pub struct UnshardArgs {
     dry_run: bool,
 }
 
+/// What the layout is to be like.
+#[derive(Args)]
+struct Shape {
+    /// What paths are computed from: xxh3, sha256 or md5 of the name, name-prefix where names are hashes already,
+    /// content-sha256 where they are the SHA-256 of the content [default: xxh3]
+    #[arg(long, value_name = "HASH")]
+    hash: Option<Hash>,
+    /// Directories above a file, 1 to 6 [default: as many as leave about 100 files in one]
+    #[arg(long, value_name = "N")]
+    levels: Option<u8>,
+    /// Digits in a directory's name, 1 to 4 [default: likewise]
+    #[arg(long, value_name = "N")]
+    width: Option<u8>,
+    /// What a file is called in its directory: its full name, or the rest of it after the directories, as in git;
+    /// only where names are hashes [default: name]
+    #[arg(long, value_name = "name|rest")]
+    leaf: Option<Leaf>,
+}
+
+impl Shape {
+    fn wish(&self) -> Wish {
+        Wish { hash: self.hash, levels: self.levels, width: self.width, leaf: self.leaf }
+    }
+}
+
 /// Runs `shard`.
 pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
     let (root, wish) = (&args.target.directory, args.shape.wish());
     if args.dry_run {
-        let survey = layout::survey(root, &wish)?;
-        return foresee("layout shard", root, survey, globals);
+        return foresee("layout shard", root, globals, || layout::survey(root, &wish));
     }
     convert("layout shard", root, globals, |watch| layout::shard(root, &wish, watch))
 }
@@ -54,19 +78,31 @@ pub fn shard(args: &ShardArgs, globals: &Globals) -> Result<Exit> {
 pub fn unshard(args: &UnshardArgs, globals: &Globals) -> Result<Exit> {
     let root = &args.target.directory;
     if args.dry_run {
-        return foresee("layout unshard", root, layout::survey_back(root)?, globals);
+        return foresee("layout unshard", root, globals, || layout::survey_back(root));
     }
     convert("layout unshard", root, globals, |watch| layout::unshard(root, watch))
 }
 
 /// Prints what a conversion would do.
-fn foresee(verb: &'static str, root: &Path, survey: Survey, globals: &Globals) -> Result<Exit> {
-    let mut receipt = Receipt { verb, source: place(root), skipped: survey.left, ..Receipt::default() };
-    receipt.finish(Instant::now());
+fn foresee(
+    verb: &'static str,
+    root: &Path,
+    globals: &Globals,
+    look: impl FnOnce() -> layout::Result<Survey>,
+) -> Result<Exit> {
+    let began = Instant::now();
+    let mut receipt = Receipt { verb, source: place(root), ..Receipt::default() };
+    let survey = match look().and_then(Survey::fit) {
+        Ok(survey) => survey,
+        Err(error) => return Err(ended(receipt, began, globals, error)),
+    };
+    receipt.skipped = survey.left;
+    receipt.finish(began);
     if globals.json {
         let fields = json!({
             "dry_run": true, "would_move": survey.files, "directories": survey.directories,
-            "shape": shape_of(survey.scheme), "estimated_seconds": survey.estimate.as_secs_f64(),
+            "unfit": survey.unfit, "shape": shape_of(survey.scheme),
+            "estimated_seconds": survey.estimate.as_secs_f64(),
         });
         println!("{}", with_fields(&receipt, &fields)?);
     } else {
@@ -80,11 +116,13 @@ fn foresee(verb: &'static str, root: &Path, survey: Survey, globals: &Globals) -
         if survey.left > 0 {
             println!("would leave {} entries that are no files where they are", survey.left);
         }
+        if survey.unfit > 0 {
+            println!("would leave {} files there whose names it cannot hold", survey.unfit);
+        }
         if let Some(state @ (State::Sharding | State::Unsharding)) = survey.state {
             println!("would go on with an earlier run, which was {state}");
         }
     }
-    survey.fit()?;
     Ok(Exit::Done)
 }
 
@@ -117,8 +155,11 @@ fn convert(
     };
     let converted = conversion(&mut watch);
     counter.finish_and_clear();
-    let converted = converted?;
-    report(verb, root, globals, began, &converted)
+    let receipt = Receipt { verb, source: place(root), ..Receipt::default() };
+    match converted {
+        Ok(converted) => report(receipt, globals, began, &converted),
+        Err(error) => Err(ended(receipt, began, globals, error)),
+    }
 }
 
 /// A live count on a terminal.
@@ -136,25 +177,9 @@ fn counter(globals: &Globals) -> ProgressBar {
     bar
 }
 
-fn report(
-    verb: &'static str,
-    root: &Path,
-    globals: &Globals,
-    began: Instant,
-    converted: &Converted,
-) -> Result<Exit> {
-    let failed = converted.failed.iter().map(|failure| {
-        let error = Error::failed(failure.error.to_string());
-        Failed { location: place(&failure.path), error: error.to_string() }
-    });
-    let mut receipt = Receipt {
-        verb,
-        source: place(root),
-        objects: converted.moved,
-        skipped: converted.left,
-        failed: failed.collect(),
-        ..Receipt::default()
-    };
+fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Converted) -> Result<Exit> {
+    let (objects, skipped) = (converted.moved, converted.left);
+    let mut receipt = Receipt { objects, skipped, failed: failed(&converted.failed), ..receipt };
     receipt.finish(began);
     if globals.json {
         let fields = json!({
@@ -164,9 +189,6 @@ fn report(
         println!("{}", with_fields(&receipt, &fields)?);
     } else if !globals.quiet {
         println!("{}", line(converted, receipt.seconds));
-    }
-    for failure in &receipt.failed {
-        eprintln!("firstbyte: {}", failure.error);
     }
     Ok(match (converted.failures, converted.moved) {
         (0, _) => Exit::Done,

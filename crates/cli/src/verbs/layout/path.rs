@@ -1,16 +1,19 @@
 //! `layout path`: where a name belongs, or where it is.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Layout, Scheme};
+use firstbyte_listing::layout::{self, Hash, Layout, Leaf, Scheme, Wish};
 use firstbyte_location::shown;
+use serde_json::{Map, Value};
 
-use super::{Directory, Shape};
+use super::{Directory, set_name};
+use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::rows::{Names, push_name};
 
 /// Print where a file belongs
 #[derive(Args)]
@@ -22,35 +25,57 @@ pub struct PathArgs {
     names: Vec<OsString>,
     /// Print where it is now instead, also in a directory being converted or not converted at all. If it has moved by
     /// the time it is opened, ask again
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["hash", "levels", "width", "leaf"])]
     find: bool,
     /// End each path with a zero byte instead of a line end
     #[arg(short = '0', long)]
     null: bool,
-    /// The shape to assume where the directory is no layout yet
     #[command(flatten)]
-    shape: Shape,
+    assumed: Assumed,
+}
+
+/// The shape of a layout that is not there yet. One that is there has to agree.
+#[derive(Args)]
+struct Assumed {
+    /// What paths are computed from, as for `shard` [default: the layout's; xxh3 where there is none yet]
+    #[arg(long, value_name = "HASH")]
+    hash: Option<Hash>,
+    /// Directories above a file [default: the layout's; has to be given where there is none yet]
+    #[arg(long, value_name = "N")]
+    levels: Option<u8>,
+    /// Digits in a directory's name [default: likewise]
+    #[arg(long, value_name = "N")]
+    width: Option<u8>,
+    /// What a file is called in its directory [default: the layout's; name where there is none yet]
+    #[arg(long, value_name = "name|rest")]
+    leaf: Option<Leaf>,
 }
 
 /// Runs it.
-pub fn run(args: &PathArgs) -> Result<Exit> {
+pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
+    if args.null && globals.json {
+        return Err(Error::usage("-0 is for text; with --json a line is an object"));
+    }
+    let mut out = io::stdout();
+    let names = Names::on(&out);
     let mut paths = Vec::new();
     let mut missing = 0;
     for name in &args.names {
         let path = if args.find { find(&args.target.directory, name)? } else { Some(belongs(args, name)?) };
-        match path {
-            Some(path) => {
-                paths.extend_from_slice(path.as_os_str().as_bytes());
-                paths.push(if args.null { 0 } else { b'\n' });
-            }
-            None => {
-                missing += 1;
-                let place = args.target.directory.join(name);
-                eprintln!("firstbyte: {}", Error::failed(format!("{}: no such file", shown(&place))));
-            }
+        let Some(path) = path else {
+            missing += 1;
+            let place = args.target.directory.join(name);
+            eprintln!("firstbyte: {}", Error::failed(format!("{}: no such file", shown(&place))));
+            continue;
+        };
+        if globals.json {
+            paths.extend_from_slice(object(name, &path).to_string().as_bytes());
+        } else {
+            push_name(b"", path.as_os_str().as_bytes(), names, &mut paths);
         }
+        paths.push(if args.null { 0 } else { b'\n' });
     }
-    io::stdout().write_all(&paths).map_err(|error| Error::io("standard output", &error))?;
+    out.write_all(&paths).map_err(|error| Error::io("standard output", &error))?;
     Ok(match missing {
         0 => Exit::Done,
         all if all == args.names.len() => Exit::Failed,
@@ -58,18 +83,36 @@ pub fn run(args: &PathArgs) -> Result<Exit> {
     })
 }
 
-fn belongs(args: &PathArgs, name: &OsString) -> Result<PathBuf> {
-    let (root, shape) = (&args.target.directory, &args.shape);
-    let scheme = match (Layout::open(root), shape.levels, shape.width) {
-        (Ok(layout), ..) => layout.scheme(),
+fn object(name: &OsStr, path: &Path) -> Value {
+    let mut fields = Map::new();
+    set_name(&mut fields, "name", name);
+    set_name(&mut fields, "path", path.as_os_str());
+    Value::Object(fields)
+}
+
+fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
+    let root = &args.target.directory;
+    let Assumed { hash, levels, width, leaf } = args.assumed;
+    let wish = Wish { hash, levels, width, leaf };
+    let scheme = match (Layout::open(root), levels, width) {
+        (Ok(layout), ..) => {
+            wish.agrees(layout.scheme(), root)?;
+            layout.scheme()
+        }
         (Err(layout::Error::Missing { .. }), Some(levels), Some(width)) => {
-            Scheme::new(shape.hash.unwrap_or_default(), levels, width, shape.leaf.unwrap_or_default())?
+            Scheme::new(hash.unwrap_or_default(), levels, width, leaf.unwrap_or_default())?
+        }
+        (Err(layout::Error::Missing { .. }), ..) if wish != Wish::default() => {
+            return Err(Error::usage(format!(
+                "{}: not a layout yet: --levels and --width are both needed to say where a file would be",
+                root.display()
+            )));
         }
         (Err(error), ..) => return Err(error.into()),
     };
     Ok(root.join(scheme.path(name.as_bytes())?))
 }
 
-fn find(root: &Path, name: &OsString) -> Result<Option<PathBuf>> {
+fn find(root: &Path, name: &OsStr) -> Result<Option<PathBuf>> {
     Ok(layout::find(root, name.as_bytes())?)
 }
