@@ -32,7 +32,8 @@ class Layout:
             durable: whether a file and its name are on the disk when a method that writes returns.
 
         Raises:
-            OSError: if there is no layout, or it cannot be read.
+            FileNotFoundError: if there is no layout.
+            OSError: if it cannot be read: with errno ENOTSUP it is of a newer version, with EBADMSG damaged.
         """
         self._root = os.fspath(root)
         self._native = _native.Layout.open(self._root, durable)
@@ -61,7 +62,8 @@ class Layout:
             durable: as for `Layout`.
 
         Raises:
-            OSError: if there is something in `root`, or it cannot be made.
+            OSError: if there is something in `root` (ENOTEMPTY), or it cannot be made.
+            BlockingIOError: if another process is just making a layout of it, or keeps its lock.
             ValueError: if the arguments do not go together.
         """
         layout = cls.__new__(cls)
@@ -97,12 +99,13 @@ class Layout:
         Raises:
             TypeError: if the content is none that could be written to a binary file.
             ValueError: if the layout cannot hold the name, or the name should be the content's digest and is not.
-            OSError: if the file system refuses.
+            FileExistsError: if what has the name is no regular file. A directory is an IsADirectoryError.
+            OSError: if the file system refuses; ESTALE: the layout is of another shape by now and has to be opened anew.
         """
         self._native.put(name, _bytes(content))
 
     def put_file(self, name: Name, source: Path) -> None:
-        """Create or replace the file `name` with a copy of the file at `source`."""
+        """Create or replace the file `name` with a copy of the file at `source`; as `put`, but errors may be of the source."""
         self._native.put_file(name, os.fspath(source))
 
     def put_content(self, content: Buffer) -> Name:

@@ -1,6 +1,7 @@
 """`Layout` from Python."""
 
 import array
+import errno
 import hashlib
 import os
 import subprocess
@@ -79,8 +80,9 @@ def test_wrong_arguments_say_what_is_wrong(tmp_path):
     (tmp_path / "full" / "file").write_bytes(b"")
     with pytest.raises(OSError):
         Layout.create(tmp_path / "full")
-    with pytest.raises(OSError, match="not a layout"):
+    with pytest.raises(FileNotFoundError, match="not a layout") as caught:
         Layout(tmp_path / "full")
+    assert caught.value.filename == str(tmp_path / "full")
     with pytest.raises(FileNotFoundError):
         Layout(tmp_path / "nowhere")
     assert repr(layout) == f"Layout({str(tmp_path / 'new')!r})" and layout.root == str(tmp_path / "new")
@@ -109,6 +111,29 @@ def test_content_is_what_a_binary_file_takes(tmp_path):
                     put(content)
                 assert str(caught.value) == str(wanted.value)
     assert "other" not in layout
+
+
+def test_errors_have_a_code_and_a_file_name(tmp_path):
+    layout = Layout.create(tmp_path / "new", levels=1, width=1)
+    with pytest.raises(IsADirectoryError) as caught:
+        layout.put_file("copy", tmp_path)
+    assert caught.value.filename == str(tmp_path)
+    os.mkfifo(tmp_path / "new" / "pipe")
+    assert "pipe" not in layout and list(layout) == [] and not layout.delete("pipe")
+    with pytest.raises(FileNotFoundError):
+        layout.get("pipe")
+    with pytest.raises(FileExistsError) as caught:
+        layout.put("pipe", b"")
+    assert caught.value.filename == str(tmp_path / "new" / "pipe")
+    record = tmp_path / "new" / ".firstbyte-layout"
+    record.write_bytes(record.read_bytes().replace(b"width 1", b"width 2"))
+    with pytest.raises(OSError, match="the layout there is") as caught:
+        layout.put("file", b"")
+    assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, layout.root)
+    record.write_bytes(b"firstbyte-layout 9\n")
+    with pytest.raises(OSError, match="newer") as caught:
+        Layout(tmp_path / "new")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOTSUP, str(record))
 
 
 def test_many_threads_use_one_layout(tmp_path):

@@ -10,10 +10,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use firstbyte_listing::layout::{self, Durability, Error, Hash, Leaf, Scheme};
+use firstbyte_location::shown;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyString};
+use rustix::io::Errno;
 
 use crate::error::os_error;
 use crate::name::{Form, encode};
@@ -157,27 +159,46 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// What went wrong, as the nearest exception Python has.
+/// What went wrong, as the nearest exception Python has: ValueError where an argument is wrong, else an OSError with
+/// code and file name, of the subclass its code calls for.
 fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
-    let named = |path: &Path, code: i32| match form.decode(py, path.as_os_str().as_bytes()) {
-        Ok(path) => os_error(&std::io::Error::from_raw_os_error(code), path),
-        Err(error) => error,
+    let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
+        // The program's options are arguments here, of the same names.
+        return PyValueError::new_err(error.to_string().replace("--", ""));
+    };
+    let filename = match form.decode(py, path.as_os_str().as_bytes()) {
+        Ok(filename) => filename,
+        Err(error) => return error,
     };
     match error {
-        Error::Io { path, source } => match source.raw_os_error() {
-            Some(code) => named(path, code),
-            None => PyOSError::new_err(error.to_string()),
-        },
-        Error::NotFound { path } => named(path, rustix::io::Errno::NOENT.raw_os_error()),
-        Error::NotEmpty { root } => named(root, rustix::io::Errno::NOTEMPTY.raw_os_error()),
-        // The program's options are arguments here, of the same names.
-        Error::Scheme { .. } => PyValueError::new_err(error.to_string().replace("--", "")),
-        Error::Name { .. } | Error::Content { .. } => PyValueError::new_err(error.to_string()),
-        other => {
-            let advice = other.advice().map_or_else(String::new, |advice| format!("; {advice}"));
-            PyOSError::new_err(format!("{other}{advice}"))
+        Error::Io { source, .. } => os_error(source, filename),
+        Error::NotFound { .. } | Error::NotEmpty { .. } => {
+            os_error(&std::io::Error::from_raw_os_error(code(error)), filename)
+        }
+        // The system has no words for these.
+        _ => {
+            let line = error.to_string();
+            let text = line.strip_prefix(&format!("{}: ", shown(path))).unwrap_or(&line);
+            let advice = error.advice().map_or_else(String::new, |advice| format!("; {advice}"));
+            PyOSError::new_err((code(error), format!("{text}{advice}"), filename.unbind()))
         }
     }
+}
+
+/// The code that comes nearest.
+fn code(error: &Error) -> i32 {
+    let code = match error {
+        Error::NotFound { .. } | Error::Missing { .. } => Errno::NOENT,
+        Error::NotEmpty { .. } => Errno::NOTEMPTY,
+        Error::Taken { .. } | Error::NoFile { .. } => Errno::EXIST,
+        Error::Busy { .. } | Error::Locked { .. } => Errno::AGAIN,
+        // What was opened is no longer what is there.
+        Error::Differs { .. } => Errno::STALE,
+        Error::Newer { .. } => Errno::OPNOTSUPP,
+        Error::Malformed { .. } => Errno::BADMSG,
+        _ => Errno::IO,
+    };
+    code.raw_os_error()
 }
 
 /// The names in a layout, listed by a thread while Python works.

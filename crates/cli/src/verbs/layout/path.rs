@@ -105,7 +105,7 @@ fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
         (Err(layout::Error::Missing { .. }), ..) if wish != Wish::default() => {
             return Err(Error::usage(format!(
                 "{}: not a layout yet: --levels and --width are both needed to say where a file would be",
-                root.display()
+                shown(root)
             )));
         }
         (Err(error), ..) => return Err(error.into()),
