@@ -11,14 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_transfer::control::{Flights, Heed, Level, Reading, START_NEAR, Window};
+use firstbyte_transfer::control::{Distance, Flights, Heed, Level, Reading, START_NEAR, Window};
 
 use crate::Error;
 use crate::fetch::{self, Fetch};
 use crate::gate::Gate;
 use crate::inflight::{Class, Id};
 use crate::pending::Pending;
-use crate::streams::Distance;
 
 /// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
@@ -269,7 +268,7 @@ impl Crew {
     }
 
     fn reading(&self) -> Reading {
-        self.near.store(self.flights.are_near(), Ordering::Relaxed);
+        self.near.store(self.flights.distance() == Distance::Near, Ordering::Relaxed);
         Reading {
             moved: self.moved.load(Ordering::Relaxed),
             slowdowns: self.slowdowns.load(Ordering::Relaxed),

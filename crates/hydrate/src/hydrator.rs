@@ -16,6 +16,7 @@ use crate::job::Limit;
 use crate::node::Node;
 use crate::pending::Hold;
 use crate::pool::Pool;
+use crate::streams::cut;
 use crate::{CounterSnapshot, Error, File, Job, Result, Settings, WantedList};
 
 /// Called once with what a read gave.
@@ -152,7 +153,7 @@ impl Hydrator {
 
     /// What one request should ask for at most, bytes.
     pub(crate) fn largest_request(&self) -> u64 {
-        self.shared.crew.distance().cut().1
+        cut(self.shared.crew.distance()).1
     }
 
     pub(crate) fn has_room_in_background(&self) -> bool {

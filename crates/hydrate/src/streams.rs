@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use firstbyte_transfer::control::Distance;
+
 use crate::BLOCK;
 
 /// Streams a handle remembers; the one not read for longest gives way. Programs that read more places of one file at
@@ -30,23 +32,12 @@ const SEGMENT: u64 = 1 << 20;
 /// megabyte into a request fetches it by himself instead of waiting: so requests stay small there, wherever the server is.
 const WIDE: u64 = 32 << 20;
 
-/// How far away the server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Distance {
-    /// What a request costs is processor time, here or there: few are made.
-    Near,
-    /// What it costs is the round trip, and a connection has its own limit: many are made at once.
-    Far,
-}
-
-impl Distance {
-    /// About how many requests a window is cut into, and the bytes of one at most. Far away 16 are more than any link has been
-    /// seen to need at once, and more than 8 MiB gain nothing; nearby one costs MinIO up to 2 ms, in which it sends 4 MiB.
-    pub(crate) const fn cut(self) -> (u64, u64) {
-        match self {
-            Self::Near => (4, 32 << 20),
-            Self::Far => (16, 8 << 20),
-        }
+/// About how many requests a window is cut into, and the bytes of one at most. Far away 16 are more than any link has been
+/// seen to need at once, and more than 8 MiB gain nothing; nearby one costs MinIO up to 2 ms, in which it sends 4 MiB.
+pub(crate) const fn cut(server: Distance) -> (u64, u64) {
+    match server {
+        Distance::Near => (4, 32 << 20),
+        Distance::Far => (16, 8 << 20),
     }
 }
 
@@ -164,7 +155,7 @@ impl Streams {
     fn extend(&mut self) -> Option<Ahead> {
         let stream = self.streams.last_mut()?;
         let distance = if stream.window < WIDE { Distance::Far } else { self.distance };
-        let (requests, largest) = distance.cut();
+        let (requests, largest) = cut(distance);
         let segment = (stream.window / requests).clamp(SEGMENT, largest).next_multiple_of(BLOCK);
         let start = stream.ahead.max(stream.end);
         let reach = stream.end.saturating_add(stream.window);

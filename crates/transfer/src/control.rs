@@ -3,7 +3,7 @@
 //! A run is not the only one who fetches: a mount does so by what its readers do next. These parts know nothing of
 //! either and are shared, so that both behave alike towards a server.
 
-pub use crate::flight::{Flight, Flights};
+pub use crate::flight::{Distance, Flight, Flights};
 pub use crate::level::{Level, START_NEAR};
 pub use crate::limit::Bucket;
 pub use crate::patience::Wait;

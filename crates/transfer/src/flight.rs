@@ -20,6 +20,15 @@ const TOGETHER: usize = 4;
 /// ... where together means within about a tick of the watch.
 const SPREAD: Duration = Duration::from_millis(10);
 
+/// How far away a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// What a request costs is processor time, here or there: few are made, and large ones.
+    Near,
+    /// What it costs is the round trip, and a connection has its own limit: many are made at once.
+    Far,
+}
+
 /// The slots, and how long requests may stay silent.
 #[derive(Debug)]
 pub struct Flights {
@@ -112,10 +121,13 @@ impl Flights {
         lock(&self.patience).least_wait().is_some_and(|wait| wait >= FAR)
     }
 
-    /// Whether the server is known to be near, by the heads of its answers: little is lost by asking for a lot at once.
+    /// How far away the server is; far while nothing is known. One answer tells that it is near.
     #[must_use]
-    pub fn are_near(&self) -> bool {
-        lock(&self.patience).least_head().is_some_and(|wait| wait < FAR)
+    pub fn distance(&self) -> Distance {
+        match lock(&self.patience).fastest_head() {
+            Some(wait) if wait < FAR => Distance::Near,
+            _ => Distance::Far,
+        }
     }
 
     /// What to make of full processors: those of a machine whose jobs read what is fetched say nothing about a link. The
@@ -215,6 +227,17 @@ mod tests {
         assert_eq!(heed(Wait::Head, 2), Heed::Limit);
         assert_eq!(heed(Wait::Head, 30), Heed::Ignore);
         assert_eq!(heed(Wait::Write, 30), Heed::Limit);
+    }
+
+    #[test]
+    fn one_quick_answer_tells_that_a_server_is_near() {
+        let flights = Flights::new(1);
+        let learn = |ms| lock(&flights.patience).learn(Wait::Head, Duration::from_millis(ms));
+        assert_eq!(flights.distance(), Distance::Far);
+        learn(30);
+        assert_eq!(flights.distance(), Distance::Far);
+        learn(2);
+        assert_eq!(flights.distance(), Distance::Near);
     }
 
     #[test]

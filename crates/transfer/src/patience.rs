@@ -108,6 +108,11 @@ impl Patience {
         self.heads.least()
     }
 
+    /// The shortest time to the head of a read, from the first on: no answer comes sooner than its path allows.
+    pub(crate) fn fastest_head(&self) -> Option<Duration> {
+        self.heads.ring.iter().min().copied()
+    }
+
     /// A request was sent.
     pub(crate) fn asked(&mut self) {
         self.requests += 1;

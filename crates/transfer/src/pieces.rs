@@ -7,6 +7,7 @@ use std::sync::Arc;
 use firstbyte_location::Version;
 use firstbyte_store::Store;
 
+use crate::flight::Distance;
 use crate::worker::Worker;
 use crate::{Error, Result, Verified};
 
@@ -15,7 +16,7 @@ pub(crate) trait Pieces: Send + Sync {
     /// Moves these pieces, to the end or an error.
     fn move_pieces(&self, worker: &mut Worker<'_>, pieces: Range<u32>) -> Result<()>;
     /// How many neighbours one worker may take together, because one request moves them.
-    fn most_together(&self) -> u32 {
+    fn most_together(&self, _source: Distance) -> u32 {
         1
     }
     /// Called once every piece has been moved: verifies and puts the object in place.

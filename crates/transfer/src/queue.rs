@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::flight::Distance;
 use crate::pieces::Pieces;
 use crate::{Error, Job, Summary};
 
@@ -51,9 +52,9 @@ pub(crate) struct Taken {
 
 impl Queue {
     /// The next task: pieces of objects already begun come before another object.
-    pub(crate) fn take(&mut self) -> Option<Task> {
+    pub(crate) fn take(&mut self, source: Distance) -> Option<Task> {
         if let Some(open) = self.open.iter_mut().find(|open| !open.pending.is_empty()) {
-            let pieces = open.take(self.level)?;
+            let pieces = open.take(self.level, source)?;
             open.running += 1;
             return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), pieces }));
         }
@@ -78,9 +79,9 @@ impl Queue {
 impl Open {
     /// Takes the first pieces: neighbours together, as far as one request can move them, while there are plenty for
     /// `workers` of them - half of each one's share at a time, so that all finish together.
-    fn take(&mut self, workers: usize) -> Option<Range<u32>> {
+    fn take(&mut self, workers: usize, source: Distance) -> Option<Range<u32>> {
         let share = self.pending.len() / (2 * workers.max(1));
-        let most = u32::try_from(share).unwrap_or(u32::MAX).min(self.object.most_together());
+        let most = u32::try_from(share).unwrap_or(u32::MAX).min(self.object.most_together(source));
         let start = self.pending.pop_front()?;
         let mut end = start.saturating_add(1);
         while end - start < most && self.pending.front() == Some(&end) {
@@ -106,7 +107,7 @@ mod tests {
         fn move_pieces(&self, _: &mut Worker<'_>, _: Range<u32>) -> Result<()> {
             Ok(())
         }
-        fn most_together(&self) -> u32 {
+        fn most_together(&self, _: Distance) -> u32 {
             4
         }
         fn finish(&self, _: &mut Worker<'_>) -> Result<Finish> {
@@ -122,7 +123,7 @@ mod tests {
         let pending = pending.into_iter().collect();
         let open = Open { id: 0, job, object: Arc::new(Still), pending, running: 0, error: None };
         let mut queue = Queue { open: VecDeque::from([open]), level, ..Queue::default() };
-        std::iter::from_fn(|| match queue.take()? {
+        std::iter::from_fn(|| match queue.take(Distance::Far)? {
             Task::Move(taken) => Some(taken.pieces),
             Task::Begin(_) => None,
         })

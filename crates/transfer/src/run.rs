@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
                 return None;
             }
             let below = index < queue.level;
-            if below && let Some(task) = queue.take() {
+            if below && let Some(task) = queue.take(self.flights.distance()) {
                 queue.busy += 1;
                 let room = queue.jobs.len() == QUEUED / 2;
                 drop(queue);

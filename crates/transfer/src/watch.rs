@@ -7,6 +7,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use crate::engine::Batch;
+use crate::flight::Distance;
 use crate::level::{Level, START_NEAR};
 use crate::run::Run;
 use crate::window::{Reading, Window};
@@ -30,7 +31,7 @@ pub(crate) fn supervise<'scope>(
     loop {
         // Before others are started; once, as it wakes whoever waits.
         let may_be_lower = run.batch == Batch::One && level.is_fresh() && level.now() > START_NEAR;
-        if may_be_lower && run.flights.are_near() {
+        if may_be_lower && run.flights.distance() == Distance::Near {
             run.set_level(level.begin_with(START_NEAR));
         }
         let (wanted, plenty) = {

@@ -85,7 +85,7 @@ proptest! {
                 prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
                 prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
                 prop_assert!(ahead.range.end == size || ahead.range.end % BLOCK == 0);
-                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= Distance::Far.cut().1);
+                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= cut(Distance::Far).1);
                 reached = Some(ahead.range.end);
             }
             prop_assert_eq!(streams.streams.len(), 1);

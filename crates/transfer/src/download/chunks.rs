@@ -11,6 +11,7 @@ use firstbyte_location::{ByteRange, Location, Version, shown};
 use firstbyte_store::{Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Sink, Stat};
 
 use super::{Opened, at_file, copy_body};
+use crate::flight::Distance;
 use crate::journal::{Journal, Record};
 use crate::patience::Wait;
 use crate::pieces::{Done, Finish, Pieces};
@@ -25,9 +26,15 @@ pub(super) const ASK_CHECKSUM: u32 = u32::MAX;
 const AUDIT_FETCHES: u32 = 6;
 /// Times the whole is audited before the source itself counts as damaged.
 const AUDITS: u32 = 2;
-/// Bytes one request fetches in neighbouring chunks, while there are plenty. A request costs a server about a millisecond
-/// of its processor, and is billed; chunks stay small beside that, because a killed run reads again what was unfinished.
-const TOGETHER: u64 = 32 << 20;
+/// Bytes one request fetches in neighbouring chunks at most, while there are plenty. A request costs a server about a
+/// millisecond of its processor, which is felt where it is near, and it is billed; chunks stay small beside that, because a
+/// killed run reads again what was unfinished. Far away more than 32 MiB gain nothing, and one connection may be slow.
+const fn together(source: Distance) -> u64 {
+    match source {
+        Distance::Near => 128 << 20,
+        Distance::Far => 32 << 20,
+    }
+}
 
 /// A download in chunks.
 pub(super) struct Download {
@@ -244,8 +251,8 @@ impl Pieces for Download {
         self.fetch(worker, pieces)
     }
 
-    fn most_together(&self) -> u32 {
-        u32::try_from(TOGETHER / self.plan.chunk()).unwrap_or(u32::MAX)
+    fn most_together(&self, source: Distance) -> u32 {
+        u32::try_from(together(source) / self.plan.chunk()).unwrap_or(u32::MAX)
     }
 
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {
