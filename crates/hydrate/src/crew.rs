@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_transfer::control::{Distance, Flights, Heed, Level, Reading, START_NEAR, Window};
+use firstbyte_transfer::control::{Distance, Flights, Heed, Level, Reading, Window};
 
 use crate::Error;
 use crate::fetch::{self, Fetch};
@@ -240,11 +240,9 @@ impl Crew {
             self.flights.cut_silent();
             let reading = self.reading();
             let far = reading.processors == Heed::Ignore;
-            let may_be_lower = level.is_fresh() && level.now() > START_NEAR;
+            let near = !small && self.distance() == Distance::Near;
             let found = match plenty {
-                true if !small && may_be_lower && self.distance() == Distance::Near => {
-                    Some(level.begin_with(START_NEAR))
-                }
+                true if near && let Some(now) = level.begin_near() => Some(now),
                 // They only wait: as many as may be, at once.
                 true if small && level.is_fresh() && far => Some(level.leap()),
                 true => window.measure(&reading, &mut level),

@@ -10,24 +10,10 @@ use std::path::Path;
 use std::process::Command;
 
 use firstbyte_listing::{Batch, Boundary, Depth, Detail, Options, Order, Symlinks, scan, walk};
+use firstbyte_testkit::unprivileged;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use support::mount::{Mounted, is_allowed};
 use support::{Found, TREE};
-
-/// Runs `work` on a thread without root's privileges, so that permissions count.
-fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let run = || {
-            if rustix::process::geteuid().is_root() {
-                let nobody = rustix::fs::Uid::from_raw(65534);
-                // Of this thread alone, which does nothing but `work` and ends.
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            }
-            work()
-        };
-        scope.spawn(run).join().unwrap()
-    })
-}
 
 fn tree(directories: &[&str]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();

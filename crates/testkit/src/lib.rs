@@ -14,6 +14,7 @@ mod scripted;
 mod servers;
 mod slow_fs;
 mod subject;
+mod unprivileged;
 
 pub use data::{bytes, bytes_at, write_file};
 pub use process::{Process, free_port};
@@ -22,3 +23,4 @@ pub use scripted::{Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
 pub use slow_fs::SlowFs;
 pub use subject::{Capabilities, Place, Subject, Support};
+pub use unprivileged::unprivileged;

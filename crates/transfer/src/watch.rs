@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::engine::Batch;
 use crate::flight::Distance;
-use crate::level::{Level, START_NEAR};
+use crate::level::Level;
 use crate::run::Run;
 use crate::window::{Reading, Window};
 use crate::{Error, Hedging, Result};
@@ -30,9 +30,11 @@ pub(crate) fn supervise<'scope>(
     run.set_level(level.now());
     loop {
         // Before others are started; once, as it wakes whoever waits.
-        let may_be_lower = run.batch == Batch::One && level.is_fresh() && level.now() > START_NEAR;
-        if may_be_lower && run.flights.distance() == Distance::Near {
-            run.set_level(level.begin_with(START_NEAR));
+        if run.batch == Batch::One
+            && run.flights.distance() == Distance::Near
+            && let Some(now) = level.begin_near()
+        {
+            run.set_level(now);
         }
         let (wanted, plenty) = {
             let queue = run.queue();

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::json;
 use crate::receipt::{Failed, Receipt};
 use crate::rows::utf8_name;
 
@@ -58,7 +59,7 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
     if globals.json {
         receipt.failed.push(Failed { location: receipt.source.clone(), error: error.to_string() });
         receipt.finish(began);
-        println!("{}", json!(receipt));
+        println!("{}", json::line(&receipt));
     }
     error
 }

@@ -79,7 +79,6 @@ impl Swept {
     fn append(&mut self, next: Self, bytes: u64) {
         self.missing |= next.missing;
         self.wrong.extend(next.wrong);
-
         self.checksum =
             self.checksum.take().zip(next.checksum).and_then(|(so_far, next)| so_far.combine(&next, bytes));
     }

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte_listing::layout::{self, Checked, Finding, Mend, Trouble};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::json;
 use crate::receipt::Receipt;
 use crate::rows::{Names, push_name};
 
@@ -56,7 +57,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
             "findings": checked.findings, "mended": checked.mended, "failures": checked.failures,
             "state": checked.state.to_string(), "shape": shape_of(checked.scheme),
         });
-        println!("{}", with_fields(&receipt, &fields)?);
+        println!("{}", json::line(&with_fields(&receipt, &fields)?));
     } else if !globals.quiet {
         print!("{}{}", summary(&checked), char::from(end));
     }
@@ -89,7 +90,7 @@ fn object(finding: &Finding) -> Vec<u8> {
     set_name(&mut fields, "path", finding.path.as_os_str());
     fields.insert("trouble".into(), finding.trouble.to_string().into());
     fields.insert("mended".into(), finding.mended.into());
-    Value::Object(fields).to_string().into_bytes()
+    json::line(&fields).into_bytes()
 }
 
 fn told(trouble: Trouble) -> &'static str {

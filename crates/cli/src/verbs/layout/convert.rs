@@ -15,6 +15,7 @@ use serde_json::json;
 use super::{Directory, ended, failed, place, shape_of, with_fields};
 use crate::args::{Globals, ProgressMode};
 use crate::error::{Exit, Result};
+use crate::json;
 use crate::receipt::Receipt;
 use crate::signals;
 
@@ -104,7 +105,7 @@ fn foresee(
             "unfit": survey.unfit, "shape": shape_of(survey.scheme),
             "estimated_seconds": survey.estimate.as_secs_f64(),
         });
-        println!("{}", with_fields(&receipt, &fields)?);
+        println!("{}", json::line(&with_fields(&receipt, &fields)?));
     } else {
         println!("{}: {}", place(root), survey.scheme);
         println!(
@@ -186,7 +187,7 @@ fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Conve
             "directories": converted.directories, "failures": converted.failures,
             "continued": converted.resumed, "shape": shape_of(converted.scheme),
         });
-        println!("{}", with_fields(&receipt, &fields)?);
+        println!("{}", json::line(&with_fields(&receipt, &fields)?));
     } else if !globals.quiet {
         println!("{}", line(converted, receipt.seconds));
     }

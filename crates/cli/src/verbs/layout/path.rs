@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::{Directory, set_name};
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
+use crate::json;
 use crate::rows::{Names, push_name};
 
 /// Print where a file belongs
@@ -69,7 +70,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
             continue;
         };
         if globals.json {
-            paths.extend_from_slice(object(name, &path).to_string().as_bytes());
+            json::push(&object(name, &path), &mut paths);
         } else {
             push_name(b"", path.as_os_str().as_bytes(), names, &mut paths);
         }
@@ -83,11 +84,11 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
     })
 }
 
-fn object(name: &OsStr, path: &Path) -> Value {
+fn object(name: &OsStr, path: &Path) -> Map<String, Value> {
     let mut fields = Map::new();
     set_name(&mut fields, "name", name);
     set_name(&mut fields, "path", path.as_os_str());
-    Value::Object(fields)
+    fields
 }
 
 fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {

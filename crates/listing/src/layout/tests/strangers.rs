@@ -3,24 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use firstbyte_testkit::unprivileged;
 use rustix::fs::{FlockOperation, flock};
 
 use super::*;
-
-/// Runs `work` on a thread without root's privileges, so that permissions count.
-fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let run = || {
-            if rustix::process::geteuid().is_root() {
-                let nobody = rustix::fs::Uid::from_raw(65534);
-                // Of this thread alone, which does nothing but `work` and ends.
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            }
-            work()
-        };
-        scope.spawn(run).join().unwrap()
-    })
-}
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
