@@ -22,7 +22,7 @@ build: ## the release binary
 	@scripts/need.sh build
 	cargo build --release --locked --bin firstbyte
 
-check: ## the inner loop: format, lints, house rules, unit tests
+check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@scripts/need.sh build
 	@python3 scripts/check.py fast
 

@@ -17,6 +17,7 @@ STATIC = [
     ("format", ["cargo", "fmt", "--all", "--check"], {}),
     ("house rules", ["python3", "scripts/tidy.py"], {}),
     ("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], {}),
+    ("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], DOC_ENV),
 ]
 
 FAST = STATIC + [
@@ -26,7 +27,6 @@ FAST = STATIC + [
 FULL = STATIC + [
     ("dependency audit", ["python3", "scripts/audit.py"], {}),
     ("tests", ["cargo", "test", "--locked", "--workspace", "--no-fail-fast"], {}),
-    ("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], DOC_ENV),
     ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
     ("python module", ["scripts/module.sh"], {}),
     ("python types", [".venv/bin/mypy"], {}),

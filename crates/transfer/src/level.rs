@@ -95,7 +95,7 @@ impl Level {
         self.now
     }
 
-    /// Starts with [`START_NEAR`] at most, because the server is found to be near; the level where that changes it.
+    /// Starts with `START_NEAR` at most, because the server is found to be near; the level where that changes it.
     pub fn begin_near(&mut self) -> Option<usize> {
         let may_be_lower = self.is_fresh() && self.now > START_NEAR;
         may_be_lower.then(|| self.begin_with(START_NEAR))

@@ -2,7 +2,7 @@
 //!
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing programs read, and keeps only the
 //! rows in view in the document: it opens at once however many entries there are. Below the reserved path
-//! `/.firstbyte/` live its worker script, the [`login`] form, and the upload [`protocol`] over [`upload`], which knows
+//! `/.firstbyte/` live its worker script, the [`mod@login`] form, and the upload [`protocol`] over [`upload`], which knows
 //! nothing of HTTP.
 
 mod html;
