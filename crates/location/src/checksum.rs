@@ -4,12 +4,16 @@
 //! arrive in any order are checked as they arrive. The hashes are sequential; they are here because stores and users
 //! give them. None of these is a secret, so they are compared as plain values.
 
+mod combine;
+
 use std::fmt;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
+
+use combine::{CRC_32, CRC_32C, CRC_64_NVME, Polynomial};
 
 /// A checksum algorithm that stores, servers and the command line know, the preferred first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -82,14 +86,14 @@ impl Algorithm {
     /// Whether the checksums of neighbouring pieces give that of the whole ([`Checksum::combine`]).
     #[must_use]
     pub fn is_combinable(self) -> bool {
-        self.crc().is_some()
+        self.polynomial().is_some()
     }
 
-    fn crc(self) -> Option<CrcAlgorithm> {
+    fn polynomial(self) -> Option<&'static Polynomial> {
         match self {
-            Self::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
-            Self::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
-            Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+            Self::Crc64Nvme => Some(&CRC_64_NVME),
+            Self::Crc32c => Some(&CRC_32C),
+            Self::Crc32 => Some(&CRC_32),
             Self::Sha256 | Self::Sha1 | Self::Md5 => None,
         }
     }
@@ -185,8 +189,8 @@ impl Checksum {
     /// sequential or the two differ in it.
     #[must_use]
     pub fn combine(&self, next: &Self, next_len: u64) -> Option<Self> {
-        let crc = self.algorithm.crc().filter(|_| self.algorithm == next.algorithm)?;
-        let both = crc_fast::checksum_combine(crc, self.as_number(), next.as_number(), next_len);
+        let polynomial = self.algorithm.polynomial().filter(|_| self.algorithm == next.algorithm)?;
+        let both = polynomial.combine(self.as_number(), next.as_number(), next_len);
         Some(Self::from_number(self.algorithm, both))
     }
 

@@ -90,4 +90,19 @@ proptest! {
             prop_assert!(combined.is_none_or(|combined| combined == whole));
         }
     }
+
+    /// Lengths nobody hashes in a test; S3 has objects of up to 5 TiB.
+    #[test]
+    fn any_length_combines_as_the_crc_library_has_it(first: u64, next: u64, len in 0..=5_u64 << 40) {
+        let algorithms = [
+            (CrcAlgorithm::Crc64Nvme, &CRC_64_NVME, u64::MAX),
+            (CrcAlgorithm::Crc32Iscsi, &CRC_32C, u64::from(u32::MAX)),
+            (CrcAlgorithm::Crc32IsoHdlc, &CRC_32, u64::from(u32::MAX)),
+        ];
+        for (algorithm, polynomial, mask) in algorithms {
+            let (first, next) = (first & mask, next & mask);
+            let expected = crc_fast::checksum_combine(algorithm, first, next, len);
+            prop_assert_eq!(polynomial.combine(first, next, len), expected);
+        }
+    }
 }
