@@ -25,6 +25,7 @@ mod identity;
 mod lock;
 mod map;
 mod open;
+mod proven;
 mod recount;
 mod release;
 mod status;
@@ -34,13 +35,13 @@ mod tests;
 mod usage;
 mod verify;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
+use firstbyte_store::Sink;
 
 pub use cached::{Cached, Claim, Lent, Pin};
 pub use complete::{Backing, Verified};
@@ -55,6 +56,7 @@ use identity::Identity;
 use lock::Locks;
 use map::Map;
 use open::{Missing, Paths};
+use proven::Proven;
 use usage::{Reservation, Usage};
 
 /// How much a cache may take.
@@ -101,14 +103,13 @@ enum Keep {
 struct OpenVersion {
     shared: Arc<Shared>,
     map: Map,
-    data: File,
-    /// The kernel lets one write at a time into a file, and those who wait for its lock spin: they sleep here instead.
-    writing: Mutex<()>,
+    data: Sink,
     locks: Locks,
     paths: Paths,
     identity: Identity,
     stamp: Stamp,
     checksum: OnceLock<Checksum>,
+    proven: Mutex<Proven>,
     keep: Keep,
 }
 

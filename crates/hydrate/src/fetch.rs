@@ -3,37 +3,32 @@
 //! Memory is one block a thread, whatever the request's length. Blocks that have come stay when the rest fails, and only
 //! the rest is asked for again.
 
+mod tries;
+
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
 use firstbyte_transfer::control::{Flight, Wait};
 
+use crate::BLOCK;
 use crate::crew::{Crew, STEP_BYTES};
 use crate::here::Turn;
 use crate::inflight::{Class, Id};
 use crate::job::Portion;
 use crate::node::Node;
-use crate::{BLOCK, Error};
 
-/// First pause before a request that failed is tried again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+use tries::{Failed, GaveUp, Tries};
+
 /// How often it is looked whether another process has brought a block: a fraction of a round trip.
 const TURN: Duration = Duration::from_millis(3);
 /// How long another process is waited for: a request of 8 MiB takes as long at 8 MB/s.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// Sleeps are cut into this, to notice that nobody waits any more.
-const NAP: Duration = Duration::from_millis(20);
-/// How often a fetch ahead is tried again. Should a reader come after all, its own tries go on until its deadline.
-const TRIES_AHEAD: u32 = 3;
-/// How often a background fetch is: with the pauses this rides out some 20 s of a failing server.
-const TRIES_BACKGROUND: u32 = 14;
-/// An answer that makes no sense is mangled on its way perhaps, but not again and again.
-const TRIES_MANGLED: u32 = 3;
+pub(crate) const NAP: Duration = Duration::from_millis(20);
 
 /// Blocks to bring.
 pub(crate) struct Fetch {
@@ -52,6 +47,13 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn bytes(&self) -> u64 {
         (self.blocks.end - self.blocks.start) * BLOCK
+    }
+
+    /// Whether so many bytes of a block are all of it.
+    fn whole_block(&self, come: u64, bytes: ByteRange) -> Result<(), StoreError> {
+        let missing = bytes.len() - come;
+        let location = || self.node.location.to_string();
+        if missing == 0 { Ok(()) } else { Err(StoreError::Truncated { location: location(), missing }) }
     }
 
     /// Whether anybody will want the bytes.
@@ -78,10 +80,14 @@ pub(crate) fn run(crew: &Arc<Crew>, fetch: Fetch, slot: usize, buffer: &mut Vec<
         if (blocks.is_empty() || !fetch.is_wanted()) && node.give_up(fetch.id, None) {
             break Ok(());
         }
-        let mut attempt = Attempt { crew, fetch: &fetch, slot, buffer, progressed: false };
+        let mut attempt = Attempt { crew, fetch: &fetch, slot, buffer, progressed: false, refused: false };
         let result = attempt.bring(blocks, tries.cuts);
-        let progressed = attempt.progressed;
+        let Attempt { progressed, refused, .. } = attempt;
         let Err(error) = result else { continue };
+        if refused {
+            // It comes through memory now.
+            continue;
+        }
         if let Failed::Store(StoreError::RangeIgnored { .. }) = error {
             node.come_whole();
             continue;
@@ -143,6 +149,8 @@ struct Attempt<'a> {
     slot: usize,
     buffer: &'a mut [u8],
     progressed: bool,
+    /// The cached file did not take a block that was on its way into it.
+    refused: bool,
 }
 
 impl Attempt<'_> {
@@ -190,12 +198,16 @@ impl Attempt<'_> {
         }
         for block in blocks {
             let bytes = node.here.bytes(&(block..block + 1));
-            let read = self.fill(&mut body, bytes)?;
+            let kept = !stream && self.receive(&mut body, block, bytes)?;
+            let read = if kept { self.len(bytes) } else { self.fill(&mut body, bytes)? };
             self.progressed = true;
             self.crew.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             if stream && !node.is_own(self.fetch.id, block) {
                 flight.heard();
                 continue;
+            }
+            if !kept {
+                node.store(block, &self.buffer[..read]);
             }
             node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
             let limit = self.fetch.portion.as_ref().map(|portion| portion.brought(bytes.len()));
@@ -212,6 +224,32 @@ impl Attempt<'_> {
         Ok(())
     }
 
+    /// Brings a block straight into the cached file, and from there into the buffer; whether it did. Not for a stream that
+    /// cannot be asked for again: what is under way when the disk turns out to be full is lost.
+    fn receive(&mut self, body: &mut Body, block: u64, bytes: ByteRange) -> Result<bool, StoreError> {
+        if !body.can_bypass() {
+            return Ok(false);
+        }
+        let len = self.len(bytes);
+        let received = self.fetch.node.here.receive(block, &mut self.buffer[..len], |sink, at, scratch| {
+            let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
+            self.fetch.whole_block(moved, bytes)
+        });
+        match received {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(error)) => {
+                self.refused = matches!(error, StoreError::Io { .. });
+                Err(error)
+            }
+        }
+    }
+
+    /// Bytes of a block, as far as they fit the buffer.
+    fn len(&self, bytes: ByteRange) -> usize {
+        usize::try_from(bytes.len()).unwrap_or(0).min(self.buffer.len())
+    }
+
     /// A stream that nothing but memory holds keeps close to its readers.
     fn wait_for_readers(&self, block: u64, flight: &Flight<'_>) {
         let node = &self.fetch.node;
@@ -224,17 +262,14 @@ impl Attempt<'_> {
 
     /// Reads one block.
     fn fill(&mut self, body: &mut Body, bytes: ByteRange) -> Result<usize, StoreError> {
-        let want = usize::try_from(bytes.len()).unwrap_or(0).min(self.buffer.len());
-        let mut done = 0;
+        let (want, mut done) = (self.len(bytes), 0);
         while done < want {
             match body.read(&mut self.buffer[done..want])? {
-                0 => {
-                    let location = self.fetch.node.location.to_string();
-                    return Err(StoreError::Truncated { location, missing: (want - done) as u64 });
-                }
+                0 => break,
                 read => done += read,
             }
         }
+        self.fetch.whole_block(done as u64, bytes)?;
         Ok(done)
     }
 
@@ -258,108 +293,5 @@ impl Attempt<'_> {
             }
             std::thread::sleep(left.min(NAP / 4));
         }
-    }
-}
-
-/// Why an attempt did not bring all.
-enum Failed {
-    /// It was silent for too long.
-    Cut,
-    Store(StoreError),
-}
-
-/// Why a fetch is not tried again.
-enum GaveUp {
-    /// It would be in vain.
-    NoHope(Error),
-    /// Nobody waits any longer.
-    Nobody(Error),
-}
-
-/// What has been tried so far.
-#[derive(Default)]
-struct Tries {
-    cuts: u32,
-    /// Failures in a row.
-    failures: u32,
-    mangled: u32,
-}
-
-impl Tries {
-    /// Waits until it is time to try again; gives the error back where there is no hope, or nobody waits any longer.
-    fn again(&mut self, crew: &Crew, fetch: &Fetch, failed: Failed, progressed: bool) -> Result<(), GaveUp> {
-        let counters = &fetch.node.shared.counters;
-        let over = progressed && fetch.node.is_once();
-        let error = match failed {
-            Failed::Cut if over => {
-                let location = fetch.node.location.to_string();
-                return Err(GaveUp::NoHope(Error::Unpinned { location }));
-            }
-            Failed::Cut => {
-                self.cuts += 1;
-                counters.cuts.fetch_add(1, Ordering::Relaxed);
-                return if self.gave_up(fetch, self.cuts) {
-                    let location = fetch.node.location.to_string();
-                    let after = fetch.node.shared.settings.deadline;
-                    Err(GaveUp::Nobody(StoreError::TimedOut { location, after }.into()))
-                } else {
-                    Ok(())
-                };
-            }
-            Failed::Store(error) => error,
-        };
-        self.failures = if progressed { 1 } else { self.failures + 1 };
-        let mangled = matches!(error, StoreError::Protocol { .. });
-        self.mangled += u32::from(mangled);
-        let hope = error.is_transient()
-            || matches!(error, StoreError::Unreachable { .. })
-            || (mangled && self.mangled < TRIES_MANGLED);
-        if !hope || over {
-            return Err(GaveUp::NoHope(error.into()));
-        }
-        if self.gave_up(fetch, self.failures) {
-            return Err(GaveUp::Nobody(error.into()));
-        }
-        counters.retries.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(%error, failures = self.failures, "trying again");
-        let (start, pause) = (Instant::now(), self.pause(crew, &error));
-        let asked = fetch.node.latest_deadline(fetch.id);
-        while start.elapsed() < pause {
-            std::thread::sleep(NAP.min(pause));
-            if self.gave_up(fetch, self.failures) {
-                return Err(GaveUp::Nobody(error.into()));
-            }
-            // Whoever has come since has a try of its own, and does not wait out what others have failed.
-            if start.elapsed() > FIRST_PAUSE && fetch.node.latest_deadline(fetch.id) > asked {
-                self.failures = 0;
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether there is nobody left to try for.
-    fn gave_up(&self, fetch: &Fetch, tries: u32) -> bool {
-        if let Some(deadline) = fetch.node.latest_deadline(fetch.id) {
-            return deadline <= Instant::now();
-        }
-        match fetch.class {
-            Class::Demand => true,
-            Class::Ahead => tries > TRIES_AHEAD || !fetch.is_wanted(),
-            Class::Background => tries > TRIES_BACKGROUND || !fetch.is_wanted(),
-        }
-    }
-
-    fn pause(&self, crew: &Crew, error: &StoreError) -> Duration {
-        let doubled = FIRST_PAUSE.saturating_mul(1 << (self.failures - 1).min(10)).min(LONGEST_PAUSE);
-        let mut pause = doubled;
-        if let StoreError::SlowDown { retry_after, .. } = error {
-            crew.slowdowns.fetch_add(1, Ordering::Relaxed);
-            pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE * 5));
-        }
-        // Those who failed together must not come back together. The clock's low digits are random enough.
-        let spread =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-        pause.mul_f64(0.5 + f64::from(spread % 1_000) / 1_000.0)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
+use firstbyte_store::{Error as StoreError, Sink};
 
 use crate::BLOCK;
 use crate::cache::{self, Backing, Cache, Cached, Claim, Lent, Verified};
@@ -39,6 +40,8 @@ pub(crate) struct Here {
     checksum: OnceLock<Option<Checksum>>,
     /// Whether the last block was kept.
     keeps: AtomicBool,
+    /// Whether blocks may go straight into the file: it has failed none yet.
+    takes: AtomicBool,
     /// Whether a thread verifies the whole, or did so in vain.
     verifying: AtomicBool,
     pool: Arc<Pool>,
@@ -51,8 +54,17 @@ impl Here {
         cache: Option<(Cache, Location, Version)>,
         pool: Arc<Pool>,
     ) -> Self {
-        let (keeps, verifying) = (AtomicBool::new(true), AtomicBool::new(false));
-        Self { file, size, cache, cached: OnceLock::new(), checksum: OnceLock::new(), keeps, verifying, pool }
+        Self {
+            file,
+            size,
+            cache,
+            cached: OnceLock::new(),
+            checksum: OnceLock::new(),
+            keeps: AtomicBool::new(true),
+            takes: AtomicBool::new(true),
+            verifying: AtomicBool::new(false),
+            pool,
+        }
     }
 
     /// The version in the cache, where there is one that can be used.
@@ -96,6 +108,25 @@ impl Here {
         self.cached().is_some_and(|cached| cached.is_present(block))
     }
 
+    /// Tells of one block after the other, in order, whether it is in the cache: of many that are not that takes less time than
+    /// asking for each.
+    pub(crate) fn kept_in_order(&self) -> impl FnMut(u64) -> bool {
+        let (mut asked, mut next) = (false, None);
+        move |block| {
+            if !asked || next.is_some_and(|next| next < block) {
+                next = self.cached().and_then(|cached| cached.next_present(block));
+                asked = true;
+            }
+            next == Some(block)
+        }
+    }
+
+    /// As [`has`](Self::has), of one block after the other, in order.
+    pub(crate) fn has_in_order(&self) -> impl FnMut(u64) -> bool {
+        let mut kept = self.kept_in_order();
+        move |block| kept(block) || self.pool.has(self.file, block)
+    }
+
     /// Whether there is a cache for it at all.
     pub(crate) fn can_keep(&self) -> bool {
         self.cached().is_some()
@@ -120,6 +151,29 @@ impl Here {
         }
         self.pool.put(self.file, block, bytes);
         Stored::Held
+    }
+
+    /// Takes a block that `bring` writes into the cached file, so that only what is in the file passes through memory: see
+    /// [`Cached::receive`]. `None`, and `bring` not called, where the block has to come by [`store`](Self::store).
+    pub(crate) fn receive(
+        &self,
+        block: u64,
+        buffer: &mut [u8],
+        bring: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
+    ) -> Option<Result<(), StoreError>> {
+        let cached = self.cached().filter(|_| self.takes.load(Relaxed))?;
+        match cached.receive(block, buffer, bring) {
+            Ok(cache::Stored::Kept) => {
+                self.keeps.store(true, Relaxed);
+                Some(Ok(()))
+            }
+            Ok(cache::Stored::Already | cache::Stored::NoRoom) => None,
+            Err(error) => {
+                // A full disk, or one that fails: bytes that were on their way into it are lost, in memory they are not.
+                self.takes.store(!matches!(error, StoreError::Io { .. }), Relaxed);
+                Some(Err(error))
+            }
+        }
     }
 
     /// Asks for the right to fetch blocks, which processes that share the cache give each other.

@@ -86,6 +86,12 @@ impl Body {
         self.account(read)
     }
 
+    /// Whether [`write_to`](Self::write_to) moves its bytes without this process ever seeing them: a plain connection's.
+    #[must_use]
+    pub fn can_bypass(&self) -> bool {
+        matches!(&self.source, Source::Wire(incoming) if incoming.can_splice())
+    }
+
     /// Moves the next bytes, `limit` at the most or to the end, into `sink` from `offset` on; returns how many. With no
     /// `observe` they may never enter this process (splice, copy_file_range); with it every piece is shown once, in
     /// order, after it was written.

@@ -30,7 +30,10 @@ impl Sink {
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of `pwrite(2)`; some of the bytes may have been written then.
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let _turn = self.turn();
         self.file.write_all_at(bytes, offset)
     }

@@ -85,7 +85,7 @@ impl OpenVersion {
     pub(super) fn punch(&self, blocks: Range<u64>) -> bool {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let len = (blocks.end - blocks.start) * BLOCK;
-        match fallocate(&self.data, flags, blocks.start * BLOCK, len) {
+        match fallocate(self.data.file(), flags, blocks.start * BLOCK, len) {
             Ok(()) => true,
             Err(error) => {
                 if error == rustix::io::Errno::OPNOTSUPP {

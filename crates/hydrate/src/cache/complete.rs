@@ -1,7 +1,8 @@
 //! When all blocks of a version are here: verified as a whole, and handed out as a file.
 //!
-//! Each block is read again and checked against its CRC, which finds what a faulty disk or memory did to it; all together
-//! against the store's own checksum, which finds what went wrong on the way. A version of some size is then brought to the
+//! Each block that another process brought, or an earlier open, is read again and checked against its CRC, which finds what
+//! a faulty disk or memory did to it; ours were read back when they were written. All together are checked against the store's
+//! own checksum, which finds what went wrong on the way. A version of some size is then brought to the
 //! disk, so that it is still complete after a power cut; smaller ones are cheaper to verify again than to sync.
 
 use std::fs::File;
@@ -50,7 +51,7 @@ impl Cached {
         self.inner.is_complete()
     }
 
-    /// Verifies the whole: reads every block. Others read and are given a [`Backing`] as soon as it is verified, while what
+    /// Verifies the whole: reads every block that has not been read back since it was written. Others read and are given a [`Backing`] as soon as it is verified, while what
     /// is to be durable is still on its way to the disk.
     ///
     /// # Errors
@@ -68,7 +69,8 @@ impl Cached {
         }
         let generation = inner.generation();
         let expected = inner.checksum.get();
-        let Swept { missing, wrong, checksum } = inner.sweep(expected.map(|checksum| checksum.algorithm));
+        let Swept { missing, wrong, checksum, .. } =
+            inner.sweep(generation, expected.map(|checksum| checksum.algorithm));
         if missing || !wrong.is_empty() {
             inner.correct_count();
             // Given up first, for they are punched only where nobody relies on the whole.
@@ -104,7 +106,7 @@ impl Cached {
         }
         let hold = Hold(self.clone());
         // Looked at again: it may have been evicted before we had the lock.
-        let file = self.inner.data.try_clone().ok().filter(|_| self.is_complete())?;
+        let file = self.inner.data.file().try_clone().ok().filter(|_| self.is_complete())?;
         Some(Backing { file, _hold: hold })
     }
 }
@@ -151,7 +153,7 @@ impl OpenVersion {
     /// The data and the words before the flag: what the flag promises is on the disk when it is. Blocks are not evicted
     /// meanwhile, but wrong ones may be dropped, which `complete` tells.
     fn make_durable(&self) -> io::Result<()> {
-        self.data.sync_data()?;
+        self.data.file().sync_data()?;
         self.map.sync()?;
         let live = self.map.live();
         live.flags.fetch_or(DURABLE, Ordering::SeqCst);

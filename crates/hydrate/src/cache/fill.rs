@@ -1,12 +1,16 @@
 //! Putting a block where it belongs.
 //!
-//! The data first, then its word: a process killed in between has not filled the block. What it costs is counted before
-//! either. A disk that is full in spite of the count, or a quota, is no failure: the block is not kept.
+//! The data first, read back ([`proven`](super::proven) says why now), then its word: a process killed in between has not
+//! filled the block. What it costs is counted before either. A disk that is full in spite of the count, or a quota, is no
+//! failure: the block is not kept.
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+
+use firstbyte_location::Hasher;
+use firstbyte_store::{Error as StoreError, Sink};
 
 use super::away::Hole;
 use super::cached::{Cached, Look, on_disk};
@@ -14,9 +18,13 @@ use super::entry::{Entry, crc};
 use super::header::DIRTY;
 use super::lock::{self, Share};
 use super::map::page_cost;
+use super::proven::Run;
 use super::usage::subtract;
 use super::{OpenVersion, evict};
 use crate::BLOCK;
+
+/// Bytes read back at once where they are compared: with what was written they fit a processor's innermost cache.
+const PIECE: usize = 16 << 10;
 
 /// What became of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,35 +44,79 @@ impl Cached {
     /// With bytes that are not as many as the block has, or a block that the object has not.
     pub fn fill(&self, block: u64, bytes: &[u8]) -> Stored {
         let inner = &self.inner;
-        assert!(
-            block < self.blocks() && bytes.len() == inner.block_len(block),
-            "not the bytes of block {block}"
-        );
-        if inner.look(block) == Look::Here {
-            return Stored::Already;
-        }
-        match inner.write(block, bytes) {
+        inner.assert_block(block, bytes);
+        let write = || {
+            inner.write(block, || {
+                let written = inner.data.write_all_at(bytes, block * BLOCK);
+                written.and_then(|()| inner.reads_back(block, bytes)).map_err(|error| inner.failed(error))?;
+                Ok(bytes)
+            })
+        };
+        match write() {
             Err(error) if is_full(&error) && evict::make_space(&inner.shared, BLOCK) => {
-                inner.write(block, bytes).unwrap_or(Stored::NoRoom)
+                write().unwrap_or(Stored::NoRoom)
             }
             Err(error) => {
                 if !is_full(&error) {
-                    tracing::warn!("{}: cannot keep a block: {error}", inner.paths.data.display());
+                    tracing::warn!("cannot keep a block: {error}");
                 }
                 Stored::NoRoom
             }
             Ok(stored) => stored,
         }
     }
+
+    /// Fills a block with what `bring` writes into the file at the offset it is told: all bytes of the block. `buffer`, of
+    /// that length, is `bring`'s to use, and has the block's bytes afterwards. Where the block is not kept, or was here, `bring`
+    /// is not called.
+    ///
+    /// # Errors
+    /// Those of `bring`, and [`StoreError::Io`] where the file cannot be written or read: the block is not here then.
+    ///
+    /// # Panics
+    /// As [`fill`](Self::fill).
+    pub fn receive(
+        &self,
+        block: u64,
+        buffer: &mut [u8],
+        bring: impl FnOnce(&Sink, u64, &mut [u8]) -> std::result::Result<(), StoreError>,
+    ) -> std::result::Result<Stored, StoreError> {
+        let inner = &self.inner;
+        inner.assert_block(block, buffer);
+        inner.write(block, || {
+            let at = block * BLOCK;
+            bring(&inner.data, at, buffer)?;
+            inner.data.file().read_exact_at(buffer, at).map_err(|error| inner.failed(error))?;
+            Ok(buffer)
+        })
+    }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+fn is_full(error: &StoreError) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error, StoreError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
 }
 
 impl OpenVersion {
-    fn write(&self, block: u64, bytes: &[u8]) -> io::Result<Stored> {
-        let cost = on_disk(bytes.len());
+    fn assert_block(&self, block: u64, bytes: &[u8]) {
+        let right = block < self.map.blocks() && bytes.len() == self.block_len(block);
+        assert!(right, "not the bytes of block {block}");
+    }
+
+    fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::Io { location: self.paths.data.display().to_string(), source }
+    }
+
+    /// Has `put` write a block into the file, and enters it with the bytes that `put` has then found there.
+    fn write<'a>(
+        &self,
+        block: u64,
+        put: impl FnOnce() -> std::result::Result<&'a [u8], StoreError>,
+    ) -> std::result::Result<Stored, StoreError> {
+        if self.look(block) == Look::Here {
+            return Ok(Stored::Already);
+        }
+        let cost = on_disk(self.block_len(block));
         // A page of the map may be needed too.
         let Some(mut reservation) = self.shared.reserve(cost + page_cost()) else {
             return Ok(Stored::NoRoom);
@@ -74,7 +126,7 @@ impl OpenVersion {
         let live = self.map.live();
         live.flags.fetch_or(DIRTY, Ordering::AcqRel);
         reservation.charge(&live.charged);
-        let (word, new_page) = self.map.word_allocated(block)?;
+        let (word, new_page) = self.map.word_allocated(block).map_err(|error| self.failed(error))?;
         if !new_page {
             reservation.give_back(page_cost());
         }
@@ -88,21 +140,56 @@ impl OpenVersion {
         } else {
             live.present.fetch_add(1, Ordering::AcqRel);
         }
-        let written = {
-            let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.data.write_all_at(bytes, block * BLOCK)
-        };
-        if let Err(error) = written {
-            // Some of it may have been written.
-            self.take_away(block..block + 1, Hole::Leave);
-            self.punch(block..block + 1);
-            if !before.is_present() {
-                subtract(&live.present, 1);
+        let generation = self.generation();
+        match put() {
+            Ok(bytes) => {
+                word.store(Entry::new(crc(bytes), self.stamp).0, Ordering::Release);
+                reservation.keep();
+                self.prove(generation, block, bytes);
+                Ok(Stored::Kept)
             }
-            return Err(error);
+            Err(error) => {
+                // Some of it may have been written.
+                self.undo(block, before);
+                Err(error)
+            }
         }
-        word.store(Entry::new(crc(bytes), self.stamp).0, Ordering::Release);
-        reservation.keep();
-        Ok(Stored::Kept)
+    }
+
+    /// Takes away what was written of a block.
+    fn undo(&self, block: u64, before: Entry) {
+        if before.is_present() {
+            self.take_away(block..block + 1, Hole::Leave);
+        } else {
+            // Nobody has seen it: what else is known stays good.
+            subtract(&self.map.live().present, 1);
+        }
+        self.punch(block..block + 1);
+    }
+
+    /// Whether the file has what was written into it.
+    pub(super) fn reads_back(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut piece = [0; PIECE];
+        let mut at = block * BLOCK;
+        for written in bytes.chunks(PIECE) {
+            let read = &mut piece[..written.len()];
+            self.data.file().read_exact_at(read, at)?;
+            if read != written {
+                let what = "the file system gives back other bytes than were written";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            at += written.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// A block that was read back counts as verified.
+    fn prove(&self, generation: u64, block: u64, bytes: &[u8]) {
+        let expected = self.checksum.get().map(|checksum| checksum.algorithm);
+        let checksum = expected
+            .filter(|algorithm| algorithm.is_combinable())
+            .map(|algorithm| Hasher::of(algorithm, bytes));
+        let run = Run { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
+        self.proven.lock().unwrap_or_else(PoisonError::into_inner).add(generation, run);
     }
 }

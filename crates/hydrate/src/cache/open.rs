@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use firstbyte_store::Sink;
+
 use super::boot::boot;
 use super::entry::{Entry, Stamp};
 use super::header::{DIRTY, DURABLE, Header, PINNED};
@@ -145,13 +147,13 @@ fn prepare(
     Ok(Some(OpenVersion {
         shared: Arc::clone(shared),
         map: mapped,
-        data,
-        writing: Mutex::new(()),
+        data: Sink::new(data),
         locks,
         paths,
         identity,
         stamp,
         checksum: OnceLock::new(),
+        proven: Mutex::default(),
         keep,
     }))
 }

@@ -92,7 +92,7 @@ impl OpenVersion {
             if !entry.is_present() {
                 return Check::Missing;
             }
-            let read = self.data.read_exact_at(bytes, block * BLOCK);
+            let read = self.data.file().read_exact_at(bytes, block * BLOCK);
             if let Err(error) = read {
                 self.unreadable(&error);
                 return Check::Wrong;

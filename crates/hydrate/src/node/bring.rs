@@ -14,7 +14,8 @@ use crate::pending::Pending;
 impl Node {
     /// Takes what has come by another way from a fetch: another process has cached it. `buffer` is of a block.
     pub(crate) fn absorb(self: &Arc<Self>, id: Id, buffer: &mut [u8]) {
-        let own: Vec<u64> = self.lock().flights.own(id).filter(|block| self.here.is_kept(*block)).collect();
+        let mut kept = self.here.kept_in_order();
+        let own: Vec<u64> = self.lock().flights.own(id).filter(|block| kept(*block)).collect();
         for block in own {
             let bytes = self.here.bytes(&(block..block + 1));
             let buffer = &mut buffer[..usize::try_from(bytes.len()).unwrap_or(0)];
@@ -29,14 +30,19 @@ impl Node {
         if !self.here.is_to_be_verified() {
             return;
         }
-        // Unless the one request for a small object brought it along, or the one that opened it.
+        self.learn_checksum();
+        self.here.verify(&self.location);
+    }
+
+    /// Asks the store for the checksum over the whole, unless the one request for a small object brought it along, or the one
+    /// that opened it. Blocks that come later are summed up as they come, those before are read again.
+    pub(crate) fn learn_checksum(&self) {
         if !self.here.knows_checksum()
             && let Ok(stat) = self.shared.store.stat(&self.location)
             && stat.version.agrees_with(&self.version)
         {
             self.here.expect(stat.checksum);
         }
-        self.here.verify(&self.location);
     }
 
     /// A thread has taken up a fetch.
@@ -64,12 +70,16 @@ impl Node {
         self.lock().flights.is_needed(id)
     }
 
-    /// Takes a block that a fetch has brought, and tells who waits for it.
-    pub(crate) fn arrived(self: &Arc<Self>, id: Id, block: u64, bytes: &[u8], class: Class) {
-        self.shared.counters.brought(class, bytes.len());
+    /// Takes a block that a fetch has brought.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8]) {
         if self.here.store(block, bytes) == Stored::Held {
             self.shared.counters.unkept.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Tells who waits for a block that it has come and is where blocks are kept.
+    pub(crate) fn arrived(self: &Arc<Self>, id: Id, block: u64, bytes: &[u8], class: Class) {
+        self.shared.counters.brought(class, bytes.len());
         self.hand_out(block, bytes, |flights| flights.arrived(id, block));
     }
 

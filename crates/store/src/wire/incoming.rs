@@ -95,6 +95,12 @@ impl Incoming {
         }
     }
 
+    /// Whether [`splice`](Self::splice) is possible, but for bytes that came along with the head.
+    pub(crate) fn can_splice(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_plain)
+            && matches!(self.framing, Framing::Length(_))
+    }
+
     /// Moves up to `limit` bytes into `sink` without showing them to this process. `None` where that is not possible
     /// here: read them instead.
     pub(crate) fn splice(&mut self, sink: &Sink, offset: u64, limit: u64) -> Option<Result<usize>> {

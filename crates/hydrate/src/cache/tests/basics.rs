@@ -77,6 +77,61 @@ fn a_large_version_is_verified_in_parts_with_one_checksum_over_all() {
 }
 
 #[test]
+fn what_is_brought_in_two_openings_has_one_checksum_and_a_wrong_one_is_found() {
+    let dir = scratch();
+    let size = (37 << 20) + 4321;
+    let algorithms = [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256];
+    for (seed, algorithm, other) in
+        (0..).zip(algorithms).flat_map(|(seed, algorithm)| [(seed, algorithm, 0), (seed + 10, algorithm, 1)])
+    {
+        let cached = seeded(&open_at(dir.path()), seed, size as u64);
+        let last = cached.blocks();
+        (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+        drop(cached);
+        let cached = seeded(&open_at(dir.path()), seed, size as u64);
+        // Known only when some blocks have come, as it is where nobody had to ask for it.
+        (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+        cached.expect(Hasher::of(algorithm, &bytes(seed + other, size)));
+        (200..last)
+            .chain((50..100).rev())
+            .for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
+        assert_eq!(cached.verify_complete().is_ok(), other == 0, "{algorithm}");
+        assert_eq!(cached.is_complete(), other == 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_block_that_breaks_off_on_its_way_into_the_file_leaves_nothing_behind() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let cached = seeded(&cache, 1, 300 * BLOCK);
+    assert_eq!(fill(&cached, 1, 0), Stored::Kept);
+    let (taken, disk) = (counted(&cache), on_disk(dir.path()));
+    let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
+    let received = cached.receive(1, &mut vec![0; 2 * half.len()], |sink, at, _| {
+        sink.write_all_at(&half, at).unwrap();
+        Err(StoreError::Cancelled)
+    });
+    assert!(matches!(received, Err(StoreError::Cancelled)));
+    assert_eq!(present(&cached, 1), [0]);
+    assert_eq!((counted(&cache), on_disk(dir.path())), (taken, disk));
+    // What else has come need not be read again for it.
+    (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    assert_eq!(cached.inner.proven.lock().unwrap().runs(cached.inner.generation()).len(), 1);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
+}
+
+#[test]
+fn a_file_that_does_not_give_back_what_was_written_is_noticed() {
+    let cached = seeded(&open_at(scratch().path()), 1, 3 * BLOCK);
+    fill_all(&cached, 1);
+    let mut right = block(&cached, 1, 2);
+    cached.inner.reads_back(2, &right).unwrap();
+    *right.last_mut().unwrap() ^= 1;
+    assert!(cached.inner.reads_back(2, &right).is_err());
+}
+
+#[test]
 fn an_empty_object_is_complete_at_once() {
     let dir = scratch();
     let cache = open_at(dir.path());

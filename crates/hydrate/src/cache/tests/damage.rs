@@ -60,6 +60,18 @@ fn completion_of_a_large_version_finds_what_was_lost_at_its_end() {
 }
 
 #[test]
+fn completion_reads_again_what_an_earlier_open_brought() {
+    let dir = scratch();
+    let first = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
+    (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), Stored::Kept));
+    let cached = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
+    (5..10).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
+    lose(dir.path(), &[3]);
+    assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
+    assert_eq!(present(&cached, 1), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
 fn a_synced_version_is_complete_after_a_restart_until_blocks_are_taken_away() {
     let dir = scratch();
     let size = 64 * BLOCK;
