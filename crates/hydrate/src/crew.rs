@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte_transfer::control::{Distance, Flights, Heed, Level, Reading, Window};
+use firstbyte_transfer::control::{Distance, Flights, Heed, Level, Reading, START_NEAR, Window};
 
 use crate::Error;
 use crate::fetch::{self, Fetch};
@@ -29,6 +29,14 @@ const TICK: Duration = Duration::from_millis(10);
 /// network of 4 Gbit/s at what S3 gives a connection, and more than the last have not been seen to help.
 const START: usize = 12;
 const MOST_AHEAD: usize = 64;
+/// Bytes of a background request at least: a connection of 40 MB/s needs 0.1 s for them, several round trips, and one nearby
+/// costs MinIO as much processor time as sending them.
+pub(crate) const SMALLEST: u64 = 4 << 20;
+/// Bytes of one at most. Nobody waits for its end, and what has come stays; far away more gains nothing.
+const LARGEST_NEAR: u64 = 128 << 20;
+const LARGEST_FAR: u64 = 8 << 20;
+/// Bytes of background fetches in line that are enough for now: a few milliseconds of a fast network.
+const IN_LINE: u64 = 16 << 20;
 /// Threads left to readers who wait.
 const FOR_READERS: usize = 16;
 /// What a thread needs: its buffer, touched stack, socket and TLS state.
@@ -135,10 +143,25 @@ impl Crew {
         self.watch(&mut state);
     }
 
-    /// Whether background fetches in line are so few that one more would not have to wait long.
+    /// Bytes that a background fetch should ask for where `rest` are to be asked for, by it and others: its thread's share of
+    /// them, so that requests become smaller and all end together.
+    pub(crate) fn background_request(&self, rest: u64) -> u64 {
+        let most = match self.flights.known_distance() {
+            None => SMALLEST,
+            Some(Distance::Near) => LARGEST_NEAR,
+            Some(Distance::Far) => LARGEST_FAR,
+        };
+        (rest / self.lock().level.max(1) as u64).clamp(SMALLEST, most)
+    }
+
+    /// Whether background fetches in line are so few that one more would not have to wait long: whatever is in line has been
+    /// cut as seemed right then. Before the first answer nothing is that cannot begin, for nothing is known.
     pub(crate) fn has_room_in_background(&self) -> bool {
+        let is_known = self.flights.known_distance().is_some();
         let state = self.lock();
-        state.background.len() < state.level.max(1)
+        let most = if is_known { state.level.max(1) } else { state.room() };
+        let bytes: u64 = state.background.iter().map(Fetch::bytes).sum();
+        state.background.len() < most && bytes < IN_LINE
     }
 
     /// How far away the server seems to be.
@@ -229,6 +252,9 @@ impl Crew {
     /// Cuts silent requests, finds the level, ends reads at their deadline; sleeps while there is nothing to watch.
     fn supervise(self: Arc<Self>) {
         let mut level = Level::new(START.min(self.most), self.most.saturating_sub(FOR_READERS));
+        // What comes here is read back and summed up: from a server that is near, a thread for each processor has enough to do.
+        let start_near =
+            thread::available_parallelism().map_or(START_NEAR, |count| START_NEAR.min(count.get()));
         let mut window = Window::default();
         let mut state = self.lock();
         while !state.closed {
@@ -242,7 +268,7 @@ impl Crew {
             let far = reading.processors == Heed::Ignore;
             let near = !small && self.distance() == Distance::Near;
             let found = match plenty {
-                true if near && let Some(now) = level.begin_near() => Some(now),
+                _ if near && let Some(now) = level.begin_near(start_near) => Some(now),
                 // They only wait: as many as may be, at once.
                 true if small && level.is_fresh() && far => Some(level.leap()),
                 true => window.measure(&reading, &mut level),

@@ -16,7 +16,6 @@ use crate::job::Limit;
 use crate::node::Node;
 use crate::pending::Hold;
 use crate::pool::Pool;
-use crate::streams::cut;
 use crate::{CounterSnapshot, Error, File, Job, Result, Settings, WantedList};
 
 /// Called once with what a read gave.
@@ -151,9 +150,9 @@ impl Hydrator {
         self.shared.background_limit.clone()
     }
 
-    /// What one request should ask for at most, bytes.
-    pub(crate) fn largest_request(&self) -> u64 {
-        cut(self.shared.crew.distance()).1
+    /// Bytes that one request should ask for where `rest` are wanted.
+    pub(crate) fn background_request(&self, rest: u64) -> u64 {
+        self.shared.crew.background_request(rest)
     }
 
     pub(crate) fn has_room_in_background(&self) -> bool {

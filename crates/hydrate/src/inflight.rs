@@ -60,7 +60,7 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// The parts of `blocks` that are neither `here` nor on their way.
-    pub(crate) fn free(&self, blocks: Range<u64>, here: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
+    pub(crate) fn free(&self, blocks: Range<u64>, mut here: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
         runs(blocks.filter(|block| !self.owners.contains_key(block) && !here(*block)))
     }
 

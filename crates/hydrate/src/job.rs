@@ -136,6 +136,17 @@ impl Job {
         drop(progress);
         self.progress()
     }
+
+    /// Waits until something has come, or is over, `timeout` at most; then how far it is. What came a moment before the call
+    /// is not waited for, so look yourself from time to time.
+    #[must_use]
+    pub fn wait_for_more(&self, timeout: Duration) -> Progress {
+        let progress = self.state.lock();
+        if !progress.is_over {
+            drop(self.state.wait(progress, timeout));
+        }
+        self.progress()
+    }
 }
 
 impl JobState {

@@ -4,7 +4,7 @@
 //! either and are shared, so that both behave alike towards a server.
 
 pub use crate::flight::{Distance, Flight, Flights};
-pub use crate::level::Level;
+pub use crate::level::{Level, START_NEAR};
 pub use crate::limit::Bucket;
 pub use crate::patience::Wait;
 pub use crate::processors::Room;

@@ -124,10 +124,14 @@ impl Flights {
     /// How far away the server is; far while nothing is known. One answer tells that it is near.
     #[must_use]
     pub fn distance(&self) -> Distance {
-        match lock(&self.patience).fastest_head() {
-            Some(wait) if wait < FAR => Distance::Near,
-            _ => Distance::Far,
-        }
+        self.known_distance().unwrap_or(Distance::Far)
+    }
+
+    /// How far away the server is, once an answer has told.
+    #[must_use]
+    pub fn known_distance(&self) -> Option<Distance> {
+        let wait = lock(&self.patience).fastest_head()?;
+        Some(if wait < FAR { Distance::Near } else { Distance::Far })
     }
 
     /// What to make of full processors: those of a machine whose jobs read what is fetched say nothing about a link. The

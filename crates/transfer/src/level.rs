@@ -16,7 +16,7 @@ const HOLD: u32 = 20;
 
 /// The level one object goes on with where the first answer shows that the server is near: on one machine or in one rack a
 /// few requests keep both ends busy, and twelve take a tenth more of a server's processors. What more would help is found.
-const START_NEAR: usize = 4;
+pub const START_NEAR: usize = 4;
 
 #[derive(Debug)]
 enum Phase {
@@ -95,10 +95,10 @@ impl Level {
         self.now
     }
 
-    /// Starts with `START_NEAR` at most, because the server is found to be near; the level where that changes it.
-    pub fn begin_near(&mut self) -> Option<usize> {
-        let may_be_lower = self.is_fresh() && self.now > START_NEAR;
-        may_be_lower.then(|| self.begin_with(START_NEAR))
+    /// Starts with `most` at most, because the server is found to be near; the level where that changes it.
+    pub fn begin_near(&mut self, most: usize) -> Option<usize> {
+        let may_be_lower = self.is_fresh() && self.now > most;
+        may_be_lower.then(|| self.begin_with(most))
     }
 
     /// Starts lower than was thought at first, before anything has been learnt.

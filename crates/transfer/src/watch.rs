@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::engine::Batch;
 use crate::flight::Distance;
-use crate::level::Level;
+use crate::level::{Level, START_NEAR};
 use crate::run::Run;
 use crate::window::{Reading, Window};
 use crate::{Error, Hedging, Result};
@@ -32,7 +32,7 @@ pub(crate) fn supervise<'scope>(
         // Before others are started; once, as it wakes whoever waits.
         if run.batch == Batch::One
             && run.flights.distance() == Distance::Near
-            && let Some(now) = level.begin_near()
+            && let Some(now) = level.begin_near(START_NEAR)
         {
             run.set_level(now);
         }

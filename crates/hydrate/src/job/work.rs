@@ -9,6 +9,7 @@ use std::time::Duration;
 use firstbyte_location::ByteRange;
 
 use super::{Failure, JobState};
+use crate::crew::SMALLEST;
 use crate::here::{block_range, blocks_of};
 use crate::node::Node;
 use crate::wanted::{Wanted, WantedList};
@@ -28,6 +29,8 @@ struct Work {
     /// Blocks before this one have been looked at in this round.
     next: u64,
     round: u32,
+    /// Whether the checksum over the whole is to be asked for, once the first blocks are on their way.
+    to_learn: bool,
     portion: Arc<Portion>,
 }
 
@@ -137,11 +140,13 @@ fn begin(hydrator: &Hydrator, job: &Arc<JobState>, wanted: Wanted) -> Option<Wor
     let blocks = blocks_of(bytes);
     // Whole blocks are fetched, and counted.
     let bytes = node.here.bytes(&blocks);
+    let mut has = node.here.has_in_order();
     let here: u64 = blocks
         .clone()
-        .filter(|block| node.here.has(*block))
+        .filter(|block| has(*block))
         .map(|block| block_range(block).intersect(bytes).len())
         .sum();
+    drop(has);
     let mut progress = job.lock();
     progress.bytes += bytes.len();
     progress.bytes_here += here;
@@ -152,20 +157,25 @@ fn begin(hydrator: &Hydrator, job: &Arc<JobState>, wanted: Wanted) -> Option<Wor
         counted: AtomicU64::new(here),
         error: Mutex::default(),
     };
-    Some(Work { node, next: blocks.start, blocks, bytes, round: 0, portion: Arc::new(portion) })
+    // One request for the whole brings it along.
+    let to_learn = bytes == whole && here < bytes.len() && bytes.len() > SMALLEST;
+    Some(Work { node, next: blocks.start, blocks, bytes, round: 0, to_learn, portion: Arc::new(portion) })
 }
 
 impl Work {
     /// Sends out the next fetches as long as there is room for them; returns whether there was anything to do.
     fn feed(&mut self, hydrator: &Hydrator) -> bool {
         let mut fed = false;
-        let segment = hydrator.largest_request() / BLOCK;
         while !self.has_gone_out() && hydrator.has_room_in_background() {
             fed = true;
+            let segment = hydrator.background_request((self.blocks.end - self.next) * BLOCK) / BLOCK;
             self.next = match self.node.background(self.next, self.blocks.end, segment, &self.portion) {
                 Some(blocks) => blocks.end,
                 None => self.blocks.end,
             };
+        }
+        if fed && std::mem::take(&mut self.to_learn) {
+            self.node.learn_checksum();
         }
         fed
     }

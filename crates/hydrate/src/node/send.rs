@@ -50,7 +50,7 @@ impl Node {
             if table.gone.is_some() || table.way == Way::Whole {
                 return;
             }
-            for run in table.flights.free(blocks, |block| self.here.has(block)) {
+            for run in table.flights.free(blocks, self.here.has_in_order()) {
                 fetches.extend(self.begin(&mut table, Class::Ahead, run, segment));
             }
         }
@@ -77,13 +77,9 @@ impl Node {
             if table.gone.is_some() {
                 return None;
             }
-            let first =
-                (from..end).find(|block| !self.here.has(*block) && !table.flights.is_owned(*block))?;
-            let run = table
-                .flights
-                .free(first..end.min(first + most), |block| self.here.has(block))
-                .into_iter()
-                .next()?;
+            let mut has = self.here.has_in_order();
+            let first = (from..end).find(|block| !has(*block) && !table.flights.is_owned(*block))?;
+            let run = table.flights.free(first..end.min(first + most), has).into_iter().next()?;
             self.begin(&mut table, Class::Background, run, most).pop()?
         };
         let blocks = fetch.blocks.clone();
