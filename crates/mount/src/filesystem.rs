@@ -18,6 +18,7 @@ use crate::operations::Operations;
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::record::Recorder;
+use crate::series::Series;
 use crate::siblings::Siblings;
 use crate::source::{Children, Source};
 use crate::stream::{Sources, Stream};
@@ -51,6 +52,7 @@ pub(crate) struct FileSystem {
     pub(crate) tree: Arc<Tree>,
     pub(crate) directories: Arc<Directories>,
     pub(crate) siblings: Siblings,
+    pub(crate) series: Series,
     /// Whether there is a place to keep what is fetched ahead.
     pub(crate) fetches_ahead: bool,
     pub(crate) recorder: Option<Recorder>,
@@ -77,6 +79,7 @@ impl FileSystem {
             tree: Arc::new(Tree::new()),
             directories: Arc::new(Directories::new(ttl)),
             siblings: Siblings::default(),
+            series: Series::default(),
             fetches_ahead: options.cache.is_some(),
             recorder: options.record.as_deref().map(Recorder::create).transpose()?,
             control: options.control.clone(),
@@ -166,6 +169,11 @@ impl FileSystem {
         }
         let file = self.file(&node)?;
         Ok(Reader::new(node, file.handle()))
+    }
+
+    /// Whether an open waits until a file of `size` bytes is whole.
+    pub(crate) fn is_eager(&self, size: u64) -> bool {
+        (1..=self.eager).contains(&size)
     }
 
     /// The engine's file behind an inode.

@@ -3,7 +3,7 @@
 //! The kernel's requests (`fuse`) become operations in our own types (`filesystem`) on inodes (`tree`), each of which is one
 //! version of one object, so that whatever the kernel keeps of it never goes stale. Bytes come from the hydration engine;
 //! this crate decides what is asked of it: who is open, how the kernel may read (`opens`), what is likely to be read next
-//! (`siblings`). Names come from listings as they arrive (`stream`), and are believed for a stated time (`directory`).
+//! (`siblings`, `series`). Names come from listings as they arrive (`stream`), and are believed for a stated time (`directory`).
 //! Nothing that waits for a network runs on a thread that takes requests (`waiters`), and nothing waits for ever.
 
 mod child;
@@ -22,6 +22,7 @@ mod operations;
 mod options;
 mod reader;
 mod record;
+mod series;
 mod shadow;
 mod siblings;
 mod source;

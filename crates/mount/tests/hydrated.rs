@@ -77,6 +77,30 @@ fn a_file_small_enough_to_be_waited_for_is_whole_when_it_is_open_and_a_larger_on
 }
 
 #[test]
+fn behind_the_second_of_a_series_comes_the_third() {
+    let size = 2_000_000;
+    let mounted = Mounted::with(Place::ServeS3, &Options { eager: size + 3, ..counted() }, |subject| {
+        (1..=5).for_each(|number| {
+            subject.place(&format!("d/v{number:02}.x"), &bytes(number, 2_000_000 + number as usize))
+        });
+    });
+    let open = |name: &str| fs::File::open(mounted.path(name)).unwrap();
+    let here = |name: &str| attribute(&mounted.path(name), "bytes");
+    let _first = open("d/v01.x");
+    let _second = open("d/v02.x");
+    until_hydrated(&mounted.path("d/v03.x"));
+    assert_eq!(here("d/v04.x"), "0");
+    // The next one is too large to be waited for.
+    let requests = mounted.requests();
+    let third = open("d/v03.x");
+    let mut read = vec![0; 1000];
+    third.read_exact_at(&mut read, 1_999_000).unwrap();
+    assert!(read == bytes(3, 2_000_003)[1_999_000..][..1000]);
+    assert_eq!((here("d/v04.x").as_str(), mounted.requests()), ("0", requests));
+    assert_eq!(counter(&mounted, "passed_through_opens_total"), 3);
+}
+
+#[test]
 fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     let content = bytes(6, 1 << 20);
     let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| subject.place("x", &content));

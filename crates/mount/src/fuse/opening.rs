@@ -21,7 +21,7 @@ use crate::tree::Ino;
 use crate::waiters::Waiters;
 
 /// How often it is looked whether a file is whole.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A hydrated file that the kernel reads by itself.
 pub(super) struct Through {
@@ -67,10 +67,14 @@ impl Opening {
                     (reply, reader),
                     move || {
                         // A job ends when what it brought is on the disk, too, which nobody has to wait for.
-                        while begun.elapsed() < deadline
-                            && !job.wait(LOOK).is_over
-                            && file.backing().is_none()
-                        {}
+                        while begun.elapsed() < deadline && file.backing().is_none() {
+                            let progress = job.wait_for_more(LOOK);
+                            let failed =
+                                progress.failed.iter().any(|failure| failure.location == *file.location());
+                            if progress.is_over || failed {
+                                break;
+                            }
+                        }
                     },
                     // Whole or not: what could not be brought is asked for again by its reader, who is told why it fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
@@ -80,18 +84,26 @@ impl Opening {
         }
     }
 
-    /// Begins to bring here the whole of a file that is to be waited for; `None` where it is opened as it is.
+    /// Begins to bring here the whole of a file that is to be waited for, and behind it the next of its series; `None` where it
+    /// is opened as it is.
     fn brought(&self, ino: Ino, reader: &Reader) -> Option<Job> {
         let file = reader.handle.file();
-        let eager = (1..=self.core.eager).contains(&file.size());
         // Without passing through nothing would be gained.
-        if !eager || self.is_refused() || self.opens.is_open(ino) || file.backing().is_some() {
+        if !self.core.is_eager(file.size()) || self.is_refused() || self.opens.is_open(ino) {
+            return None;
+        }
+        let is_whole = file.backing().is_some();
+        let next = self.core.series.open(&reader.node.path);
+        if is_whole && next.is_none() {
             return None;
         }
         let (location, version) = (file.location().clone(), Some(file.version().clone()));
-        let wanted = Wanted { location, version, range: None };
-        let job = self.core.hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None);
-        job.inspect_err(|error| tracing::warn!("not waited for: {error}")).ok()
+        let this = (!is_whole).then_some(Wanted { location, version, range: None });
+        let core = Arc::clone(&self.core);
+        // Looked up when its turn has come: nobody waits for it.
+        let next = next.into_iter().filter_map(move |path| core.wanted_next(&path));
+        let job = self.core.hydrator.hydrate(Box::new(this.into_iter().chain(next).map(Ok)), None);
+        job.inspect_err(|error| tracing::warn!("not waited for: {error}")).ok().filter(|_| !is_whole)
     }
 
     fn answer(&self, ino: Ino, reader: Reader, reply: ReplyOpen) {

@@ -1,0 +1,124 @@
+//! Files of one series are opened in their order: volumes of a database, shards of a data set or of a model.
+//!
+//! Where opens wait until a file is whole, a program that opens `db.00.nsq` and then `db.01.nsq` is going to wait for
+//! `db.02.nsq` as well: that one comes behind the second, and the link is busy while the program works on what it has. One
+//! file whose name has a number says nothing, so nothing follows the first.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstbyte_hydrate::Wanted;
+use firstbyte_location::Kind;
+
+use crate::filesystem::FileSystem;
+use crate::tree::parent;
+
+/// Paths remembered: a few series that are opened by turns.
+const REMEMBERED: usize = 64;
+
+/// What was opened last.
+#[derive(Default)]
+pub(crate) struct Series(Mutex<VecDeque<Box<[u8]>>>);
+
+impl Series {
+    /// The file at `path` is opened; the path of the one that is likely to be opened next.
+    pub(crate) fn open(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let follows = |number: &Range<usize>| {
+            opened.iter().any(|before| with_next(before, number.start).is_some_and(|next| next == path))
+        };
+        let next = numbers(path).find(follows).and_then(|number| with_next(path, number.start));
+        if !opened.iter().any(|before| **before == *path) {
+            if opened.len() == REMEMBERED {
+                opened.pop_front();
+            }
+            opened.push_back(path.into());
+        }
+        next
+    }
+}
+
+impl FileSystem {
+    /// The file at `path`, if there is one and opens wait for such: at most one request.
+    pub(crate) fn wanted_next(&self, path: &[u8]) -> Option<Wanted> {
+        let directory = parent(path);
+        let name = &path[directory.len() + usize::from(!directory.is_empty())..];
+        let known = self.directories.last(directory);
+        let listed =
+            known.as_ref().map(|known| known.position(name).map(|at| Arc::clone(&known.listed()[at].child)));
+        let child = match listed {
+            // All its names are known, and this is none of them.
+            Some(None) => return None,
+            Some(Some(child)) if child.is_known() => child,
+            _ => Arc::new(self.source.find(directory, name).ok()??),
+        };
+        let version = child.pin.version().filter(|_| child.kind == Kind::File)?;
+        let fits = version.size.is_some_and(|size| self.is_eager(size));
+        fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
+    }
+}
+
+/// Where the numbers in a file's name are.
+fn numbers(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let starts = (name..path.len())
+        .filter(move |at| path[*at].is_ascii_digit() && (*at == name || !path[*at - 1].is_ascii_digit()));
+    starts.map(|start| start..end_of(path, start))
+}
+
+/// Where the number ends that begins at `start`.
+fn end_of(path: &[u8], start: usize) -> usize {
+    path[start..].iter().position(|byte| !byte.is_ascii_digit()).map_or(path.len(), |len| start + len)
+}
+
+/// The path with the number that begins at `start` raised by one, in as many digits if it fits; `None` where there is none.
+fn with_next(path: &[u8], start: usize) -> Option<Vec<u8>> {
+    let digits = path.get(start..end_of(path, start.min(path.len())))?;
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    let next = format!("{:0width$}", number.checked_add(1)?, width = digits.len());
+    Some([&path[..start], next.as_bytes(), &path[start + digits.len()..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(paths: &[&str]) -> Vec<Option<String>> {
+        let series = Series::default();
+        let next = |path: &&str| series.open(path.as_bytes()).map(|next| String::from_utf8(next).unwrap());
+        paths.iter().map(next).collect()
+    }
+
+    #[test]
+    fn the_second_of_a_series_tells_the_third() {
+        assert_eq!(opened(&["db/v.00.nsq", "db/v.01.nsq"]), [None, Some("db/v.02.nsq".into())]);
+        assert_eq!(
+            opened(&["model-00009-of-00030.st", "model-00010-of-00030.st"])[1].as_deref(),
+            Some("model-00011-of-00030.st")
+        );
+        assert_eq!(opened(&["9", "10"])[1].as_deref(), Some("11"));
+        assert_eq!(opened(&["part-99-a", "part-100-a"])[1].as_deref(), Some("part-101-a"));
+    }
+
+    #[test]
+    fn several_series_may_be_opened_by_turns_and_a_file_again() {
+        let paths = ["a1.h", "a1.s", "a2.h", "a1.h", "a2.s", "a2.s"];
+        let expected = [None, None, Some("a3.h".into()), None, Some("a3.s".into()), Some("a3.s".into())];
+        assert_eq!(opened(&paths), expected);
+    }
+
+    #[test]
+    fn what_is_not_the_next_tells_nothing() {
+        assert_eq!(opened(&["v1", "v3", "w4", "d5/v4"]), [None, None, None, None]);
+        assert_eq!(opened(&["d1/x", "d2/x"]), [None, None], "only names count");
+        assert_eq!(opened(&["99999999999999999999", "x", ""]), [None, None, None]);
+    }
+
+    #[test]
+    fn only_so_many_are_remembered() {
+        let series = Series::default();
+        (0..1000).for_each(|index| drop(series.open(format!("{}x{index}", index * 7919).as_bytes())));
+        assert_eq!(series.0.lock().unwrap().len(), REMEMBERED);
+    }
+}
