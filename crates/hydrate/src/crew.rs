@@ -18,6 +18,7 @@ use crate::fetch::{self, Fetch};
 use crate::gate::Gate;
 use crate::inflight::{Class, Id};
 use crate::pending::Pending;
+use crate::requests;
 
 /// A worker's stack. TLS and signing need some 100 KiB; pages not touched cost nothing.
 const STACK: usize = 512 << 10;
@@ -29,12 +30,6 @@ const TICK: Duration = Duration::from_millis(10);
 /// network of 4 Gbit/s at what S3 gives a connection, and more than the last have not been seen to help.
 const START: usize = 12;
 const MOST_AHEAD: usize = 64;
-/// Bytes of a background request at least: a connection of 40 MB/s needs 0.1 s for them, several round trips, and one nearby
-/// costs MinIO as much processor time as sending them.
-pub(crate) const SMALLEST: u64 = 4 << 20;
-/// Bytes of one at most. Nobody waits for its end, and what has come stays; far away more gains nothing.
-const LARGEST_NEAR: u64 = 128 << 20;
-const LARGEST_FAR: u64 = 8 << 20;
 /// Bytes of background fetches in line that are enough for now: a few milliseconds of a fast network.
 const IN_LINE: u64 = 16 << 20;
 /// Threads left to readers who wait.
@@ -143,15 +138,10 @@ impl Crew {
         self.watch(&mut state);
     }
 
-    /// Bytes that a background fetch should ask for where `rest` are to be asked for, by it and others: its thread's share of
-    /// them, so that requests become smaller and all end together.
+    /// Bytes that a background fetch should ask for where `rest` are to be asked for, by it and others.
     pub(crate) fn background_request(&self, rest: u64) -> u64 {
-        let most = match self.flights.known_distance() {
-            None => SMALLEST,
-            Some(Distance::Near) => LARGEST_NEAR,
-            Some(Distance::Far) => LARGEST_FAR,
-        };
-        (rest / self.lock().level.max(1) as u64).clamp(SMALLEST, most)
+        let server = self.flights.known_distance();
+        requests::share(rest, self.lock().level, server)
     }
 
     /// Whether background fetches in line are so few that one more would not have to wait long: whatever is in line has been

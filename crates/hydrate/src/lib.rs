@@ -20,6 +20,7 @@ mod job;
 mod node;
 mod pending;
 mod pool;
+mod requests;
 mod settings;
 mod streams;
 pub mod wanted;

@@ -14,6 +14,7 @@ use std::ops::Range;
 use firstbyte_transfer::control::Distance;
 
 use crate::BLOCK;
+use crate::requests::cut;
 
 /// Streams a handle remembers; the one not read for longest gives way. Programs that read more places of one file at
 /// once have not been met.
@@ -31,15 +32,6 @@ const SEGMENT: u64 = 1 << 20;
 /// A window so wide belongs to a reader who goes on. In a narrower one others may be about, and who wants a block more than a
 /// megabyte into a request fetches it by himself instead of waiting: so requests stay small there, wherever the server is.
 const WIDE: u64 = 32 << 20;
-
-/// About how many requests a window is cut into, and the bytes of one at most. Far away 16 are more than any link has been
-/// seen to need at once, and more than 8 MiB gain nothing; nearby one costs MinIO up to 2 ms, in which it sends 4 MiB.
-pub(crate) const fn cut(server: Distance) -> (u64, u64) {
-    match server {
-        Distance::Near => (4, 32 << 20),
-        Distance::Far => (16, 8 << 20),
-    }
-}
 
 /// Whether a read found all its bytes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::time::Duration;
 use firstbyte_location::ByteRange;
 
 use super::{Failure, JobState};
-use crate::crew::SMALLEST;
 use crate::here::{block_range, blocks_of};
 use crate::node::Node;
+use crate::requests::SMALLEST;
 use crate::wanted::{Wanted, WantedList};
 use crate::{BLOCK, Error, Hydrator};
 
