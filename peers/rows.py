@@ -4,6 +4,7 @@ A row is a function of the bench; its name on the command line is the function's
 of its text. Destinations are on tmpfs unless a row says otherwise, so that no disk hides a difference.
 """
 
+import subprocess
 from collections.abc import Callable
 
 import curls
@@ -14,7 +15,7 @@ import rows_mount
 import rows_python
 from context import Bench
 from measure import Contender, Goal
-from servers import AWS, certificates
+from servers import AWS, CLEAN, certificates
 
 GIB = 1 << 30
 
@@ -59,6 +60,13 @@ def minio_big(bench: Bench) -> None:
     """1 GiB from MinIO"""
     tools, file = bench.minio_with_big(GIB)
     bench.compare(tools.download("big.bin"), [Goal("s5cmd", 0.85), Goal("aws-cli", 0.35)], data.Same(file))
+
+
+def minio_checked(bench: Bench) -> None:
+    """1 GiB with a checksum over the whole from MinIO (firstbyte and aws-cli verify it)"""
+    tools, file = bench.minio_with_big(GIB)
+    subprocess.run(tools.ours("cp", str(file), "s3://bench/checked.bin"), env=CLEAN | AWS, check=True)
+    bench.compare(tools.download("checked.bin"), [Goal("s5cmd", 1.0), Goal("aws-cli", 0.35)], data.Same(file))
 
 
 def minio_tls(bench: Bench) -> None:
@@ -153,7 +161,7 @@ def many_clients(bench: Bench) -> None:
 
 ROWS: list[Callable[[Bench], None]] = [
     loopback_own, serve_whole, serve_ranges, serve_after_others,
-    minio_big, minio_tls, minio_small, minio_small_disk, upload_big, upload_small,
+    minio_big, minio_checked, minio_tls, minio_small, minio_small_disk, upload_big, upload_small,
     first_byte, memory,
     function_big, region_big, function_small, region_small, region_stalls,
     region_list, sync_unchanged, many_clients,
