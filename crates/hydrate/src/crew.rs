@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// network of 4 Gbit/s at what S3 gives a connection, and more than the last have not been seen to help.
 const START: usize = 12;
 const MOST_AHEAD: usize = 64;
-/// Bytes of background fetches in line that are enough for now: a few milliseconds of a fast network.
+/// Bytes of background fetches in line that are enough while all threads have work: some 10 ms of a fast network.
 const IN_LINE: u64 = 16 << 20;
 /// Threads left to readers who wait.
 const FOR_READERS: usize = 16;
@@ -144,14 +144,14 @@ impl Crew {
         requests::share(rest, self.lock().level, server)
     }
 
-    /// Whether background fetches in line are so few that one more would not have to wait long: whatever is in line has been
-    /// cut as seemed right then. Before the first answer nothing is that cannot begin, for nothing is known.
+    /// Whether one more background fetch could begin, or the line is so short that it would not have to wait long: whatever is
+    /// in line has been cut as seemed right then. Before the first answer only what can begin, for nothing is known.
     pub(crate) fn has_room_in_background(&self) -> bool {
         let is_known = self.flights.known_distance().is_some();
         let state = self.lock();
-        let most = if is_known { state.level.max(1) } else { state.room() };
-        let bytes: u64 = state.background.iter().map(Fetch::bytes).sum();
-        state.background.len() < most && bytes < IN_LINE
+        let waiting = state.background.len();
+        let bytes = || state.background.iter().map(Fetch::bytes).sum::<u64>();
+        waiting < state.room() || (is_known && waiting < state.level.max(1) && bytes() < IN_LINE)
     }
 
     /// How far away the server seems to be.

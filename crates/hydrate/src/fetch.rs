@@ -16,7 +16,7 @@ use firstbyte_transfer::control::{Flight, Wait};
 
 use crate::BLOCK;
 use crate::crew::{Crew, STEP_BYTES};
-use crate::here::Turn;
+use crate::here::{Keeping, Received, Turn};
 use crate::inflight::{Class, Id};
 use crate::job::Portion;
 use crate::node::Node;
@@ -25,7 +25,7 @@ use tries::{Failed, GaveUp, Tries};
 
 /// How often it is looked whether another process has brought a block: a fraction of a round trip.
 const TURN: Duration = Duration::from_millis(3);
-/// How long another process is waited for: a request of 8 MiB takes as long at 8 MB/s.
+/// How long another process is waited for that brings nothing.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// Sleeps are cut into this, to notice that nobody waits any more.
 pub(crate) const NAP: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ impl Fetch {
     }
 
     /// Whether so many bytes of a block are all of it.
-    fn whole_block(&self, come: u64, bytes: ByteRange) -> Result<(), StoreError> {
+    fn check_whole(&self, come: u64, bytes: ByteRange) -> Result<(), StoreError> {
         let missing = bytes.len() - come;
         let location = || self.node.location.to_string();
         if missing == 0 { Ok(()) } else { Err(StoreError::Truncated { location: location(), missing }) }
@@ -69,6 +69,9 @@ pub(crate) fn run(crew: &Arc<Crew>, fetch: Fetch, slot: usize, buffer: &mut Vec<
     buffer.resize(BLOCK as usize, 0);
     let node = &fetch.node;
     node.started(fetch.id);
+    if fetch.portion.as_ref().is_some_and(|portion| portion.is_to_learn()) {
+        node.learn_checksum();
+    }
     let inside = (fetch.class != Class::Background).then(|| crew.gate.enter());
     let mut tries = Tries::default();
     let mut turn = Waiting::new(&fetch);
@@ -132,7 +135,10 @@ impl<'a> Waiting<'a> {
         let node = &self.fetch.node;
         let at_once = self.fetch.took_over || self.since.elapsed() > LONGEST_TURN;
         self.turn = if at_once { Turn::Ours { _claim: None } } else { node.here.turn(&self.fetch.blocks) };
-        node.absorb(self.fetch.id, buffer);
+        if node.absorb(self.fetch.id, buffer) {
+            // It makes progress.
+            self.since = Instant::now();
+        }
         let ours = matches!(self.turn, Turn::Ours { .. });
         if ours {
             node.has_turn(self.fetch.id);
@@ -198,16 +204,19 @@ impl Attempt<'_> {
         }
         for block in blocks {
             let bytes = node.here.bytes(&(block..block + 1));
-            let kept = !stream && self.receive(&mut body, block, bytes)?;
-            let read = if kept { self.len(bytes) } else { self.fill(&mut body, bytes)? };
+            let received = match stream {
+                true => Received::No(Keeping::Untried),
+                false => self.receive(&mut body, block, bytes)?,
+            };
+            let read = if received == Received::Yes { self.len(bytes) } else { self.fill(&mut body, bytes)? };
             self.progressed = true;
             self.crew.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             if stream && !node.is_own(self.fetch.id, block) {
                 flight.heard();
                 continue;
             }
-            if !kept {
-                node.store(block, &self.buffer[..read]);
+            if let Received::No(keeping) = received {
+                node.store(block, &self.buffer[..read], keeping);
             }
             node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
             let limit = self.fetch.portion.as_ref().map(|portion| portion.brought(bytes.len()));
@@ -226,23 +235,17 @@ impl Attempt<'_> {
 
     /// Brings a block straight into the cached file, and from there into the buffer; whether it did. Not for a stream that
     /// cannot be asked for again: what is under way when the disk turns out to be full is lost.
-    fn receive(&mut self, body: &mut Body, block: u64, bytes: ByteRange) -> Result<bool, StoreError> {
+    fn receive(&mut self, body: &mut Body, block: u64, bytes: ByteRange) -> Result<Received, StoreError> {
         if !body.can_bypass() {
-            return Ok(false);
+            return Ok(Received::No(Keeping::Untried));
         }
         let len = self.len(bytes);
         let received = self.fetch.node.here.receive(block, &mut self.buffer[..len], |sink, at, scratch| {
             let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
-            self.fetch.whole_block(moved, bytes)
+            self.fetch.check_whole(moved, bytes)
         });
-        match received {
-            None => Ok(false),
-            Some(Ok(())) => Ok(true),
-            Some(Err(error)) => {
-                self.refused = matches!(error, StoreError::Io { .. });
-                Err(error)
-            }
-        }
+        self.refused = matches!(received, Err(StoreError::Io { .. }));
+        received
     }
 
     /// Bytes of a block, as far as they fit the buffer.
@@ -269,7 +272,7 @@ impl Attempt<'_> {
                 read => done += read,
             }
         }
-        self.fetch.whole_block(done as u64, bytes)?;
+        self.fetch.check_whole(done as u64, bytes)?;
         Ok(done)
     }
 

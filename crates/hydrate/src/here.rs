@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
-use crate::BLOCK;
 use crate::cache::{self, Backing, Cache, Cached, Claim, Lent, Verified};
 use crate::pending::Hold;
 use crate::pool::Pool;
+use crate::{BLOCK, Error};
 
 /// What became of a block that was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,24 @@ pub(crate) enum Stored {
     Kept,
     /// It is in memory, until something else needs the place.
     Held,
+}
+
+/// Whether a block came straight into the cached file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// It is in the cache.
+    Yes,
+    /// It is still to come.
+    No(Keeping),
+}
+
+/// What is known of the cache's room for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// Nothing.
+    Untried,
+    /// There is none, and nobody need look again.
+    Refused,
 }
 
 /// Whether blocks may be fetched by this process now.
@@ -44,6 +62,8 @@ pub(crate) struct Here {
     takes: AtomicBool,
     /// Whether a thread verifies the whole, or did so in vain.
     verifying: AtomicBool,
+    /// Why the whole is not what the store says.
+    refuted: OnceLock<Error>,
     pool: Arc<Pool>,
 }
 
@@ -63,6 +83,7 @@ impl Here {
             keeps: AtomicBool::new(true),
             takes: AtomicBool::new(true),
             verifying: AtomicBool::new(false),
+            refuted: OnceLock::new(),
             pool,
         }
     }
@@ -143,8 +164,9 @@ impl Here {
     }
 
     /// Takes a block that was fetched.
-    pub(crate) fn store(&self, block: u64, bytes: &[u8]) -> Stored {
-        let kept = self.cached().is_some_and(|cached| cached.fill(block, bytes) != cache::Stored::NoRoom);
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping) -> Stored {
+        let fill = |cached: &Cached| cached.fill(block, bytes) != cache::Stored::NoRoom;
+        let kept = keeping == Keeping::Untried && self.cached().is_some_and(fill);
         self.keeps.store(kept, Relaxed);
         if kept {
             return Stored::Kept;
@@ -154,24 +176,34 @@ impl Here {
     }
 
     /// Takes a block that `bring` writes into the cached file, so that only what is in the file passes through memory: see
-    /// [`Cached::receive`]. `None`, and `bring` not called, where the block has to come by [`store`](Self::store).
+    /// [`Cached::receive`]. `bring` is called only where that comes to something.
     pub(crate) fn receive(
         &self,
         block: u64,
         buffer: &mut [u8],
         bring: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
-    ) -> Option<Result<(), StoreError>> {
-        let cached = self.cached().filter(|_| self.takes.load(Relaxed))?;
-        match cached.receive(block, buffer, bring) {
-            Ok(cache::Stored::Kept) => {
+    ) -> Result<Received, StoreError> {
+        let Some(cached) = self.cached().filter(|_| self.takes.load(Relaxed)) else {
+            return Ok(Received::No(Keeping::Untried));
+        };
+        let mut brought = false;
+        let received = cached.receive(block, buffer, |sink, at, buffer| {
+            brought = true;
+            bring(sink, at, buffer)
+        });
+        match received {
+            Ok(cache::Stored::NoRoom) => Ok(Received::No(Keeping::Refused)),
+            Ok(_) if brought => {
                 self.keeps.store(true, Relaxed);
-                Some(Ok(()))
+                Ok(Received::Yes)
             }
-            Ok(cache::Stored::Already | cache::Stored::NoRoom) => None,
+            Ok(_) => Ok(Received::No(Keeping::Untried)),
             Err(error) => {
                 // A full disk, or one that fails: bytes that were on their way into it are lost, in memory they are not.
-                self.takes.store(!matches!(error, StoreError::Io { .. }), Relaxed);
-                Some(Err(error))
+                if matches!(error, StoreError::Io { .. }) {
+                    self.takes.store(false, Relaxed);
+                }
+                Err(error)
             }
         }
     }
@@ -209,8 +241,18 @@ impl Here {
             // Another process does it, or blocks turned out to be missing: whoever brings the last one begins again.
             Ok(Verified::Busy | Verified::Missing) => self.verifying.store(false, Relaxed),
             Ok(Verified::Complete) => {}
-            Err(error) => tracing::error!(%location, %error, "the whole could not be verified"),
+            Err(error) => {
+                tracing::error!(%location, %error, "the whole could not be verified");
+                if let Error::Checksum(_) = error {
+                    let _ = self.refuted.set(error);
+                }
+            }
         }
+    }
+
+    /// Why the whole is not what the store says, where that has turned out.
+    pub(crate) fn refuted(&self) -> Option<Error> {
+        self.refuted.get().cloned()
     }
 
     /// Whether nothing more is to be expected of verification.

@@ -137,8 +137,8 @@ impl Job {
         self.progress()
     }
 
-    /// Waits until something has come, or is over, `timeout` at most; then how far it is. What came a moment before the call
-    /// is not waited for, so look yourself from time to time.
+    /// Waits until one of its fetches has ended, or it is over, `timeout` at most; returns how far it is. What ended a moment
+    /// before the call is not waited for, so look yourself from time to time.
     #[must_use]
     pub fn wait_for_more(&self, timeout: Duration) -> Progress {
         let progress = self.state.lock();

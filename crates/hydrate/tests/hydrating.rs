@@ -1,8 +1,9 @@
 //! Hydration in the background: what is brought here, what is not fetched twice, and how readers come before it.
 
+use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_hydrate::cache::State;
+use firstbyte_hydrate::cache::{Cache, Limits, State, Stored};
 use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_testkit::{Place, Subject, bytes, scratch};
@@ -120,4 +121,38 @@ fn without_room_hydration_says_so() {
         engine(&subject, Settings { cache_size: Some(8 * BLOCK), ..Settings::default() });
     let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("data"))]), None).unwrap());
     assert!(matches!(&progress.failed[..], [Failure { error: Error::NoRoom { .. }, .. }]), "{progress:?}");
+}
+
+/// Fills the cache with `content` as if it were what is at `location`.
+fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
+    let cache = Cache::open(cache, Limits { size: None, reserve: 0 }).unwrap();
+    let version = subject.store.stat(location).unwrap().version;
+    let cached = cache.version(location, &version, None).unwrap();
+    for (index, block) in (0..).zip(content.chunks(BLOCK_LEN)) {
+        assert_eq!(cached.fill(index, block), Stored::Kept);
+    }
+}
+
+#[test]
+fn what_is_all_here_and_was_not_verified_is_verified_by_a_job_that_has_nothing_to_fetch() {
+    let subject = Subject::start(Place::ServeS3);
+    let (hydrator, cache) = engine(&subject, Settings::default());
+    let content = bytes(1, 3 * BLOCK_LEN + 5);
+    subject.place("x", &content);
+    filled(&subject, &subject.at("x"), cache.path(), &content);
+    let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
+    assert_eq!((progress.files_done, progress.fetched, progress.failed.len()), (1, 0, 0));
+    let file = hydrator.open(&subject.at("x")).unwrap();
+    assert_eq!(file.status().unwrap().state, State::Hydrated);
+}
+
+#[test]
+fn a_whole_that_is_not_what_the_store_says_ends_the_job() {
+    let subject = Subject::start(Place::ServeS3);
+    let (hydrator, cache) = engine(&subject, Settings::default());
+    subject.place("x", &bytes(1, 3 * BLOCK_LEN));
+    assert!(subject.store.stat(&subject.at("x")).unwrap().checksum.is_some());
+    filled(&subject, &subject.at("x"), cache.path(), &bytes(2, 3 * BLOCK_LEN));
+    let progress = finish(&hydrator.hydrate(list(vec![wanted(subject.at("x"))]), None).unwrap());
+    assert!(matches!(&progress.failed[..], [Failure { error: Error::Checksum(_), .. }]), "{progress:?}");
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use firstbyte_hydrate::Wanted;
-use firstbyte_location::Kind;
+use firstbyte_location::{Kind, Strength};
 
 use crate::filesystem::FileSystem;
 use crate::tree::parent;
@@ -19,28 +19,43 @@ const REMEMBERED: usize = 64;
 
 /// What was opened last.
 #[derive(Default)]
-pub(crate) struct Series(Mutex<VecDeque<Box<[u8]>>>);
+pub(crate) struct Series(Mutex<Opened>);
+
+#[derive(Default)]
+struct Opened {
+    paths: VecDeque<Box<[u8]>>,
+    /// What was said to come next.
+    told: VecDeque<Box<[u8]>>,
+}
 
 impl Series {
-    /// The file at `path` is opened; the path of the one that is likely to be opened next.
+    /// The file at `path` is opened; the path of the one that is likely to be opened next, unless that has been told before.
     pub(crate) fn open(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let follows = |number: &Range<usize>| {
-            opened.iter().any(|before| with_next(before, number.start).is_some_and(|next| next == path))
+            opened.paths.iter().any(|before| with_next(before, number.start).is_some_and(|next| next == path))
         };
         let next = numbers(path).find(follows).and_then(|number| with_next(path, number.start));
-        if !opened.iter().any(|before| **before == *path) {
-            if opened.len() == REMEMBERED {
-                opened.pop_front();
-            }
-            opened.push_back(path.into());
-        }
-        next
+        remember(&mut opened.paths, path);
+        next.filter(|next| remember(&mut opened.told, next))
     }
 }
 
+/// Adds a path, in place of the oldest where there are many; whether it was not there.
+fn remember(paths: &mut VecDeque<Box<[u8]>>, path: &[u8]) -> bool {
+    if paths.iter().any(|known| **known == *path) {
+        return false;
+    }
+    if paths.len() == REMEMBERED {
+        paths.pop_front();
+    }
+    paths.push_back(path.into());
+    true
+}
+
 impl FileSystem {
-    /// The file at `path`, if there is one and opens wait for such: at most one request.
+    /// The file at `path`, if there is one and opens wait for such. Only what its version pins for sure: anything else is
+    /// forgotten before it is opened.
     pub(crate) fn wanted_next(&self, path: &[u8]) -> Option<Wanted> {
         let directory = parent(path);
         let name = &path[directory.len() + usize::from(!directory.is_empty())..];
@@ -48,13 +63,14 @@ impl FileSystem {
         let listed =
             known.as_ref().map(|known| known.position(name).map(|at| Arc::clone(&known.listed()[at].child)));
         let child = match listed {
-            // All its names are known, and this is none of them.
+            // All its names were known, and this is none of them.
             Some(None) => return None,
             Some(Some(child)) if child.is_known() => child,
             _ => Arc::new(self.source.find(directory, name).ok()??),
         };
         let version = child.pin.version().filter(|_| child.kind == Kind::File)?;
-        let fits = version.size.is_some_and(|size| self.is_eager(size));
+        let pinned = version.strength() == Strength::Strong;
+        let fits = pinned && version.size.is_some_and(|size| self.is_eager(size));
         fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
     }
 }
@@ -104,7 +120,7 @@ mod tests {
     #[test]
     fn several_series_may_be_opened_by_turns_and_a_file_again() {
         let paths = ["a1.h", "a1.s", "a2.h", "a1.h", "a2.s", "a2.s"];
-        let expected = [None, None, Some("a3.h".into()), None, Some("a3.s".into()), Some("a3.s".into())];
+        let expected = [None, None, Some("a3.h".into()), None, Some("a3.s".into()), None];
         assert_eq!(opened(&paths), expected);
     }
 
@@ -119,6 +135,7 @@ mod tests {
     fn only_so_many_are_remembered() {
         let series = Series::default();
         (0..1000).for_each(|index| drop(series.open(format!("{}x{index}", index * 7919).as_bytes())));
-        assert_eq!(series.0.lock().unwrap().len(), REMEMBERED);
+        let opened = series.0.lock().unwrap();
+        assert_eq!((opened.paths.len(), opened.told.len()), (REMEMBERED, 0));
     }
 }

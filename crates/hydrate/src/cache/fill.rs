@@ -7,7 +7,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstbyte_location::Hasher;
 use firstbyte_store::{Error as StoreError, Sink};
@@ -121,8 +121,9 @@ impl OpenVersion {
         let Some(mut reservation) = self.shared.reserve(cost + page_cost()) else {
             return Ok(Stored::NoRoom);
         };
+        // Shared by those who write it, for one may wait long for a network; it is the same bytes that they write.
         let part = lock::blocks(block..block + 1);
-        let Some(_changing) = self.locks.guard(part, Share::Exclusive) else { return Ok(Stored::NoRoom) };
+        let Some(writing) = self.locks.guard(part, Share::Shared) else { return Ok(Stored::NoRoom) };
         let live = self.map.live();
         live.flags.fetch_or(DIRTY, Ordering::AcqRel);
         reservation.charge(&live.charged);
@@ -132,39 +133,51 @@ impl OpenVersion {
         }
         let before = Entry(word.load(Ordering::Acquire));
         if before.is_present() {
-            if before.has(self.stamp) {
-                return Ok(Stored::Already);
-            }
             // It is counted already.
             reservation.give_back(cost);
         } else {
             live.present.fetch_add(1, Ordering::AcqRel);
         }
         let generation = self.generation();
-        match put() {
-            Ok(bytes) => {
-                word.store(Entry::new(crc(bytes), self.stamp).0, Ordering::Release);
-                reservation.keep();
+        let put = put();
+        let entered = put.as_ref().is_ok_and(|bytes| self.enter(word, Entry::new(crc(bytes), self.stamp)));
+        if !entered && !before.is_present() {
+            subtract(&live.present, 1);
+            reservation.give_back(cost);
+        }
+        // Whatever became of the block, its page of the map is there.
+        reservation.keep();
+        match put {
+            Ok(bytes) if entered => {
                 self.prove(generation, block, bytes);
                 Ok(Stored::Kept)
             }
+            Ok(_) => Ok(Stored::Already),
             Err(error) => {
-                // Some of it may have been written.
-                self.undo(block, before);
+                drop(writing);
+                self.undo(block);
                 Err(error)
             }
         }
     }
 
-    /// Takes away what was written of a block.
-    fn undo(&self, block: u64, before: Entry) {
-        if before.is_present() {
-            self.take_away(block..block + 1, Hole::Leave);
-        } else {
+    /// Makes a block present; false where another writer has been first.
+    fn enter(&self, word: &AtomicU64, entry: Entry) -> bool {
+        let by_us = |now| (!Entry(now).is_present() || !Entry(now).has(self.stamp)).then_some(entry.0);
+        word.fetch_update(Ordering::Release, Ordering::Acquire, by_us).is_ok()
+    }
+
+    /// Takes away what was written of a block, unless others write it too or have entered it meanwhile.
+    fn undo(&self, block: u64) {
+        let part = lock::blocks(block..block + 1);
+        let Some(_alone) = self.locks.guard(part, Share::Exclusive) else { return };
+        match self.look(block) {
+            Look::Here => {}
+            // It was from before an unclean stop, and is half overwritten.
+            Look::Unverified => drop(self.take_away(block..block + 1, Hole::Leave)),
             // Nobody has seen it: what else is known stays good.
-            subtract(&self.map.live().present, 1);
+            Look::Absent => drop(self.punch(block..block + 1)),
         }
-        self.punch(block..block + 1);
     }
 
     /// Whether the file has what was written into it.

@@ -24,7 +24,8 @@ pub(super) const HOLD: Range<u64> = 1..2;
 const EVERYTHING: Range<u64> = 0..i64::MAX as u64;
 /// Where the locks of those who fetch blocks begin; a byte a block.
 const CLAIMS: u64 = 1 << 60;
-/// Where the locks of those who write or punch blocks begin; a byte a block.
+/// Where the locks of those who write or punch blocks begin; a byte a block. Shared by those who write, since it is the same
+/// bytes; who punches has to have it alone.
 const BLOCKS: u64 = 1 << 61;
 
 /// Where the locks of those who read blocks from the file itself begin; a byte a block. Shared by them; who punches has to have it alone.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,13 +11,15 @@ use firstbyte_location::ByteRange;
 use super::{Failure, JobState};
 use crate::here::{block_range, blocks_of};
 use crate::node::Node;
-use crate::requests::SMALLEST;
 use crate::wanted::{Wanted, WantedList};
 use crate::{BLOCK, Error, Hydrator};
 
 /// How often a file is gone over for blocks that a fetch of somebody else promised and did not bring, or that were
 /// evicted while others came.
 const ROUNDS: u32 = 5;
+/// Bytes from which on the checksum over the whole is asked for early, so that blocks are summed up as they come: to read less
+/// again takes a few milliseconds.
+const LEARN_FROM: u64 = 64 << 20;
 /// How often the thread looks about, where nothing tells it to: what readers fetched meanwhile tells nothing.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -29,8 +31,6 @@ struct Work {
     /// Blocks before this one have been looked at in this round.
     next: u64,
     round: u32,
-    /// Whether the checksum over the whole is to be asked for, once the first blocks are on their way.
-    to_learn: bool,
     portion: Arc<Portion>,
 }
 
@@ -41,6 +41,8 @@ pub(crate) struct Portion {
     /// Bytes of the file that are counted as here.
     counted: AtomicU64,
     error: Mutex<Option<Error>>,
+    /// Whether the checksum over the whole is to be asked for, by the thread of the first fetch.
+    learns: AtomicBool,
 }
 
 impl Portion {
@@ -53,6 +55,11 @@ impl Portion {
     pub(crate) fn brought(&self, bytes: u64) -> Duration {
         self.counted.fetch_add(bytes, Relaxed);
         self.job.fetched(bytes)
+    }
+
+    /// Whether who asks is to ask for the checksum over the whole: the others fetch meanwhile.
+    pub(crate) fn is_to_learn(&self) -> bool {
+        self.learns.swap(false, Relaxed)
     }
 
     /// A fetch is in line.
@@ -140,13 +147,13 @@ fn begin(hydrator: &Hydrator, job: &Arc<JobState>, wanted: Wanted) -> Option<Wor
     let blocks = blocks_of(bytes);
     // Whole blocks are fetched, and counted.
     let bytes = node.here.bytes(&blocks);
-    let mut has = node.here.has_in_order();
+    let mut kept = node.here.kept_in_order();
     let here: u64 = blocks
         .clone()
-        .filter(|block| has(*block))
+        .filter(|block| kept(*block))
         .map(|block| block_range(block).intersect(bytes).len())
         .sum();
-    drop(has);
+    drop(kept);
     let mut progress = job.lock();
     progress.bytes += bytes.len();
     progress.bytes_here += here;
@@ -156,10 +163,9 @@ fn begin(hydrator: &Hydrator, job: &Arc<JobState>, wanted: Wanted) -> Option<Wor
         running: AtomicUsize::new(0),
         counted: AtomicU64::new(here),
         error: Mutex::default(),
+        learns: AtomicBool::new(bytes == whole && here < bytes.len() && bytes.len() >= LEARN_FROM),
     };
-    // One request for the whole brings it along.
-    let to_learn = bytes == whole && here < bytes.len() && bytes.len() > SMALLEST;
-    Some(Work { node, next: blocks.start, blocks, bytes, round: 0, to_learn, portion: Arc::new(portion) })
+    Some(Work { node, next: blocks.start, blocks, bytes, round: 0, portion: Arc::new(portion) })
 }
 
 impl Work {
@@ -174,9 +180,6 @@ impl Work {
                 None => self.blocks.end,
             };
         }
-        if fed && std::mem::take(&mut self.to_learn) {
-            self.node.learn_checksum();
-        }
         fed
     }
 
@@ -190,13 +193,17 @@ impl Work {
             return false;
         }
         let location = self.node.location.clone();
-        if let Some(error) = self.portion.error() {
+        if let Some(error) = self.portion.error().or_else(|| self.node.here.refuted()) {
             job.fail(Failure { location, error });
             return true;
         }
         let missing = self.blocks.clone().find(|block| !self.node.here.is_kept(*block));
         match missing {
-            None if self.is_whole() && !self.node.here.is_settled() => false,
+            None if self.is_whole() && !self.node.here.is_settled() => {
+                // Where nothing had to be fetched nobody has verified it.
+                self.node.settle();
+                false
+            }
             None => {
                 let mut progress = job.lock();
                 progress.files_done += 1;

@@ -7,15 +7,17 @@ use std::time::Instant;
 
 use super::{Node, Table};
 use crate::Error;
-use crate::here::Stored;
+use crate::here::{Keeping, Stored};
 use crate::inflight::{Class, Id, InFlight};
 use crate::pending::Pending;
 
 impl Node {
-    /// Takes what has come by another way from a fetch: another process has cached it. `buffer` is of a block.
-    pub(crate) fn absorb(self: &Arc<Self>, id: Id, buffer: &mut [u8]) {
+    /// Takes what has come by another way from a fetch: another process has cached it. `buffer` is of a block. Whether there
+    /// was any.
+    pub(crate) fn absorb(self: &Arc<Self>, id: Id, buffer: &mut [u8]) -> bool {
         let mut kept = self.here.kept_in_order();
         let own: Vec<u64> = self.lock().flights.own(id).filter(|block| kept(*block)).collect();
+        let any = !own.is_empty();
         for block in own {
             let bytes = self.here.bytes(&(block..block + 1));
             let buffer = &mut buffer[..usize::try_from(bytes.len()).unwrap_or(0)];
@@ -23,6 +25,7 @@ impl Node {
                 self.hand_out(block, buffer, |flights| flights.here(id, block));
             }
         }
+        any
     }
 
     /// Verifies the whole once its last block has come, against the store's checksum where it has one.
@@ -71,8 +74,8 @@ impl Node {
     }
 
     /// Takes a block that a fetch has brought.
-    pub(crate) fn store(&self, block: u64, bytes: &[u8]) {
-        if self.here.store(block, bytes) == Stored::Held {
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping) {
+        if self.here.store(block, bytes, keeping) == Stored::Held {
             self.shared.counters.unkept.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -63,7 +63,7 @@ impl Node {
         self.shared.crew.submit(fetches.into_iter().map(with_handle).collect());
     }
 
-    /// The next blocks from `from` on that nobody has or fetches, at most `most`, as a background fetch; `None` where there
+    /// The next blocks from `from` on that are not in the cache and that nobody fetches, at most `most`, as a background fetch; `None` where there
     /// are none before `end`.
     pub(crate) fn background(
         self: &Arc<Self>,
@@ -77,9 +77,9 @@ impl Node {
             if table.gone.is_some() {
                 return None;
             }
-            let mut has = self.here.has_in_order();
-            let first = (from..end).find(|block| !has(*block) && !table.flights.is_owned(*block))?;
-            let run = table.flights.free(first..end.min(first + most), has).into_iter().next()?;
+            let mut kept = self.here.kept_in_order();
+            let first = (from..end).find(|block| !kept(*block) && !table.flights.is_owned(*block))?;
+            let run = table.flights.free(first..end.min(first + most), kept).into_iter().next()?;
             self.begin(&mut table, Class::Background, run, most).pop()?
         };
         let blocks = fetch.blocks.clone();

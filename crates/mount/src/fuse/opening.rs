@@ -20,8 +20,9 @@ use crate::reader::Reader;
 use crate::tree::Ino;
 use crate::waiters::Waiters;
 
-/// How often it is looked whether a file is whole.
+/// How often it is looked whether a file is whole: at first, and where it takes long.
 const LOOK: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(10);
 
 /// A hydrated file that the kernel reads by itself.
 pub(super) struct Through {
@@ -68,7 +69,7 @@ impl Opening {
                     move || {
                         // A job ends when what it brought is on the disk, too, which nobody has to wait for.
                         while begun.elapsed() < deadline && file.backing().is_none() {
-                            let progress = job.wait_for_more(LOOK);
+                            let progress = job.wait_for_more((begun.elapsed() / 8).clamp(LOOK, LATER));
                             let failed =
                                 progress.failed.iter().any(|failure| failure.location == *file.location());
                             if progress.is_over || failed {

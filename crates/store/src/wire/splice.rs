@@ -11,9 +11,9 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use crate::Sink;
 
-/// Size asked for the pipe: fewer, larger moves. The kernel's limit for unprivileged users is 1 MiB
-/// (`/proc/sys/fs/pipe-max-size`); where it refuses, the default of 64 KiB serves.
-const PIPE: usize = 1 << 20;
+/// Size asked for the pipe: fewer, larger moves; with 1 MiB they are no faster. All pipes of an unprivileged user may have 64 MiB
+/// (`/proc/sys/fs/pipe-user-pages-soft`), and there is one for each of up to 80 threads; where the kernel refuses, 64 KiB serve.
+const PIPE: usize = 256 << 10;
 
 /// Why bytes did not get across.
 pub(super) enum Failed {

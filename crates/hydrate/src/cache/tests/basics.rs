@@ -122,6 +122,36 @@ fn a_block_that_breaks_off_on_its_way_into_the_file_leaves_nothing_behind() {
 }
 
 #[test]
+fn who_waits_for_a_network_in_the_middle_of_a_block_keeps_nobody_from_filling_it() {
+    let dir = scratch();
+    let cache = open_at(dir.path());
+    let (cached, other) = (seeded(&cache, 1, 600 * BLOCK), seeded(&open_at(dir.path()), 1, 600 * BLOCK));
+    let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
+    // Each in its own page of the map, by the same process and by another.
+    for (index, filler) in [(0, &cached), (550, &other)] {
+        let mut buffer = vec![0; 2 * half.len()];
+        let received = cached.receive(index, &mut buffer, |sink, at, _| {
+            sink.write_all_at(&half, at).unwrap();
+            assert_eq!(filler.fill(index, &block(&cached, 1, index)), Stored::Kept);
+            Err(StoreError::Cancelled)
+        });
+        assert!(received.is_err() && is_right(&cached, 1, index), "what has come meanwhile stays");
+        let next = index + 1;
+        let received = cached.receive(next, &mut buffer, |sink, at, _| {
+            assert_eq!(filler.fill(next, &block(&cached, 1, next)), Stored::Kept);
+            sink.write_all_at(&block(&cached, 1, next), at).unwrap();
+            Ok(())
+        });
+        assert_eq!(received.unwrap(), Stored::Already);
+        assert!(buffer == block(&cached, 1, next));
+    }
+    assert_eq!(present(&other, 1), [0, 1, 550, 551]);
+    assert_eq!(cached.status().unwrap().here, 4 * BLOCK);
+    let taken = counted(&cache);
+    assert!(taken >= on_disk(dir.path()), "{taken} of {}", on_disk(dir.path()));
+}
+
+#[test]
 fn a_file_that_does_not_give_back_what_was_written_is_noticed() {
     let cached = seeded(&open_at(scratch().path()), 1, 3 * BLOCK);
     fill_all(&cached, 1);
