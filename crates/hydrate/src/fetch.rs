@@ -233,7 +233,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Brings a block straight into the cached file, and from there into the buffer; whether it did. Not for a stream that
+    /// Brings a block straight into the cached file, and from there into the buffer, where that can be. Not for a stream that
     /// cannot be asked for again: what is under way when the disk turns out to be full is lost.
     fn receive(&mut self, body: &mut Body, block: u64, bytes: ByteRange) -> Result<Received, StoreError> {
         if !body.can_bypass() {

@@ -12,7 +12,7 @@ use firstbyte_hydrate::Wanted;
 use firstbyte_location::{Kind, Strength};
 
 use crate::filesystem::FileSystem;
-use crate::tree::parent;
+use crate::tree::{name_of, parent};
 
 /// Paths remembered: a few series that are opened by turns.
 const REMEMBERED: usize = 64;
@@ -58,7 +58,7 @@ impl FileSystem {
     /// forgotten before it is opened.
     pub(crate) fn wanted_next(&self, path: &[u8]) -> Option<Wanted> {
         let directory = parent(path);
-        let name = &path[directory.len() + usize::from(!directory.is_empty())..];
+        let name = name_of(path);
         let known = self.directories.last(directory);
         let listed =
             known.as_ref().map(|known| known.position(name).map(|at| Arc::clone(&known.listed()[at].child)));
@@ -77,7 +77,7 @@ impl FileSystem {
 
 /// Where the numbers in a file's name are.
 fn numbers(path: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let name = path.len() - name_of(path).len();
     let starts = (name..path.len())
         .filter(move |at| path[*at].is_ascii_digit() && (*at == name || !path[*at - 1].is_ascii_digit()));
     starts.map(|start| start..end_of(path, start))

@@ -16,7 +16,7 @@ use crate::child::Child;
 use crate::directory::Directory;
 use crate::filesystem::FileSystem;
 use crate::source::join;
-use crate::tree::{Node, parent};
+use crate::tree::{Node, name_of, parent};
 use crate::waiters::Waiters;
 
 /// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
@@ -118,7 +118,7 @@ impl FileSystem {
         }
         let path = parent(&node.path);
         let Some(directory) = self.directories.last(path) else { return };
-        let name = &node.path[path.len() + usize::from(!path.is_empty())..];
+        let name = name_of(&node.path);
         let Some(position) = directory.position(name) else { return };
         let wanted = self.siblings.open(path, position);
         let wanted = self.affordable(&directory, path, wanted);

@@ -156,7 +156,7 @@ impl Tree {
             let path = &inner.nodes.get(&ino)?.node.path;
             let directory = parent(path);
             let number = inner.numbers.get(&identity([directory, b"", b""], &Pin::Directory))?;
-            let name = &path[directory.len() + usize::from(!directory.is_empty())..];
+            let name = name_of(path);
             Some((ino, *number, name.into()))
         };
         files.into_iter().filter_map(place).collect()
@@ -182,6 +182,11 @@ impl Inner {
 /// The directory that a path lies in.
 pub(crate) fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+}
+
+/// The last name of a path.
+pub(crate) fn name_of(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
 }
 
 /// What makes up the path of `name` in `directory`.

@@ -51,8 +51,8 @@ impl Cached {
         self.inner.is_complete()
     }
 
-    /// Verifies the whole: reads every block that has not been read back since it was written. Others read and are given a [`Backing`] as soon as it is verified, while what
-    /// is to be durable is still on its way to the disk.
+    /// Verifies the whole: reads every block that has not been read back since it was written. Others read and are given a
+    /// [`Backing`] as soon as it is verified, while what is to be durable is still on its way to the disk.
     ///
     /// # Errors
     /// [`Error::Checksum`]: the blocks together are not what the store says; all of them are dropped. [`Error::Cache`]: the

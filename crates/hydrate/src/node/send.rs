@@ -63,8 +63,8 @@ impl Node {
         self.shared.crew.submit(fetches.into_iter().map(with_handle).collect());
     }
 
-    /// The next blocks from `from` on that are not in the cache and that nobody fetches, at most `most`, as a background fetch; `None` where there
-    /// are none before `end`.
+    /// The next blocks from `from` on that are not in the cache and that nobody fetches, at most `most`, as a background
+    /// fetch; `None` where there are none before `end`.
     pub(crate) fn background(
         self: &Arc<Self>,
         from: u64,

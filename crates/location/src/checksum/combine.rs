@@ -2,7 +2,7 @@
 //!
 //! A CRC is the remainder of a polynomial over GF(2), and `n` bytes that follow multiply it by `x^8n`: a product for every
 //! bit of `n` that is set, of powers known beforehand, as zlib's `crc32_combine` has it. The CRC library squares a matrix
-//! for every bit instead. That takes 0.4 to 0.8 ms for 64 bits, one chunk after the other when all bytes have come: a fifth of the
+//! for every bit instead. That takes some 0.8 ms for 64 bits, one chunk after the other when all bytes have come: a fifth of the
 //! processor time of downloading 1 GiB in chunks of 8 MiB.
 //!
 //! Assumes a reflected CRC whose first value equals its final mask, for then both cancel.
