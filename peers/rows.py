@@ -69,6 +69,15 @@ def minio_checked(bench: Bench) -> None:
     bench.compare(tools.download("checked.bin"), [Goal("s5cmd", 1.0), Goal("aws-cli", 0.35)], data.Same(file))
 
 
+def minio_several(bench: Bench) -> None:
+    """4 objects of 512 MiB from MinIO"""
+    tools, files = bench.minio(), bench.directory("several")
+    for number in range(4):
+        data.big(files / f"{number}.bin", 512 * data.MIB)
+    tools.do("cp", f"{files}/", "s3://bench/several/")
+    bench.compare(tools.download_many("several"), [Goal("s5cmd", 1.0)], data.Same(files))
+
+
 def minio_tls(bench: Bench) -> None:
     """1 GiB from MinIO over TLS"""
     tools, file = bench.minio_with_big(GIB, certificates(bench.stage / "certificates"))
@@ -161,7 +170,7 @@ def many_clients(bench: Bench) -> None:
 
 ROWS: list[Callable[[Bench], None]] = [
     loopback_own, serve_whole, serve_ranges, serve_after_others,
-    minio_big, minio_checked, minio_tls, minio_small, minio_small_disk, upload_big, upload_small,
+    minio_big, minio_several, minio_checked, minio_tls, minio_small, minio_small_disk, upload_big, upload_small,
     first_byte, memory,
     function_big, region_big, function_small, region_small, region_stalls,
     region_list, sync_unchanged, many_clients,

@@ -7,11 +7,18 @@ use std::sync::Arc;
 
 use crate::flight::Distance;
 use crate::pieces::Pieces;
+use crate::plan::OPENING;
 use crate::{Error, Job, Summary};
+
+/// Objects from this length on are large: a request costs a server about as much as sending 4 MiB, so for smaller ones it
+/// is requests that are waited for, and not bytes.
+const LARGE: u64 = 16 << 20;
 
 #[derive(Default)]
 pub(crate) struct Queue {
-    pub(crate) jobs: VecDeque<Job>,
+    jobs: VecDeque<Job>,
+    /// Bytes of the jobs that wait, as far as their listing told.
+    listed: u64,
     /// More jobs may come.
     pub(crate) feeding: bool,
     pub(crate) open: VecDeque<Open>,
@@ -51,14 +58,48 @@ pub(crate) struct Taken {
 }
 
 impl Queue {
+    /// Adds a job at the end.
+    pub(crate) fn add(&mut self, job: Job) {
+        self.listed += listed(&job);
+        self.jobs.push_back(job);
+    }
+
+    /// Jobs nobody has begun.
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// The next task: pieces of objects already begun come before another object.
     pub(crate) fn take(&mut self, source: Distance) -> Option<Task> {
-        if let Some(open) = self.open.iter_mut().find(|open| !open.pending.is_empty()) {
-            let pieces = open.take(self.level, source)?;
+        let share = self.share();
+        let waiting = self.open.iter_mut().filter(|open| !open.pending.is_empty());
+        if let Some(open) = waiting.min_by_key(|open| open.running) {
+            let pieces = open.take(share, source)?;
             open.running += 1;
             return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), pieces }));
         }
-        self.jobs.pop_front().map(Task::Begin)
+        let job = self.jobs.pop_front()?;
+        self.listed -= listed(&job);
+        Some(Task::Begin(job))
+    }
+
+    /// Pieces a worker may take at once: half of its share of all that is left, so that all finish together.
+    fn share(&self) -> u32 {
+        let left = self.pieces() as u64 + self.listed / OPENING;
+        u32::try_from(left / (2 * self.level.max(1) as u64)).unwrap_or(u32::MAX)
+    }
+
+    /// Pieces of objects already begun that nobody has taken.
+    fn pieces(&self) -> usize {
+        self.open.iter().map(|open| open.pending.len()).sum()
+    }
+
+    /// Whether what waits is in large objects, as far as is known.
+    pub(crate) fn is_large(&self) -> bool {
+        match self.jobs.len() as u64 {
+            0 => !self.feeding && self.pieces() > 0,
+            jobs => self.listed / jobs >= LARGE,
+        }
     }
 
     /// Tasks that could be under way at this instant.
@@ -68,7 +109,7 @@ impl Queue {
 
     /// Tasks nobody has taken.
     pub(crate) fn waiting(&self) -> usize {
-        self.jobs.len() + self.open.iter().map(|open| open.pending.len()).sum::<usize>()
+        self.jobs.len() + self.pieces()
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -77,11 +118,9 @@ impl Queue {
 }
 
 impl Open {
-    /// Takes the first pieces: neighbours together, as far as one request can move them, while there are plenty for
-    /// `workers` of them - half of each one's share at a time, so that all finish together.
-    fn take(&mut self, workers: usize, source: Distance) -> Option<Range<u32>> {
-        let share = self.pending.len() / (2 * workers.max(1));
-        let most = u32::try_from(share).unwrap_or(u32::MAX).min(self.object.most_together(source));
+    /// Takes the first pieces: up to `share` neighbours together, as far as one request can move them.
+    fn take(&mut self, share: u32, source: Distance) -> Option<Range<u32>> {
+        let most = share.min(self.object.most_together(source));
         let start = self.pending.pop_front()?;
         let mut end = start.saturating_add(1);
         while end - start < most && self.pending.front() == Some(&end) {
@@ -92,12 +131,18 @@ impl Open {
     }
 }
 
+/// Length of a job's object, bytes; 0 where its listing did not tell.
+fn listed(job: &Job) -> u64 {
+    job.entry.as_ref().and_then(|entry| entry.size).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Result;
     use crate::pieces::{Done, Finish};
     use crate::worker::Worker;
+    use firstbyte_location::{Entry, Kind};
     use firstbyte_store::Store;
 
     /// Nothing that moves; four of its pieces may go together.
@@ -117,30 +162,78 @@ mod tests {
         fn abandon(&self, _: &Store, _: &Error) {}
     }
 
-    fn taken(pending: impl IntoIterator<Item = u32>, level: usize) -> Vec<Range<u32>> {
+    fn job(size: Option<u64>) -> Job {
         let place = firstbyte_location::Location::Local("x".into());
-        let job = Job { source: place.clone(), destination: place, entry: None };
-        let pending = pending.into_iter().collect();
-        let open = Open { id: 0, job, object: Arc::new(Still), pending, running: 0, error: None };
-        let mut queue = Queue { open: VecDeque::from([open]), level, ..Queue::default() };
+        let entry = size.map(|size| Entry {
+            name: b"x".to_vec(),
+            kind: Kind::File,
+            size: Some(size),
+            modified: None,
+            etag: None,
+            storage_class: None,
+        });
+        Job { source: place.clone(), destination: place, entry }
+    }
+
+    /// Objects begun, each with so many pieces, at a level.
+    fn begun(pieces: impl IntoIterator<Item = Vec<u32>>, level: usize) -> Queue {
+        let open = |(id, pending): (u64, Vec<u32>)| Open {
+            id,
+            job: job(None),
+            object: Arc::new(Still),
+            pending: pending.into(),
+            running: 0,
+            error: None,
+        };
+        Queue { open: (0..).zip(pieces).map(open).collect(), level, ..Queue::default() }
+    }
+
+    /// The objects that pieces are taken of until only objects not begun are left, and the pieces.
+    fn taken(mut queue: Queue) -> Vec<(u64, Range<u32>)> {
         std::iter::from_fn(|| match queue.take(Distance::Far)? {
-            Task::Move(taken) => Some(taken.pieces),
+            Task::Move(taken) => Some((taken.id, taken.pieces)),
             Task::Begin(_) => None,
         })
         .collect()
     }
 
+    fn of_one(pending: impl IntoIterator<Item = u32>, level: usize) -> Vec<Range<u32>> {
+        taken(begun([pending.into_iter().collect()], level)).into_iter().map(|(_, pieces)| pieces).collect()
+    }
+
     #[test]
     fn neighbours_go_together_while_there_are_plenty_and_one_by_one_at_the_end() {
-        assert_eq!(taken(0..12, 1), [0..4, 4..8, 8..10, 10..11, 11..12]);
-        assert_eq!(taken(0..4, 4), [0..1, 1..2, 2..3, 3..4]);
+        assert_eq!(of_one(0..12, 1), [0..4, 4..8, 8..10, 10..11, 11..12]);
+        assert_eq!(of_one(0..4, 4), [0..1, 1..2, 2..3, 3..4]);
     }
 
     #[test]
     fn a_gap_left_by_an_earlier_run_is_not_bridged() {
         assert_eq!(
-            taken([u32::MAX, 1, 2, 7, 8, 9, 10, 11, 12, 13], 1)[..3],
+            of_one([u32::MAX, 1, 2, 7, 8, 9, 10, 11, 12, 13], 1)[..3],
             [u32::MAX..u32::MAX, 1..3, 7..10]
         );
+    }
+
+    #[test]
+    fn what_is_left_of_all_objects_is_shared_and_each_gets_workers() {
+        let pieces = |objects: u32| (0..objects).map(|_| (0..4).collect());
+        let [first, second, ..] = &taken(begun(pieces(2), 1))[..] else { panic!("nothing taken") };
+        assert_eq!([first, second], [&(0, 0..4), &(1, 0..2)]);
+        let mut queue = begun(pieces(1), 2);
+        queue.add(job(Some(16 * OPENING)));
+        assert_eq!(taken(queue)[0], (0, 0..4));
+    }
+
+    #[test]
+    fn objects_are_large_by_what_their_listing_told_and_else_by_their_pieces() {
+        let mut queue = begun([vec![0, 1]], 1);
+        assert!(queue.is_large());
+        queue.add(job(Some(LARGE)));
+        queue.add(job(Some(LARGE)));
+        assert!(queue.is_large());
+        queue.add(job(None));
+        assert!(!queue.is_large());
+        assert!(!Queue::default().is_large());
     }
 }

@@ -107,13 +107,13 @@ impl<'a> Run<'a> {
     /// Adds a job, waiting for room. False once the run has ended: feed no more.
     pub(crate) fn feed(&self, job: Job) -> bool {
         let mut queue = self.queue();
-        while queue.jobs.len() >= QUEUED && queue.ended.is_none() {
+        while queue.jobs() >= QUEUED && queue.ended.is_none() {
             queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if queue.ended.is_some() {
             return false;
         }
-        queue.jobs.push_back(job);
+        queue.add(job);
         drop(queue);
         self.work.notify_one();
         true
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
             let below = index < queue.level;
             if below && let Some(task) = queue.take(self.flights.distance()) {
                 queue.busy += 1;
-                let room = queue.jobs.len() == QUEUED / 2;
+                let room = queue.jobs() == QUEUED / 2;
                 drop(queue);
                 if room {
                     self.room.notify_one();

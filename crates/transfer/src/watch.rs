@@ -30,8 +30,8 @@ pub(crate) fn supervise<'scope>(
     run.set_level(level.now());
     loop {
         // Before others are started; once, as it wakes whoever waits.
-        if run.batch == Batch::One
-            && run.flights.distance() == Distance::Near
+        if run.flights.distance() == Distance::Near
+            && (run.batch == Batch::One || run.queue().is_large())
             && let Some(now) = level.begin_near(START_NEAR)
         {
             run.set_level(now);
