@@ -36,7 +36,7 @@ const IN_LINE: u64 = 16 << 20;
 const FOR_READERS: usize = 16;
 /// What a thread needs: its buffer, touched stack, socket and TLS state.
 const THREAD_MEMORY: u64 = 192 << 10;
-/// What a finished fetch counts for beside its bytes: an S3 request costs a server about as much as this.
+/// What a finished fetch counts for beside its bytes: work that is all small requests has a throughput too.
 pub(crate) const STEP_BYTES: u64 = 64 << 10;
 
 /// Threads and their work.

@@ -23,8 +23,8 @@ const WORKER_MEMORY: u64 = 56 << 10;
 /// The level one object starts with: at the 40 MB/s S3 gives a connection these fill a network of 4 Gbit/s at once, and
 /// are too few to hurt any server.
 const START: usize = 12;
-/// The level many objects start with: more only wait for each other where the server is near; where it is far, the
-/// first answers show it and all that may be are asked for at once.
+/// The level many objects start with: more only wait for each other where the server is near, and large ones take fewer there;
+/// where it is far, the first answers show it and all that may be are asked for at once.
 const START_MANY: usize = 32;
 /// More requests than this have not been seen to help one object: its chunks fill any link with fewer.
 const MOST: usize = 64;

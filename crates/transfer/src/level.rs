@@ -14,7 +14,7 @@ const LOSS: f64 = 1.05;
 /// Windows at a level that was found good, before one step more is tried: conditions change, but seldom.
 const HOLD: u32 = 20;
 
-/// The level one object goes on with where the first answer shows that the server is near: on one machine or in one rack a
+/// The level large objects go on with where the first answer shows that the server is near: on one machine or in one rack a
 /// few requests keep both ends busy, and twelve take a tenth more of a server's processors. What more would help is found.
 pub const START_NEAR: usize = 4;
 

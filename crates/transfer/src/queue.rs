@@ -10,8 +10,8 @@ use crate::pieces::Pieces;
 use crate::plan::OPENING;
 use crate::{Error, Job, Summary};
 
-/// Objects from this length on are large: a request costs a server about as much as sending 4 MiB, so for smaller ones it
-/// is requests that are waited for, and not bytes.
+/// Objects from this length on are large: it is their bytes that are waited for. A request costs a server that is near as much
+/// as sending some 4 MiB (MinIO), a quarter of this.
 const LARGE: u64 = 16 << 20;
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ pub(crate) struct Taken {
 impl Queue {
     /// Adds a job at the end.
     pub(crate) fn add(&mut self, job: Job) {
-        self.listed += listed(&job);
+        self.listed = self.listed.saturating_add(length(&job));
         self.jobs.push_back(job);
     }
 
@@ -69,22 +69,27 @@ impl Queue {
         self.jobs.len()
     }
 
-    /// The next task: pieces of objects already begun come before another object.
+    /// The next task: pieces of objects already begun come before another object, and the oldest object first. Only from a
+    /// server that is near it is the one that the fewest workers are at, because those who write one file wait for each other.
     pub(crate) fn take(&mut self, source: Distance) -> Option<Task> {
-        let share = self.share();
-        let waiting = self.open.iter_mut().filter(|open| !open.pending.is_empty());
-        if let Some(open) = waiting.min_by_key(|open| open.running) {
-            let pieces = open.take(share, source)?;
+        let most = self.half_share();
+        let mut begun = self.open.iter_mut().filter(|open| !open.pending.is_empty());
+        let next = match source {
+            Distance::Near => begun.min_by_key(|open| open.running),
+            Distance::Far => begun.next(),
+        };
+        if let Some(open) = next {
+            let pieces = open.take(most, source)?;
             open.running += 1;
             return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), pieces }));
         }
         let job = self.jobs.pop_front()?;
-        self.listed -= listed(&job);
+        self.listed = self.listed.saturating_sub(length(&job));
         Some(Task::Begin(job))
     }
 
     /// Pieces a worker may take at once: half of its share of all that is left, so that all finish together.
-    fn share(&self) -> u32 {
+    fn half_share(&self) -> u32 {
         let left = self.pieces() as u64 + self.listed / OPENING;
         u32::try_from(left / (2 * self.level.max(1) as u64)).unwrap_or(u32::MAX)
     }
@@ -94,12 +99,12 @@ impl Queue {
         self.open.iter().map(|open| open.pending.len()).sum()
     }
 
-    /// Whether what waits is in large objects, as far as is known.
+    /// Whether what waits is large objects on average, as far as is known.
     pub(crate) fn is_large(&self) -> bool {
-        match self.jobs.len() as u64 {
-            0 => !self.feeding && self.pieces() > 0,
-            jobs => self.listed / jobs >= LARGE,
-        }
+        let begun = self.open.iter().filter(|open| !open.pending.is_empty()).count();
+        let objects = (begun + self.jobs.len()) as u64;
+        let bytes = self.listed.saturating_add(self.pieces() as u64 * OPENING);
+        objects > 0 && bytes / objects >= LARGE
     }
 
     /// Tasks that could be under way at this instant.
@@ -118,9 +123,9 @@ impl Queue {
 }
 
 impl Open {
-    /// Takes the first pieces: up to `share` neighbours together, as far as one request can move them.
-    fn take(&mut self, share: u32, source: Distance) -> Option<Range<u32>> {
-        let most = share.min(self.object.most_together(source));
+    /// Takes the first pieces: up to `most` neighbours together, as far as one request can move them.
+    fn take(&mut self, most: u32, source: Distance) -> Option<Range<u32>> {
+        let most = most.min(self.object.most_together(source));
         let start = self.pending.pop_front()?;
         let mut end = start.saturating_add(1);
         while end - start < most && self.pending.front() == Some(&end) {
@@ -132,7 +137,7 @@ impl Open {
 }
 
 /// Length of a job's object, bytes; 0 where its listing did not tell.
-fn listed(job: &Job) -> u64 {
+fn length(job: &Job) -> u64 {
     job.entry.as_ref().and_then(|entry| entry.size).unwrap_or_default()
 }
 
@@ -189,8 +194,8 @@ mod tests {
     }
 
     /// The objects that pieces are taken of until only objects not begun are left, and the pieces.
-    fn taken(mut queue: Queue) -> Vec<(u64, Range<u32>)> {
-        std::iter::from_fn(|| match queue.take(Distance::Far)? {
+    fn taken(mut queue: Queue, source: Distance) -> Vec<(u64, Range<u32>)> {
+        std::iter::from_fn(|| match queue.take(source)? {
             Task::Move(taken) => Some((taken.id, taken.pieces)),
             Task::Begin(_) => None,
         })
@@ -198,7 +203,8 @@ mod tests {
     }
 
     fn of_one(pending: impl IntoIterator<Item = u32>, level: usize) -> Vec<Range<u32>> {
-        taken(begun([pending.into_iter().collect()], level)).into_iter().map(|(_, pieces)| pieces).collect()
+        let queue = begun([pending.into_iter().collect()], level);
+        taken(queue, Distance::Far).into_iter().map(|(_, pieces)| pieces).collect()
     }
 
     #[test]
@@ -216,27 +222,45 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_all_objects_is_shared_and_each_gets_workers() {
-        let pieces = |objects: u32| (0..objects).map(|_| (0..4).collect());
-        let [first, second, ..] = &taken(begun(pieces(2), 1))[..] else { panic!("nothing taken") };
-        assert_eq!([first, second], [&(0, 0..4), &(1, 0..2)]);
-        let mut queue = begun(pieces(1), 2);
+    fn what_is_left_of_all_objects_is_shared() {
+        let mut queue = begun([(0..4).collect()], 2);
         queue.add(job(Some(16 * OPENING)));
         assert!(
             matches!(queue.take(Distance::Far), Some(Task::Move(Taken { pieces, .. })) if pieces == (0..4))
         );
-        assert!(matches!(queue.take(Distance::Far), Some(Task::Begin(_))) && queue.share() == 0);
+        assert!(matches!(queue.take(Distance::Far), Some(Task::Begin(_))) && queue.half_share() == 0);
     }
 
     #[test]
-    fn objects_are_large_by_what_their_listing_told_and_else_by_their_pieces() {
-        let mut queue = begun([vec![0, 1]], 1);
+    fn the_oldest_object_is_finished_first_but_nearby_each_gets_workers() {
+        let two = || begun((0..2).map(|_| (0..4).collect()), 1);
+        assert_eq!(taken(two(), Distance::Far), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
+        let mut queue = begun((0..2).map(|_| (0..4).collect()), 2);
+        let mut next = || match queue.take(Distance::Near) {
+            Some(Task::Move(taken)) => taken.id,
+            _ => panic!("nothing taken"),
+        };
+        assert_eq!([next(), next(), next()], [0, 1, 0]);
+    }
+
+    #[test]
+    fn objects_are_large_by_what_is_left_of_those_begun_and_what_was_listed_of_the_others() {
+        assert!(!Queue::default().is_large());
+        assert!(!begun([(0..7).collect()], 1).is_large());
+        let mut queue = begun([(0..8).collect(), Vec::new()], 1);
         assert!(queue.is_large());
-        queue.add(job(Some(LARGE)));
         queue.add(job(Some(LARGE)));
         assert!(queue.is_large());
         queue.add(job(None));
         assert!(!queue.is_large());
-        assert!(!Queue::default().is_large());
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_do_no_harm() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|_| queue.add(job(Some(u64::MAX))));
+        assert!(queue.is_large());
+        while queue.take(Distance::Far).is_some() {}
+        assert_eq!(queue.half_share(), 0);
     }
 }

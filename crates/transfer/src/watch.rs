@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Scope;
 use std::time::Duration;
 
-use crate::engine::Batch;
+use crate::engine::{Batch, Route};
 use crate::flight::Distance;
 use crate::level::{Level, START_NEAR};
 use crate::run::Run;
@@ -15,7 +15,7 @@ use crate::{Error, Hedging, Result};
 
 /// How often it looks: a tenth of the shortest patience, and far less than a percent of a core.
 const TICK: Duration = Duration::from_millis(10);
-/// What a finished object or piece counts for beside its bytes: an S3 request costs a server about as much as this.
+/// What a finished object or piece counts for beside its bytes: work that is all small requests has a throughput too.
 const STEP_BYTES: u64 = 64 << 10;
 
 /// Watches until the run is over. Returns whether the level was ever held down by its cap.
@@ -29,12 +29,15 @@ pub(crate) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     run.set_level(level.now());
     loop {
-        // Before others are started; once, as it wakes whoever waits.
-        if run.flights.distance() == Distance::Near
+        // Bytes of large objects from a server that is near take few requests: fewer than begun with, before others are started.
+        if level.is_fresh()
+            && run.route == Route::Network
+            && run.flights.distance() == Distance::Near
             && (run.batch == Batch::One || run.queue().is_large())
             && let Some(now) = level.begin_near(START_NEAR)
         {
             run.set_level(now);
+            window.restart(&reading(run));
         }
         let (wanted, plenty) = {
             let queue = run.queue();
