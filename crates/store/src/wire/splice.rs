@@ -11,9 +11,10 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use crate::Sink;
 
-/// Size asked for the pipe: fewer, larger moves; with 1 MiB they are no faster. All pipes of an unprivileged user may have 64 MiB
-/// (`/proc/sys/fs/pipe-user-pages-soft`), and there is one for each of up to 80 threads; where the kernel refuses, 64 KiB serve.
-const PIPE: usize = 256 << 10;
+/// Size asked for the pipe: fewer, larger moves. 1 GiB from our own server, which sends by sendfile, takes 0.396 s with 256 KiB,
+/// 0.368 with this and 0.356 with 1 MiB; but all pipes of an unprivileged user may have 64 MiB
+/// (`/proc/sys/fs/pipe-user-pages-soft`), and there is one for each of up to 80 threads. Where the kernel refuses, 64 KiB serve.
+const PIPE: usize = 512 << 10;
 
 /// Why bytes did not get across.
 pub(super) enum Failed {
