@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use firstbyte_hydrate::Wanted;
-use firstbyte_location::{Kind, Strength};
+use firstbyte_location::Strength;
 
 use crate::filesystem::FileSystem;
 use crate::tree::{name_of, parent};
@@ -60,15 +60,12 @@ impl FileSystem {
         let directory = parent(path);
         let name = name_of(path);
         let known = self.directories.last(directory);
-        let listed =
-            known.as_ref().map(|known| known.position(name).map(|at| Arc::clone(&known.listed()[at].child)));
-        let child = match listed {
-            // All its names were known, and this is none of them.
-            Some(None) => return None,
-            Some(Some(child)) if child.is_known() => child,
-            _ => Arc::new(self.source.find(directory, name).ok()??),
+        let listed = match &known {
+            // All its names were known: one that is none of them is not there.
+            Some(known) => Some(&*known.listed()[known.position(name)?].child),
+            None => None,
         };
-        let version = child.pin.version().filter(|_| child.kind == Kind::File)?;
+        let version = self.source.version(directory, name, listed)?;
         let pinned = version.strength() == Strength::Strong;
         let fits = pinned && version.size.is_some_and(|size| self.is_eager(size));
         fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })

@@ -10,9 +10,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use firstbyte_hydrate::File;
-use firstbyte_location::{ByteRange, Kind};
+use firstbyte_location::ByteRange;
 
-use crate::child::Child;
 use crate::directory::Directory;
 use crate::filesystem::FileSystem;
 use crate::source::join;
@@ -144,19 +143,7 @@ impl FileSystem {
     fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
         for listed in directory.listed().get(wanted).unwrap_or_default() {
             let child = &listed.child;
-            if child.kind != Kind::File {
-                continue;
-            }
-            let found;
-            let child: &Child = if child.is_known() {
-                child
-            } else {
-                // What cannot be described now is not worth a word: whoever opens it will be told.
-                let Ok(Some(described)) = self.source.find(path, &child.name) else { continue };
-                found = described;
-                &found
-            };
-            let Some(version) = child.pin.version() else { continue };
+            let Some(version) = self.source.version(path, &child.name, Some(child)) else { continue };
             let Some(size) = version.size.filter(|size| *size <= SMALL) else { continue };
             let file = self.hydrator.file(&self.source.location(&join(path, &child.name)), version);
             // The bytes stay in the cache; an error is told to whoever opens it.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firstbyte_location::{Kind, Location};
+use firstbyte_location::{Kind, Location, Version};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
 
 use crate::child::Child;
@@ -122,6 +122,19 @@ impl Source {
             }
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What pins the content of the file `name`, where need be by a request: a listing does not always tell. `None` where it is
+    /// no file, and where it cannot be described now: whoever opens it will be told.
+    pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
+        match listed {
+            Some(child) if child.kind != Kind::File => None,
+            Some(child) if child.is_known() => child.pin.version(),
+            _ => {
+                let found = self.find(directory, name).ok()??;
+                found.pin.version().filter(|_| found.kind == Kind::File)
+            }
         }
     }
 
