@@ -1,7 +1,7 @@
 //! Requests under way, as the watch sees them: one slot a worker, written by the worker, read every few milliseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_store::Cancel;
@@ -35,6 +35,8 @@ pub struct Flights {
     slots: Vec<Slot>,
     patience: Mutex<Patience>,
     start: Instant,
+    /// When the head of an answer was first waited for.
+    first_asked: OnceLock<Instant>,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,12 @@ impl Flights {
             since: AtomicU64::new(IDLE),
             request: Mutex::new(Request { cancel: Cancel::new(), wait: Wait::Head, cuts: 0, cut: false }),
         };
-        Self { slots: (0..slots).map(slot).collect(), patience: Mutex::default(), start: Instant::now() }
+        Self {
+            slots: (0..slots).map(slot).collect(),
+            patience: Mutex::default(),
+            start: Instant::now(),
+            first_asked: OnceLock::new(),
+        }
     }
 
     /// Begins a request in a slot; `cuts` times it was cut and asked again already.
@@ -76,7 +83,11 @@ impl Flights {
         lock(&self.patience).asked();
         *lock(&slot.request) = Request { cancel, wait, cuts, cut: false };
         slot.since.store(self.now(), Ordering::Relaxed);
-        Flight { flights: self, slot, began: Instant::now() }
+        let began = Instant::now();
+        if wait == Wait::Head {
+            self.first_asked.get_or_init(|| began);
+        }
+        Flight { flights: self, slot, began }
     }
 
     /// Cuts requests that have been silent for too long. Long bodies one at a time: when a crowded link lets several
@@ -115,10 +126,15 @@ impl Flights {
         lock(&self.patience).median_wait()
     }
 
-    /// Whether the server is known to be far away, by what any request takes at the least: small ones then only wait.
+    /// Whether the server is far away, by what any request takes at the least: small ones then only wait. That no answer
+    /// has come yet tells it too, a round trip sooner, and may be wrong: [`known_distance`](Self::known_distance) tells.
     #[must_use]
     pub fn are_far(&self) -> bool {
-        lock(&self.patience).least_wait().is_some_and(|wait| wait >= FAR)
+        let patience = lock(&self.patience);
+        match patience.fastest_head() {
+            None if self.first_asked.get().is_some_and(|asked| asked.elapsed() >= FAR) => true,
+            _ => patience.least_wait().is_some_and(|wait| wait >= FAR),
+        }
     }
 
     /// How far away the server is; far while nothing is known. One answer tells that it is near.
@@ -242,6 +258,21 @@ mod tests {
         assert_eq!(flights.distance(), Distance::Far);
         learn(2);
         assert_eq!(flights.distance(), Distance::Near);
+    }
+
+    #[test]
+    fn silence_tells_that_a_server_is_far_until_an_answer_tells_otherwise() {
+        let flights = Flights::new(2);
+        std::thread::sleep(FAR);
+        assert!(!flights.are_far(), "nothing was asked");
+        let write = flights.begin(0, Wait::Write, Cancel::new(), 0);
+        let read = flights.begin(1, Wait::Head, Cancel::new(), 0);
+        assert!(!flights.are_far());
+        std::thread::sleep(FAR);
+        assert!(flights.are_far());
+        lock(&flights.patience).learn(Wait::Head, Duration::from_millis(2));
+        assert!(!flights.are_far());
+        assert!(!read.end(true) && !write.end(true));
     }
 
     #[test]

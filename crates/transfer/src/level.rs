@@ -26,6 +26,8 @@ enum Phase {
     Lowered { from: usize, rate: f64 },
     /// Nothing is known of the level yet.
     Fresh,
+    /// The level is the cap, because the work seems to be all waiting; it was this before.
+    Leapt { from: usize },
     /// The level is good for so many windows.
     Holding { left: u32 },
 }
@@ -80,6 +82,7 @@ impl Level {
                 self.now = self.now.div_ceil(2);
             }
             Phase::Lowered { .. } => self.phase = Phase::Holding { left: HOLD },
+            Phase::Leapt { .. } => self.phase = Phase::Holding { left: HOLD },
             _ if room == Room::None => self.phase = Phase::Holding { left: HOLD },
             Phase::Raised { .. } | Phase::Fresh => self.raise(rate, 2.0),
             Phase::Holding { left: 0 } => self.raise(rate, 1.5),
@@ -88,11 +91,19 @@ impl Level {
         self.now
     }
 
-    /// Goes to the cap at once: the work is known to be all waiting.
+    /// Goes to the cap at once: the work seems to be all waiting.
     pub fn leap(&mut self) -> usize {
+        self.phase = Phase::Leapt { from: self.now };
         self.now = self.cap;
-        self.phase = Phase::Holding { left: HOLD };
         self.now
+    }
+
+    /// Takes a leap back, because it is not: the level where there was one.
+    pub fn land(&mut self) -> Option<usize> {
+        let Phase::Leapt { from } = self.phase else { return None };
+        self.phase = Phase::Fresh;
+        self.now = from;
+        Some(from)
     }
 
     /// Starts with `most` at most, because the server is found to be near; the level where that changes it.
@@ -175,6 +186,16 @@ mod tests {
         assert_eq!(level.leap(), MOST);
         assert!(!level.is_fresh());
         assert_eq!(settle(&mut level, 10, |_| 1.0), MOST);
+        assert_eq!(level.land(), None, "it was found good since");
+    }
+
+    #[test]
+    fn a_leap_that_was_wrong_is_taken_back_and_the_level_found_as_ever() {
+        let mut level = Level::new(4, MOST);
+        assert_eq!(level.land(), None, "there was none");
+        level.leap();
+        assert_eq!(level.land(), Some(4));
+        assert_eq!(settle(&mut level, 15, |_| 1.0), 4);
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub(crate) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     run.set_level(level.now());
     loop {
+        if run.flights.known_distance() == Some(Distance::Near)
+            && let Some(now) = level.land()
+        {
+            run.set_level(now);
+            window.restart(&reading(run));
+        }
         // Bytes of large objects from a server that is near take few requests: fewer than begun with, before others are started.
         if level.is_fresh()
             && run.route == Route::Network
