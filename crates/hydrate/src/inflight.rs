@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use firstbyte_transfer::control::Distance;
+
 use crate::BLOCK;
 
 /// Who a fetch is for. Each class waits for those before it.
@@ -23,9 +25,15 @@ pub(crate) enum Class {
 /// Names a fetch within the process.
 pub(crate) type Id = u64;
 
-/// A fetch that is so far from a block that a reader's own request would bring it sooner: at 40 MB/s, what one
-/// connection gives, 1 MiB takes as long as a round trip of 26 ms.
-const FAR: u64 = (1 << 20) / BLOCK;
+/// So many blocks further on, a reader's own request would bring a block sooner than the fetch that is on its way to it: at
+/// 40 MB/s, what one connection gives from afar, 1 MiB takes as long as a round trip of 26 ms; nearby a request costs MinIO the
+/// time in which it sends 4 MiB, and everybody else that time.
+const fn too_far(server: Distance) -> u64 {
+    match server {
+        Distance::Near => (4 << 20) / BLOCK,
+        Distance::Far => (1 << 20) / BLOCK,
+    }
+}
 
 /// What a reader does about a block that is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +90,9 @@ impl InFlight {
         took_over
     }
 
-    /// What a reader of `block` does, who waits for another block of fetch `joined` anyway.
-    pub(crate) fn want(&self, block: u64, joined: Option<Id>) -> Want {
+    /// What a reader of `block` does, which is on a server so far away, and who waits for another block of fetch `joined`
+    /// anyway.
+    pub(crate) fn want(&self, block: u64, joined: Option<Id>, server: Distance) -> Want {
         let Some((id, entry)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
             return Want::Fetch;
@@ -92,7 +101,7 @@ impl InFlight {
             _ if joined == Some(id) => Want::Join(id),
             Class::Demand => Want::Join(id),
             Class::Background => Want::Fetch,
-            Class::Ahead if block.saturating_sub(entry.next) > FAR => Want::Fetch,
+            Class::Ahead if block.saturating_sub(entry.next) > too_far(server) => Want::Fetch,
             Class::Ahead if entry.started => Want::Join(id),
             Class::Ahead => Want::Promote(id),
         }
@@ -195,17 +204,24 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn a_reader_waits_for_what_is_near_and_fetches_what_is_far_or_background() {
+    fn a_reader_waits_for_what_comes_soon_and_fetches_what_does_not_or_is_background() {
         let mut table = InFlight::default();
+        let (near, far) = (Distance::Near, Distance::Far);
         table.begin(1, Class::Ahead, 0..64);
-        assert_eq!(table.want(0, None), Want::Promote(1));
+        assert_eq!(table.want(0, None, far), Want::Promote(1));
         table.start(1);
-        assert_eq!(table.want(FAR, None), Want::Join(1));
-        assert_eq!(table.want(FAR + 1, None), Want::Fetch);
+        assert_eq!(table.want(too_far(far), None, far), Want::Join(1));
+        assert_eq!(table.want(too_far(far) + 1, None, far), Want::Fetch);
+        assert_eq!(table.want(too_far(near), None, near), Want::Join(1));
+        assert_eq!(table.want(too_far(near) + 1, None, near), Want::Fetch);
         table.begin(2, Class::Background, 100..110);
-        assert_eq!(table.want(100, None), Want::Fetch);
-        assert_eq!(table.want(200, None), Want::Fetch);
-        assert_eq!(table.want(FAR + 1, Some(1)), Want::Join(1), "its reader waits for what comes before");
+        assert_eq!(table.want(100, None, near), Want::Fetch);
+        assert_eq!(table.want(200, None, near), Want::Fetch);
+        assert_eq!(
+            table.want(too_far(far) + 1, Some(1), far),
+            Want::Join(1),
+            "its reader waits for what comes before"
+        );
     }
 
     #[test]
