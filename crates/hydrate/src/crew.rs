@@ -258,7 +258,10 @@ impl Crew {
             let far = reading.processors == Heed::Ignore;
             let near = !small && self.distance() == Distance::Near;
             let found = match plenty {
-                _ if near && let Some(now) = level.begin_near(start_near) => Some(now),
+                _ if near && let Some(now) = level.begin_near(start_near) => {
+                    window.restart(&reading);
+                    Some(now)
+                }
                 // They only wait: as many as may be, at once.
                 true if small && level.is_fresh() && far => Some(level.leap()),
                 true => window.measure(&reading, &mut level),
