@@ -6,8 +6,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-
-use firstbyte_transfer::control::Distance;
+use std::time::{Duration, Instant};
 
 use crate::BLOCK;
 
@@ -25,15 +24,12 @@ pub(crate) enum Class {
 /// Names a fetch within the process.
 pub(crate) type Id = u64;
 
-/// So many blocks further on, a reader's own request would bring a block sooner than the fetch that is on its way to it: at
-/// 40 MB/s, what one connection gives from afar, 1 MiB takes as long as a round trip of 26 ms; nearby a request costs MinIO the
-/// time in which it sends 4 MiB, and everybody else that time.
-const fn too_far(server: Distance) -> u64 {
-    match server {
-        Distance::Near => (4 << 20) / BLOCK,
-        Distance::Far => (1 << 20) / BLOCK,
-    }
-}
+/// A fetch that is so far from a block that a reader's own request would bring it sooner: at 40 MB/s, what one
+/// connection gives, 1 MiB takes as long as a round trip of 26 ms.
+const FAR: u64 = (1 << 20) / BLOCK;
+/// A fetch that brings a block within this, at the pace it has had so far, is waited for however far it is: a request more costs a
+/// server beside us as much (MinIO 2 ms of processor time, in which it sends 4 MiB), and everybody else that time.
+const SOON: Duration = Duration::from_millis(10);
 
 /// What a reader does about a block that is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +45,8 @@ pub(crate) enum Want {
 #[derive(Debug)]
 struct Entry {
     class: Class,
-    started: bool,
+    /// When a thread took it up.
+    started: Option<Instant>,
     /// It has the right to fetch, among the processes that share the cache.
     has_turn: bool,
     /// The block that arrives next.
@@ -57,6 +54,18 @@ struct Entry {
     blocks: Range<u64>,
     /// Blocks that are still its own.
     owned: u64,
+}
+
+impl Entry {
+    /// Whether a block is worth waiting for.
+    fn brings_soon(&self, block: u64, now: Instant) -> bool {
+        let left = block.saturating_sub(self.next);
+        let come = self.next - self.blocks.start;
+        let took = self.started.map(|started| now.saturating_duration_since(started)).filter(|_| come > 0);
+        let in_time =
+            |took: Duration| took.as_nanos() * u128::from(left) <= SOON.as_nanos() * u128::from(come);
+        left <= FAR || took.is_some_and(in_time)
+    }
 }
 
 /// The fetches of one file.
@@ -86,13 +95,12 @@ impl InFlight {
         }
         let owned = blocks.end - blocks.start;
         self.fetches
-            .insert(id, Entry { class, started: false, has_turn: false, next: blocks.start, blocks, owned });
+            .insert(id, Entry { class, started: None, has_turn: false, next: blocks.start, blocks, owned });
         took_over
     }
 
-    /// What a reader of `block` does, which is on a server so far away, and who waits for another block of fetch `joined`
-    /// anyway.
-    pub(crate) fn want(&self, block: u64, joined: Option<Id>, server: Distance) -> Want {
+    /// What a reader of `block` does now, who waits for another block of fetch `joined` anyway.
+    pub(crate) fn want(&self, block: u64, joined: Option<Id>, now: Instant) -> Want {
         let Some((id, entry)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {
             return Want::Fetch;
@@ -101,8 +109,8 @@ impl InFlight {
             _ if joined == Some(id) => Want::Join(id),
             Class::Demand => Want::Join(id),
             Class::Background => Want::Fetch,
-            Class::Ahead if block.saturating_sub(entry.next) > too_far(server) => Want::Fetch,
-            Class::Ahead if entry.started => Want::Join(id),
+            Class::Ahead if !entry.brings_soon(block, now) => Want::Fetch,
+            Class::Ahead if entry.started.is_some() => Want::Join(id),
             Class::Ahead => Want::Promote(id),
         }
     }
@@ -115,9 +123,9 @@ impl InFlight {
     }
 
     /// A thread has taken up the fetch.
-    pub(crate) fn start(&mut self, id: Id) {
+    pub(crate) fn start(&mut self, id: Id, now: Instant) {
         if let Some(entry) = self.fetches.get_mut(&id) {
-            entry.started = true;
+            entry.started = Some(now);
         }
     }
 
@@ -204,24 +212,34 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn a_reader_waits_for_what_comes_soon_and_fetches_what_does_not_or_is_background() {
-        let mut table = InFlight::default();
-        let (near, far) = (Distance::Near, Distance::Far);
+    fn a_reader_waits_for_what_is_near_and_fetches_what_is_far_or_background() {
+        let (mut table, now) = (InFlight::default(), Instant::now());
         table.begin(1, Class::Ahead, 0..64);
-        assert_eq!(table.want(0, None, far), Want::Promote(1));
-        table.start(1);
-        assert_eq!(table.want(too_far(far), None, far), Want::Join(1));
-        assert_eq!(table.want(too_far(far) + 1, None, far), Want::Fetch);
-        assert_eq!(table.want(too_far(near), None, near), Want::Join(1));
-        assert_eq!(table.want(too_far(near) + 1, None, near), Want::Fetch);
+        assert_eq!(table.want(0, None, now), Want::Promote(1));
+        table.start(1, now);
+        assert_eq!(table.want(FAR, None, now), Want::Join(1));
+        assert_eq!(table.want(FAR + 1, None, now), Want::Fetch);
         table.begin(2, Class::Background, 100..110);
-        assert_eq!(table.want(100, None, near), Want::Fetch);
-        assert_eq!(table.want(200, None, near), Want::Fetch);
+        assert_eq!(table.want(100, None, now), Want::Fetch);
+        assert_eq!(table.want(200, None, now), Want::Fetch);
         assert_eq!(
-            table.want(too_far(far) + 1, Some(1), far),
+            table.want(FAR + 1, Some(1), now),
             Want::Join(1),
             "its reader waits for what comes before"
         );
+    }
+
+    #[test]
+    fn a_reader_waits_for_what_comes_soon_however_far_it_is() {
+        let (mut table, began) = (InFlight::default(), Instant::now());
+        table.begin(1, Class::Ahead, 0..200);
+        table.start(1, began);
+        (0..10).for_each(|block| table.arrived(1, block));
+        // A block a millisecond: those of the next 10 are waited for. FAR is less.
+        let now = began + Duration::from_millis(10);
+        assert_eq!(table.want(20, None, now), Want::Join(1));
+        assert_eq!(table.want(21, None, now), Want::Fetch);
+        assert_eq!(table.want(20, None, now + SOON), Want::Fetch, "it has become slower");
     }
 
     #[test]

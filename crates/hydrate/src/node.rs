@@ -148,7 +148,7 @@ impl Node {
         let pending = Arc::new(Pending::new(self.location.clone(), range, hold, deadline, reader));
         let mut promoted = Vec::new();
         let mut fetches = Vec::new();
-        let server = self.shared.crew.distance();
+        let now = Instant::now();
         let failed = {
             let mut table = self.lock();
             let missing: Vec<u64> =
@@ -159,7 +159,7 @@ impl Node {
             if failed.is_none() {
                 let (mut wanted, mut joined) = (Vec::new(), None);
                 for block in &missing {
-                    match table.flights.want(*block, joined, server) {
+                    match table.flights.want(*block, joined, now) {
                         Want::Join(id) => joined = Some(id),
                         Want::Promote(id) => {
                             table.flights.promote(id);

@@ -29,8 +29,8 @@ const REORDER: u64 = 1 << 20;
 /// The smallest request of a window: at 40 MB/s a connection it lasts as long as the round trip it pays for.
 const SEGMENT: u64 = 1 << 20;
 
-/// A window so wide belongs to a reader who goes on. In a narrower one others may be about, and who wants a block more than a
-/// megabyte into a request fetches it by himself instead of waiting: so requests stay small there, wherever the server is.
+/// A window so wide belongs to a reader who goes on. In a narrower one others may be about, and who wants a block far into a
+/// request fetches it by himself instead of waiting: so requests stay small there, wherever the server is.
 const WIDE: u64 = 32 << 20;
 
 /// Whether a read found all its bytes here.

@@ -24,7 +24,7 @@ const WORKER_MEMORY: u64 = 56 << 10;
 /// are too few to hurt any server.
 const START: usize = 12;
 /// The level many objects start with: more only wait for each other where the server is near, and large ones take fewer there;
-/// where it is far, the first answers show it and all that may be are asked for at once.
+/// where it is far, no answer for a while shows it and all that may be are asked for at once.
 const START_MANY: usize = 32;
 /// More requests than this have not been seen to help one object: its chunks fill any link with fewer.
 const MOST: usize = 64;

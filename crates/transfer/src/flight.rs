@@ -126,15 +126,18 @@ impl Flights {
         lock(&self.patience).median_wait()
     }
 
-    /// Whether the server is far away, by what any request takes at the least: small ones then only wait. That no answer
-    /// has come yet tells it too, a round trip sooner, and may be wrong: [`known_distance`](Self::known_distance) tells.
+    /// Whether the server is known to be far away, by what any request takes at the least: small ones then only wait.
     #[must_use]
     pub fn are_far(&self) -> bool {
-        let patience = lock(&self.patience);
-        match patience.fastest_head() {
-            None if self.first_asked.get().is_some_and(|asked| asked.elapsed() >= FAR) => true,
-            _ => patience.least_wait().is_some_and(|wait| wait >= FAR),
-        }
+        lock(&self.patience).least_wait().is_some_and(|wait| wait >= FAR)
+    }
+
+    /// Whether no read has been answered for so long that the server seems to be far away: known a round trip sooner than by
+    /// [`are_far`](Self::are_far), and perhaps wrong.
+    #[must_use]
+    pub fn seem_far(&self) -> bool {
+        let silent = self.first_asked.get().is_some_and(|asked| asked.elapsed() >= FAR);
+        silent && lock(&self.patience).fastest_head().is_none()
     }
 
     /// How far away the server is; far while nothing is known. One answer tells that it is near.
@@ -261,17 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn silence_tells_that_a_server_is_far_until_an_answer_tells_otherwise() {
+    fn silence_of_reads_makes_a_server_seem_far_until_one_is_answered() {
         let flights = Flights::new(2);
-        std::thread::sleep(FAR);
-        assert!(!flights.are_far(), "nothing was asked");
         let write = flights.begin(0, Wait::Write, Cancel::new(), 0);
-        let read = flights.begin(1, Wait::Head, Cancel::new(), 0);
-        assert!(!flights.are_far());
         std::thread::sleep(FAR);
-        assert!(flights.are_far());
+        assert!(!flights.seem_far(), "a write takes its time anywhere");
+        let read = flights.begin(1, Wait::Head, Cancel::new(), 0);
+        std::thread::sleep(FAR);
+        assert!(flights.seem_far() && !flights.are_far());
         lock(&flights.patience).learn(Wait::Head, Duration::from_millis(2));
-        assert!(!flights.are_far());
+        assert!(!flights.seem_far());
         assert!(!read.end(true) && !write.end(true));
     }
 

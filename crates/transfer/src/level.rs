@@ -91,19 +91,33 @@ impl Level {
         self.now
     }
 
-    /// Goes to the cap at once: the work seems to be all waiting.
+    /// Goes to the cap at once: the work seems to be all waiting. To be [`confirmed`](Self::confirm), or taken back.
     pub fn leap(&mut self) -> usize {
         self.phase = Phase::Leapt { from: self.now };
         self.now = self.cap;
         self.now
     }
 
-    /// Takes a leap back, because it is not: the level where there was one.
-    pub fn land(&mut self) -> Option<usize> {
-        let Phase::Leapt { from } = self.phase else { return None };
-        self.phase = Phase::Fresh;
-        self.now = from;
-        Some(from)
+    /// Whether there was a leap that has been neither confirmed nor taken back.
+    #[must_use]
+    pub fn has_leapt(&self) -> bool {
+        matches!(self.phase, Phase::Leapt { .. })
+    }
+
+    /// Stays after a leap: the work is all waiting indeed.
+    pub fn confirm(&mut self) {
+        if self.has_leapt() {
+            self.phase = Phase::Holding { left: HOLD };
+        }
+    }
+
+    /// Takes a leap back, because the work is not all waiting. Returns the level, of which as little is known as before.
+    pub fn land(&mut self) -> usize {
+        if let Phase::Leapt { from } = self.phase {
+            self.now = from;
+            self.phase = Phase::Fresh;
+        }
+        self.now
     }
 
     /// Starts with `most` at most, because the server is found to be near; the level where that changes it.
@@ -126,6 +140,8 @@ impl Level {
 
     /// The server asked for less, or stopped answering.
     pub fn back_off(&mut self) {
+        // A leap may have been the reason.
+        self.land();
         self.now = (self.now / 2).max(1);
         self.phase = Phase::Holding { left: HOLD };
     }
@@ -185,17 +201,27 @@ mod tests {
         assert!(level.is_fresh());
         assert_eq!(level.leap(), MOST);
         assert!(!level.is_fresh());
+        level.confirm();
+        assert_eq!(level.land(), MOST, "nothing to take back");
         assert_eq!(settle(&mut level, 10, |_| 1.0), MOST);
-        assert_eq!(level.land(), None, "it was found good since");
     }
 
     #[test]
-    fn a_leap_that_was_wrong_is_taken_back_and_the_level_found_as_ever() {
+    fn a_leap_that_was_wrong_is_taken_back_and_the_level_found_by_measuring() {
         let mut level = Level::new(4, MOST);
-        assert_eq!(level.land(), None, "there was none");
         level.leap();
-        assert_eq!(level.land(), Some(4));
+        assert!(level.has_leapt());
+        assert_eq!(level.land(), 4);
+        assert!(level.is_fresh());
         assert_eq!(settle(&mut level, 15, |_| 1.0), 4);
+    }
+
+    #[test]
+    fn who_is_refused_after_a_leap_goes_on_with_less_than_before_it() {
+        let mut level = Level::new(8, MOST);
+        level.leap();
+        level.back_off();
+        assert_eq!(level.now(), 4);
     }
 
     #[test]

@@ -26,14 +26,17 @@ pub(crate) fn supervise<'scope>(
     workers: usize,
 ) -> Result<bool> {
     let mut window = Window::default();
-    let (mut spawned, mut capped) = (0, false);
+    let (mut spawned, mut capped, mut landed) = (0, false, false);
     run.set_level(level.now());
     loop {
-        if run.flights.known_distance() == Some(Distance::Near)
-            && let Some(now) = level.land()
-        {
-            run.set_level(now);
-            window.restart(&reading(run));
+        if level.has_leapt() {
+            if run.flights.known_distance() == Some(Distance::Near) {
+                run.set_level(level.land());
+                window.restart(&reading(run));
+                (capped, landed) = (false, true);
+            } else if run.flights.are_far() {
+                level.confirm();
+            }
         }
         // Bytes of large objects from a server that is near take few requests: fewer than begun with, before others are started.
         if level.is_fresh()
@@ -69,7 +72,9 @@ pub(crate) fn supervise<'scope>(
         if plenty {
             // Many objects far away are all waiting, which costs nobody anything, and a level found by doubling would be
             // found when a thousand of them have come: as many as may be, at once.
-            if run.batch != Batch::One && level.is_fresh() && run.flights.are_far() {
+            // Once only: answers that take now more, now less than what is far would have it leap for ever.
+            let may_leap = run.batch != Batch::One && level.is_fresh() && !landed;
+            if may_leap && (run.flights.are_far() || seems_far(run)) {
                 run.set_level(level.leap());
             } else if let Some(now) = window.measure(&reading(run), &mut level) {
                 run.set_level(now);
@@ -77,6 +82,14 @@ pub(crate) fn supervise<'scope>(
             capped |= level.is_at_cap();
         }
     }
+}
+
+/// Whether many small objects seem to come from afar, before an answer has told. One that refuses is an answer too.
+fn seems_far(run: &Run<'_>) -> bool {
+    run.route == Route::Network
+        && run.flights.seem_far()
+        && run.meters.slowdowns.load(Ordering::Relaxed) == 0
+        && !run.queue().is_large()
 }
 
 fn reading(run: &Run<'_>) -> Reading {

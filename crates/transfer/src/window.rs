@@ -84,7 +84,8 @@ impl Window {
 
     /// Begins anew where work went out and has come again: what was moved in between tells nothing.
     pub fn restart(&mut self, reading: &Reading) {
-        *self = Self::settling(reading.moved, reading.slowdowns);
+        // A server that asked for less meanwhile is still to be heeded.
+        *self = Self::settling(reading.moved, self.slowdowns);
     }
 
     fn settling(mark: u64, slowdowns: u64) -> Self {

@@ -50,7 +50,7 @@ impl Node {
 
     /// A thread has taken up a fetch.
     pub(crate) fn started(&self, id: Id) {
-        self.lock().flights.start(id);
+        self.lock().flights.start(id, Instant::now());
     }
 
     /// A fetch has the right to fetch its blocks now.
