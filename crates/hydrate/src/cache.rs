@@ -24,10 +24,12 @@ mod header;
 mod identity;
 mod lock;
 mod map;
+mod moment;
 mod open;
 mod proven;
 mod recount;
 mod release;
+mod room;
 mod status;
 mod sweep;
 #[cfg(test)]
@@ -38,14 +40,16 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
 use firstbyte_store::Sink;
 
 pub use cached::{Cached, Claim, Lent, Pin};
 pub use complete::{Backing, Verified};
+pub use evict::Spare;
 pub use fill::Stored;
+pub use moment::Moment;
 pub use release::Released;
 pub use status::{Entries, State, Status};
 pub use verify::Report;
@@ -196,8 +200,8 @@ pub struct Space {
 }
 
 impl Shared {
-    /// Counts `bytes`, after eviction if they do not fit. `None` where they do not fit then either.
-    fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation<'_>> {
+    /// Counts `bytes`, after eviction of what `spare` leaves if they do not fit. `None` where they do not fit then either.
+    fn reserve(self: &Arc<Self>, bytes: u64, spare: Spare) -> Option<Reservation<'_>> {
         // As often as others take what was made free for us; then there is a crowd, and reading uncached is no loss.
         const ATTEMPTS: usize = 4;
         self.wait_for_count();
@@ -205,7 +209,7 @@ impl Shared {
             if let Some(reservation) = self.usage.take(bytes) {
                 return Some(reservation);
             }
-            if !evict::make_room(self, bytes) {
+            if !evict::make_room(self, bytes, spare) {
                 return None;
             }
         }
@@ -220,9 +224,4 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

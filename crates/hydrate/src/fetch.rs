@@ -15,8 +15,9 @@ use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
 use firstbyte_transfer::control::{Flight, Wait};
 
 use crate::BLOCK;
+use crate::cache::Spare;
 use crate::crew::{Crew, STEP_BYTES};
-use crate::here::{Keeping, Received, Turn};
+use crate::here::{Keeping, Received, Stored, Turn};
 use crate::inflight::{Class, Id};
 use crate::job::Portion;
 use crate::node::Node;
@@ -47,6 +48,11 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn bytes(&self) -> u64 {
         (self.blocks.end - self.blocks.start) * BLOCK
+    }
+
+    /// What stays where room has to be made for the blocks.
+    fn spare(&self) -> Spare {
+        self.portion.as_ref().map_or(Spare::Pinned, |portion| portion.spare())
     }
 
     /// Whether so many bytes of a block are all of it.
@@ -216,7 +222,10 @@ impl Attempt<'_> {
                 continue;
             }
             if let Received::No(keeping) = received {
-                node.store(block, &self.buffer[..read], keeping);
+                let stored = node.store(block, &self.buffer[..read], keeping, self.fetch.spare());
+                if let (Stored::Held, Some(portion)) = (stored, &self.fetch.portion) {
+                    portion.refused(&node.location);
+                }
             }
             node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
             let limit = self.fetch.portion.as_ref().map(|portion| portion.brought(bytes.len()));
@@ -239,11 +248,12 @@ impl Attempt<'_> {
         if !body.can_bypass() {
             return Ok(Received::No(Keeping::Untried));
         }
-        let len = self.len(bytes);
-        let received = self.fetch.node.here.receive(block, &mut self.buffer[..len], |sink, at, scratch| {
-            let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
-            self.fetch.check_whole(moved, bytes)
-        });
+        let (len, spare) = (self.len(bytes), self.fetch.spare());
+        let received =
+            self.fetch.node.here.receive(block, &mut self.buffer[..len], spare, |sink, at, scratch| {
+                let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
+                self.fetch.check_whole(moved, bytes)
+            });
         self.refused = matches!(received, Err(StoreError::Io { .. }));
         received
     }

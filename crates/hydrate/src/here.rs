@@ -3,13 +3,16 @@
 //! The cached version is opened by the first who looks, for most names of a directory are never read.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use firstbyte_store::{Error as StoreError, Sink};
 
-use crate::cache::{self, Backing, Cache, Cached, Claim, Lent, Verified};
+use crate::cache::{self, Backing, Cache, Cached, Claim, Lent, Spare, Verified};
 use crate::pending::Hold;
 use crate::pool::Pool;
 use crate::{BLOCK, Error};
@@ -60,10 +63,10 @@ pub(crate) struct Here {
     keeps: AtomicBool,
     /// Whether blocks may go straight into the file: it has failed none yet.
     takes: AtomicBool,
-    /// Whether a thread verifies the whole, or did so in vain.
+    /// Whether a thread verifies the whole, or is about to.
     verifying: AtomicBool,
-    /// Why the whole is not what the store says.
-    refuted: OnceLock<Error>,
+    /// Why the whole was not what the store says when it was last verified.
+    refuted: Mutex<Option<Error>>,
     pool: Arc<Pool>,
 }
 
@@ -83,7 +86,7 @@ impl Here {
             keeps: AtomicBool::new(true),
             takes: AtomicBool::new(true),
             verifying: AtomicBool::new(false),
-            refuted: OnceLock::new(),
+            refuted: Mutex::default(),
             pool,
         }
     }
@@ -163,9 +166,9 @@ impl Here {
         if self.keeps() { Hold::Kept } else { Hold::Copied }
     }
 
-    /// Takes a block that was fetched.
-    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping) -> Stored {
-        let fill = |cached: &Cached| cached.fill(block, bytes) != cache::Stored::NoRoom;
+    /// Takes a block that was fetched. Where room has to be made for it, what `spare` says stays.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping, spare: Spare) -> Stored {
+        let fill = |cached: &Cached| cached.fill_sparing(block, bytes, spare) != cache::Stored::NoRoom;
         let kept = keeping == Keeping::Untried && self.cached().is_some_and(fill);
         self.keeps.store(kept, Relaxed);
         if kept {
@@ -181,13 +184,14 @@ impl Here {
         &self,
         block: u64,
         buffer: &mut [u8],
+        spare: Spare,
         bring: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
     ) -> Result<Received, StoreError> {
         let Some(cached) = self.cached().filter(|_| self.takes.load(Relaxed)) else {
             return Ok(Received::No(Keeping::Untried));
         };
         let mut brought = false;
-        let received = cached.receive(block, buffer, |sink, at, buffer| {
+        let received = cached.receive(block, buffer, spare, |sink, at, buffer| {
             brought = true;
             bring(sink, at, buffer)
         });
@@ -228,31 +232,79 @@ impl Here {
         self.checksum.get().is_some()
     }
 
-    /// Whether all has come, and nobody has begun to verify it. Who is told so has to call [`verify`](Self::verify).
+    /// Whether all has come, and no thread verifies it. If this returns true, the caller must call [`verify`](Self::verify).
     pub(crate) fn is_to_be_verified(&self) -> bool {
         let ripe = self.cached().is_some_and(|cached| cached.all_here() && !cached.is_complete());
-        ripe && !self.verifying.swap(true, Relaxed)
+        ripe && !self.verifying.swap(true, Acquire)
     }
 
     /// Verifies the whole.
     pub(crate) fn verify(&self, location: &Location) {
         let Some(cached) = self.cached() else { return };
-        match cached.verify_complete() {
-            // Another process does it, or blocks turned out to be missing: whoever brings the last one begins again.
-            Ok(Verified::Busy | Verified::Missing) => self.verifying.store(false, Relaxed),
-            Ok(Verified::Complete) => {}
+        let verified = cached.verify_complete();
+        let mut refuted = self.refuted.lock().unwrap_or_else(PoisonError::into_inner);
+        match verified {
+            // Another process does it, or blocks turned out to be missing: the fetch that brings the last one begins again.
+            Ok(Verified::Busy | Verified::Missing) => {}
+            Ok(Verified::Complete) => *refuted = None,
             Err(error) => {
                 tracing::error!(%location, %error, "the whole could not be verified");
                 if let Error::Checksum(_) = error {
-                    let _ = self.refuted.set(error);
+                    *refuted = Some(error);
                 }
             }
         }
+        drop(refuted);
+        // Whatever was found: blocks may go and come again, and the whole is then verified anew.
+        self.verifying.store(false, Release);
     }
 
-    /// Why the whole is not what the store says, where that has turned out.
+    /// Why the whole was not what the store says when it was last verified.
     pub(crate) fn refuted(&self) -> Option<Error> {
-        self.refuted.get().cloned()
+        self.refuted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes room for those of `blocks` that are not in the cache, and for `promised` bytes beside them, by evicting what `spare`
+    /// allows; and notes that the version is in use. From `least_refused` bytes on only room that is free already counts. Returns
+    /// the bytes of disk that the missing blocks take.
+    ///
+    /// # Errors
+    /// The bytes that do not fit; `None` where it cannot be kept at all. Nothing was evicted then.
+    pub(crate) fn make_room(
+        &self,
+        blocks: &Range<u64>,
+        promised: u64,
+        spare: Spare,
+        least_refused: u64,
+    ) -> Result<u64, Option<u64>> {
+        let (cache, location, version) = self.cache.as_ref().ok_or(None)?;
+        let makes_room = |bytes: u64| {
+            let all = bytes + promised;
+            let fits = if all < least_refused { cache.make_room(all, spare) } else { cache.has_room(all) };
+            if fits { Ok(bytes) } else { Err(Some(all)) }
+        };
+        // To make the files of a version may evict anything, so room for them is made first.
+        let new = self.cached.get().is_none() && !cache.has_files(location, version);
+        if new {
+            makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
+        }
+        let cached = self.cached().ok_or(None)?;
+        cached.touch();
+        match cached.cost_of_missing(blocks) {
+            0 => Ok(0),
+            bytes => makes_room(bytes),
+        }
+    }
+
+    /// Lets go of a version that could not be brought and of which nothing is in the cache: a pin on it would outlive the job.
+    pub(crate) fn let_go_if_empty(&self) {
+        if let Some((cache, location, version)) = &self.cache
+            && cache.has_files(location, version)
+            && self.cached().is_some_and(|cached| cached.next_present(0).is_none())
+        {
+            let released = cache.release_version(location, version);
+            let _ = released.inspect_err(|error| tracing::warn!(%location, %error, "not released"));
+        }
     }
 
     /// Whether nothing more is to be expected of verification.

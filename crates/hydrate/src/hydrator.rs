@@ -181,7 +181,7 @@ impl Shared {
     /// How far ahead of one reader to fetch.
     pub(crate) fn most_window(&self, hold: Hold) -> u64 {
         match hold {
-            Hold::Kept => MOST_WINDOW.min(self.settings.cache_size.unwrap_or(u64::MAX) / CACHE_SHARE),
+            Hold::Kept => MOST_WINDOW.min(self.cache.as_ref().map_or(0, Cache::capacity) / CACHE_SHARE),
             Hold::Copied => self.pool.capacity() / STREAM_SHARE,
         }
     }

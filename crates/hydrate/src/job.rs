@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use firstbyte_location::Location;
 use firstbyte_transfer::control::Bucket;
 
+use crate::cache::{Moment, Spare};
 use crate::{Error, Hydrator, Result};
 
 pub(crate) use work::Portion;
@@ -62,6 +63,8 @@ pub(crate) struct JobState {
     cancelled: AtomicBool,
     fetched: AtomicU64,
     started: Instant,
+    /// What was used before may be evicted for the job, and what was used since not: so it never evicts what it has brought.
+    spare: Spare,
     /// The limits on its rate: its own, and the engine's for all background work.
     limits: Vec<Arc<Limit>>,
     progress: Mutex<Progress>,
@@ -95,6 +98,7 @@ impl Job {
             cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             started: Instant::now(),
+            spare: Spare::UsedSince(Moment::now()),
             limits: own.into_iter().chain(hydrator.background_limit()).collect(),
             progress: Mutex::default(),
             changed: Condvar::new(),

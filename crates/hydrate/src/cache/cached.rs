@@ -15,7 +15,7 @@ use firstbyte_location::{ByteRange, Checksum, Location, Version};
 use super::entry::{Entry, REFERENCED};
 use super::header::{DURABLE, PINNED};
 use super::lock::{self, Share};
-use super::{OpenVersion, now};
+use super::{Moment, OpenVersion};
 use crate::BLOCK;
 
 /// One version of an object, open in the cache. Clones are the same open.
@@ -161,7 +161,7 @@ impl Cached {
 
     /// Notes that it was opened now.
     pub fn touch(&self) {
-        self.inner.map.live().last_open.store(now(), Ordering::Relaxed);
+        self.inner.map.live().last_open.store(Moment::now().word(), Ordering::Relaxed);
     }
 
     /// Where the object lives.

@@ -9,17 +9,17 @@
 use std::fs::File;
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::boot::{boot, random};
 use super::directory::{SHARDS, maps, shard};
 use super::entry::{Entry, REFERENCED};
-use super::header::{Header, PINNED};
+use super::header::{Header, Live, PINNED};
 use super::lock::{HOLD, Lockable, Share, shut};
 use super::open::{Missing, Paths, open};
-use super::{Keep, OpenVersion, Shared, usage};
+use super::{Keep, Moment, OpenVersion, Shared, usage};
 use crate::BLOCK;
 
 /// Versions looked at to find the oldest. Reading a header takes some microseconds.
@@ -35,8 +35,8 @@ const IN_VAIN: usize = 4;
 /// Words that eviction looks at in one version before it is content with what it found: the map of 128 GiB.
 const LOOKS: u64 = 2 << 20;
 
-/// Makes `bytes` and some more free. Whether `bytes` fit now.
-pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64) -> bool {
+/// Makes `bytes` and some more free, of what `spare` leaves. Whether `bytes` fit now.
+pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, spare: Spare) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
@@ -51,7 +51,7 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64) -> bool {
         if room >= bytes {
             break;
         }
-        in_vain += match round(shared, goal - room) {
+        in_vain += match round(shared, goal - room, spare) {
             Round { freed: 0, saw: Saw::Everything } => IN_VAIN,
             Round { freed: 0, saw: Saw::Some } => 1,
             Round { .. } => 0,
@@ -63,17 +63,43 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64) -> bool {
     usage.room() >= bytes
 }
 
+/// Whether so much could be made free that `bytes` fit: a look at the headers until it is enough, which evicts nothing.
+pub(super) fn could_make_room(shared: &Shared, bytes: u64, spare: Spare) -> bool {
+    let mut left = bytes.saturating_sub(shared.usage.room());
+    if bytes > shared.usage.limits().size.unwrap_or(u64::MAX) {
+        return false;
+    }
+    for index in 0..SHARDS {
+        if left == 0 {
+            break;
+        }
+        let directory = shard(&shared.objects, index);
+        for name in maps(&directory).unwrap_or_default() {
+            let Some(live) = header_of(&directory.join(name)).map(|header| header.live) else { continue };
+            if !spare.spares(&live) {
+                left = left.saturating_sub(live.charged.load(Ordering::Relaxed));
+            }
+        }
+    }
+    left == 0
+}
+
+/// The header of a map that can be read.
+fn header_of(map: &Path) -> Option<Header> {
+    File::open(map).ok().and_then(|file| Header::read(&file).ok().flatten())
+}
+
 /// Makes `bytes` free though the count says that there is room: the disk, or a quota, says otherwise. Whether any were.
-pub(super) fn make_space(shared: &Arc<Shared>, bytes: u64) -> bool {
+pub(super) fn make_space(shared: &Arc<Shared>, bytes: u64, spare: Spare) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
-    round(shared, bytes + STEP).freed >= bytes
+    round(shared, bytes + STEP, spare).freed >= bytes
 }
 
 /// Takes some of what is beyond a limit that was lowered. The bytes made free.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let beyond = shared.usage.taken().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
-    if beyond == 0 { 0 } else { round(shared, beyond.min(STEP)).freed }
+    if beyond == 0 { 0 } else { round(shared, beyond.min(STEP), Spare::Pinned).freed }
 }
 
 /// How much of the cache was looked at.
@@ -89,8 +115,8 @@ struct Round {
     saw: Saw,
 }
 
-fn round(shared: &Arc<Shared>, goal: u64) -> Round {
-    let (sample, saw) = sample(shared);
+fn round(shared: &Arc<Shared>, goal: u64, spare: Spare) -> Round {
+    let (sample, saw) = sample(shared, spare);
     let most = if saw == Saw::Everything { usize::MAX } else { OLDEST };
     let (mut freed, mut removed) = (0, 0);
     let mut in_use = Vec::new();
@@ -98,7 +124,7 @@ fn round(shared: &Arc<Shared>, goal: u64) -> Round {
         if freed >= goal || removed == most {
             break;
         }
-        match remove(shared, &Paths::of_map(map.clone()), Spare::Pinned) {
+        match remove(shared, &Paths::of_map(map.clone()), spare) {
             Removed::Bytes(bytes) => {
                 freed += bytes;
                 removed += 1;
@@ -108,13 +134,14 @@ fn round(shared: &Arc<Shared>, goal: u64) -> Round {
         }
     }
     if freed < goal {
-        freed += shrink(shared, in_use, goal - freed);
+        freed += shrink(shared, in_use, goal - freed, spare);
     }
     Round { freed, saw }
 }
 
-/// Maps of some versions, the least recently opened first.
-fn sample(shared: &Shared) -> (Vec<PathBuf>, Saw) {
+/// Maps of some versions, the least recently opened first. What was used since a job began is passed over: otherwise a job
+/// that has filled the cache would find little else.
+fn sample(shared: &Shared, spare: Spare) -> (Vec<PathBuf>, Saw) {
     let mut found = Vec::new();
     let mut saw = Saw::Everything;
     let first = random() % SHARDS;
@@ -124,9 +151,14 @@ fn sample(shared: &Shared) -> (Vec<PathBuf>, Saw) {
         while !names.is_empty() && found.len() < SAMPLE {
             let name = names.swap_remove((random() % names.len() as u64) as usize);
             let map = directory.join(name);
-            let opened = File::open(&map).ok().and_then(|file| Header::read(&file).ok().flatten());
+            let header = header_of(&map);
+            let passed_over = |header: &Header| spare.spares(&header.live);
+            if matches!(spare, Spare::UsedSince(_)) && header.as_ref().is_some_and(passed_over) {
+                continue;
+            }
             // What is no map, or not yet, is the first to go.
-            found.push((opened.map_or(0, |header| header.live.last_open.into_inner()), map));
+            let used = |header: Header| Moment::from_word(header.live.last_open.into_inner()).word();
+            found.push((header.map_or(0, used), map));
         }
         if !names.is_empty() || (found.len() == SAMPLE && index + 1 < first + SHARDS) {
             saw = Saw::Some;
@@ -137,13 +169,29 @@ fn sample(shared: &Shared) -> (Vec<PathBuf>, Saw) {
     (found.into_iter().map(|(_, map)| map).collect(), saw)
 }
 
-/// Which versions are not removed.
+/// Which versions eviction leaves alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spare {
-    /// Those the user wants to keep.
-    Pinned,
-    /// None.
+pub enum Spare {
+    /// None of them.
     None,
+    /// Pinned ones.
+    Pinned,
+    /// Pinned ones, and those opened since: a job must not evict what it has brought itself.
+    UsedSince(Moment),
+}
+
+impl Spare {
+    /// Whether it leaves a version alone.
+    fn spares(self, live: &Live) -> bool {
+        let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
+        match self {
+            Self::None => false,
+            Self::Pinned => is_pinned,
+            Self::UsedSince(start) => {
+                is_pinned || Moment::from_word(live.last_open.load(Ordering::Relaxed)) >= start
+            }
+        }
+    }
 }
 
 /// What became of a version that was to be removed.
@@ -167,9 +215,8 @@ pub(super) fn remove(shared: &Shared, paths: &Paths, spare: Spare) -> Removed {
         Err(_) => return Removed::Nothing,
     }
     let header = Header::read(&map).ok().flatten();
-    let flags = header.as_ref().map_or(0, |header| header.live.flags.load(Ordering::Relaxed));
     let gone = map.metadata().map_or(true, |meta| meta.nlink() == 0);
-    if gone || (spare == Spare::Pinned && flags & PINNED != 0) {
+    if gone || header.as_ref().is_some_and(|header| spare.spares(&header.live)) {
         return Removed::Nothing;
     }
     let bytes = charged(header.as_ref(), &map, paths);
@@ -193,17 +240,17 @@ pub(super) fn charged(header: Option<&Header>, map: &File, paths: &Paths) -> u64
 }
 
 /// Punches blocks of versions that are in use, beginning with any of them.
-fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64) -> u64 {
+fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, spare: Spare) -> u64 {
     let mut freed = 0;
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
         let map = in_use.swap_remove((random() % in_use.len() as u64) as usize);
         if let Ok(Some(version)) = open(shared, Paths::of_map(map), Missing::Leave, Keep::Always) {
-            freed += version.shrink(goal - freed);
+            freed += version.shrink(goal - freed, spare);
         }
     }
     for version in shared.nameless() {
         if freed < goal && shared.can_punch.load(Ordering::Relaxed) {
-            freed += version.shrink(goal - freed);
+            freed += version.shrink(goal - freed, spare);
         }
     }
     freed
@@ -211,10 +258,10 @@ fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64) -> u64 {
 
 impl OpenVersion {
     /// Takes blocks away that were not read lately, about `goal` bytes of them. The bytes made free.
-    fn shrink(&self, goal: u64) -> u64 {
+    fn shrink(&self, goal: u64, spare: Spare) -> u64 {
         let live = self.map.live();
         let Some(_hold) = self.locks.guard(HOLD, Share::Exclusive) else { return 0 };
-        if self.map.blocks() == 0 || live.flags.load(Ordering::Relaxed) & PINNED != 0 {
+        if self.map.blocks() == 0 || spare.spares(live) {
             return 0;
         }
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();

@@ -20,7 +20,7 @@ use super::lock::{self, Share};
 use super::map::page_cost;
 use super::proven::Run;
 use super::usage::subtract;
-use super::{OpenVersion, evict};
+use super::{OpenVersion, Spare, evict};
 use crate::BLOCK;
 
 /// Bytes read back at once where they are compared: with what was written they fit a processor's innermost cache.
@@ -43,17 +43,25 @@ impl Cached {
     /// # Panics
     /// With bytes that are not as many as the block has, or a block that the object has not.
     pub fn fill(&self, block: u64, bytes: &[u8]) -> Stored {
+        self.fill_sparing(block, bytes, Spare::Pinned)
+    }
+
+    /// As [`fill`](Self::fill), and where room has to be made for it, what `spare` says stays.
+    ///
+    /// # Panics
+    /// As [`fill`](Self::fill).
+    pub fn fill_sparing(&self, block: u64, bytes: &[u8], spare: Spare) -> Stored {
         let inner = &self.inner;
         inner.assert_block(block, bytes);
         let write = || {
-            inner.write(block, || {
+            inner.write(block, spare, || {
                 let written = inner.data.write_all_at(bytes, block * BLOCK);
                 written.and_then(|()| inner.reads_back(block, bytes)).map_err(|error| inner.failed(error))?;
                 Ok(bytes)
             })
         };
         match write() {
-            Err(error) if is_full(&error) && evict::make_space(&inner.shared, BLOCK) => {
+            Err(error) if is_full(&error) && evict::make_space(&inner.shared, BLOCK, spare) => {
                 write().unwrap_or(Stored::NoRoom)
             }
             Err(error) => {
@@ -67,8 +75,8 @@ impl Cached {
     }
 
     /// Fills a block with what `bring` writes into the file at the offset it is told: all bytes of the block. `buffer`, of
-    /// that length, is `bring`'s to use, and has the block's bytes afterwards. Where the block is not kept, or was here, `bring`
-    /// is not called.
+    /// that length, is `bring`'s to use, and has the block's bytes afterwards. Where room has to be made for it, what `spare` says
+    /// stays. Where the block is not kept, or was here, `bring` is not called.
     ///
     /// # Errors
     /// Those of `bring`, and [`StoreError::Io`] where the file cannot be written or read: the block is not here then.
@@ -79,11 +87,12 @@ impl Cached {
         &self,
         block: u64,
         buffer: &mut [u8],
+        spare: Spare,
         bring: impl FnOnce(&Sink, u64, &mut [u8]) -> std::result::Result<(), StoreError>,
     ) -> std::result::Result<Stored, StoreError> {
         let inner = &self.inner;
         inner.assert_block(block, buffer);
-        inner.write(block, || {
+        inner.write(block, spare, || {
             let at = block * BLOCK;
             bring(&inner.data, at, buffer)?;
             inner.data.file().read_exact_at(buffer, at).map_err(|error| inner.failed(error))?;
@@ -111,14 +120,16 @@ impl OpenVersion {
     fn write<'a>(
         &self,
         block: u64,
+        spare: Spare,
         put: impl FnOnce() -> std::result::Result<&'a [u8], StoreError>,
     ) -> std::result::Result<Stored, StoreError> {
         if self.look(block) == Look::Here {
             return Ok(Stored::Already);
         }
         let cost = on_disk(self.block_len(block));
-        // A page of the map may be needed too.
-        let Some(mut reservation) = self.shared.reserve(cost + page_cost()) else {
+        // A page of the map may be needed too. Pages never go while the map is open.
+        let page = if self.map.word(block).is_some() { 0 } else { page_cost() };
+        let Some(mut reservation) = self.shared.reserve(cost + page, spare) else {
             return Ok(Stored::NoRoom);
         };
         // Shared by those who write it, for one may wait long for a network; it is the same bytes that they write.
@@ -129,7 +140,7 @@ impl OpenVersion {
         reservation.charge(&live.charged);
         let (word, new_page) = self.map.word_allocated(block).map_err(|error| self.failed(error))?;
         if !new_page {
-            reservation.give_back(page_cost());
+            reservation.give_back(page);
         }
         let before = Entry(word.load(Ordering::Acquire));
         if before.is_present() {

@@ -51,7 +51,7 @@ pub(super) struct Live {
     pub(super) present: AtomicU64,
     /// Bytes of disk that the shared usage counts for this version. Raised before they are taken.
     pub(super) charged: AtomicU64,
-    /// When it was last opened, seconds since 1970.
+    /// When it was last opened, as a [`Moment`].
     pub(super) last_open: AtomicU64,
     /// Where eviction goes on.
     pub(super) hand: AtomicU64,

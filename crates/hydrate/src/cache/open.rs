@@ -15,6 +15,7 @@ use firstbyte_store::Sink;
 
 use super::boot::boot;
 use super::entry::{Entry, Stamp};
+use super::evict::Spare;
 use super::header::{DIRTY, DURABLE, Header, PINNED};
 use super::identity::{Identity, Name};
 use super::lock::{First, Lockable, Locks, OPEN, Share, enter, entered, set};
@@ -179,7 +180,8 @@ fn create(shared: &Arc<Shared>, paths: &Paths, map: &File, identity: &Identity) 
     let too_long = || failed()(io::ErrorKind::InvalidFilename.into());
     let size = Header::to_bytes(identity.size(), &text, boot(), 0).ok_or_else(too_long)?.len();
     let bytes = first_cost(size, identity.size().div_ceil(BLOCK));
-    let reservation = shared.reserve(bytes).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
+    let reservation =
+        shared.reserve(bytes, Spare::Pinned).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
     let header = Header::to_bytes(identity.size(), &text, boot(), bytes).ok_or_else(too_long)?;
     let make = || -> io::Result<File> {
         firstbyte_store::empty(map)?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use firstbyte_location::{Location, Version};
 
@@ -12,7 +12,7 @@ use super::cached::Cached;
 use super::directory::{SHARDS, maps, shard};
 use super::header::{DIRTY, DURABLE, Header, Live, PINNED};
 use super::identity::{Identity, Name};
-use super::{Cache, Pin};
+use super::{Cache, Moment, Pin};
 use crate::{BLOCK, Error, Result};
 
 /// How much of a version is here.
@@ -49,7 +49,7 @@ pub struct Status {
     pub size: u64,
     /// Bytes of it that are here.
     pub here: u64,
-    /// When it was last opened, to the second.
+    /// When it was last opened.
     pub last_use: SystemTime,
     /// How much is here.
     pub state: State,
@@ -75,7 +75,7 @@ impl Status {
             version: identity.version(),
             size,
             here: (present * BLOCK).min(size),
-            last_use: UNIX_EPOCH + Duration::from_secs(live.last_open.load(Ordering::Relaxed)),
+            last_use: Moment::from_word(live.last_open.load(Ordering::Relaxed)).time(),
             state: match present {
                 // While blocks are being filled the count runs a little ahead.
                 present if present == blocks && complete => State::Hydrated,

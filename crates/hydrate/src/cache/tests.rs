@@ -52,7 +52,7 @@ fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
         return cached.fill(index, &bytes);
     }
     let mut found = vec![0xEE; bytes.len()];
-    let received = cached.receive(index, &mut found, |sink, at, _| {
+    let received = cached.receive(index, &mut found, Spare::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).map_err(|source| StoreError::Io { location: String::new(), source })
     });
     assert!(received.as_ref().ok() != Some(&Stored::Kept) || found == bytes);

@@ -61,6 +61,8 @@ pub(super) struct Usage {
     file: Lockable,
     page: NonNull<Counters>,
     limits: Limits,
+    /// Bytes that the file system had free when it was last asked.
+    available: AtomicU64,
 }
 
 // SAFETY: the page holds atomics only, and lives until the value is dropped.
@@ -87,7 +89,8 @@ impl Usage {
             mmap(std::ptr::null_mut(), LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
         };
         let page = NonNull::new(page.cast::<Counters>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let usage = Self { file, page, limits };
+        let usage = Self { file, page, limits, available: AtomicU64::new(0) };
+        usage.free();
         if first == First::Yes {
             usage.prepare(contents);
         }
@@ -150,10 +153,17 @@ impl Usage {
         within.min(self.free())
     }
 
+    /// Bytes that the cache can take in all, with what it has: as of the last look at the file system.
+    pub(super) fn capacity(&self) -> u64 {
+        let free = self.available.load(Ordering::Relaxed).saturating_sub(self.limits.reserve);
+        self.limits.size.unwrap_or(u64::MAX).min(free.saturating_add(self.taken()))
+    }
+
     /// Bytes on the file system beyond the reserve and what is being written.
     fn free(&self) -> u64 {
         let Ok(stat) = rustix::fs::fstatvfs(&self.file) else { return 0 };
         let available = stat.f_bavail.saturating_mul(stat.f_frsize);
+        self.available.store(available, Ordering::Relaxed);
         let moving = self.counters().moving.load(Ordering::SeqCst);
         available.saturating_sub(self.limits.reserve).saturating_sub(moving)
     }
@@ -171,6 +181,7 @@ impl Usage {
         let reservation = Reservation { usage: self, bytes, charged: None };
         let stat = rustix::fs::fstatvfs(&self.file).ok()?;
         let available = stat.f_bavail.saturating_mul(stat.f_frsize);
+        self.available.store(available, Ordering::Relaxed);
         let needed = self.limits.reserve.saturating_add(page.moving.load(Ordering::SeqCst));
         (available >= needed).then_some(reservation)
     }

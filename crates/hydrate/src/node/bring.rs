@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::{Node, Table};
 use crate::Error;
+use crate::cache::Spare;
 use crate::here::{Keeping, Stored};
 use crate::inflight::{Class, Id, InFlight};
 use crate::pending::Pending;
@@ -73,11 +74,13 @@ impl Node {
         self.lock().flights.is_needed(id)
     }
 
-    /// Takes a block that a fetch has brought.
-    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping) {
-        if self.here.store(block, bytes, keeping) == Stored::Held {
+    /// Takes a block that a fetch has brought; where room has to be made for it, what `spare` says stays.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], keeping: Keeping, spare: Spare) -> Stored {
+        let stored = self.here.store(block, bytes, keeping, spare);
+        if stored == Stored::Held {
             self.shared.counters.unkept.fetch_add(1, Ordering::Relaxed);
         }
+        stored
     }
 
     /// Tells who waits for a block that it has come and is where blocks are kept.

@@ -108,7 +108,7 @@ fn a_block_that_breaks_off_on_its_way_into_the_file_leaves_nothing_behind() {
     assert_eq!(fill(&cached, 1, 0), Stored::Kept);
     let (taken, disk) = (counted(&cache), on_disk(dir.path()));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
-    let received = cached.receive(1, &mut vec![0; 2 * half.len()], |sink, at, _| {
+    let received = cached.receive(1, &mut vec![0; 2 * half.len()], Spare::Pinned, |sink, at, _| {
         sink.write_all_at(&half, at).unwrap();
         Err(StoreError::Cancelled)
     });
@@ -130,14 +130,14 @@ fn who_waits_for_a_network_in_the_middle_of_a_block_keeps_nobody_from_filling_it
     // Each in its own page of the map, by the same process and by another.
     for (index, filler) in [(0, &cached), (550, &other)] {
         let mut buffer = vec![0; 2 * half.len()];
-        let received = cached.receive(index, &mut buffer, |sink, at, _| {
+        let received = cached.receive(index, &mut buffer, Spare::Pinned, |sink, at, _| {
             sink.write_all_at(&half, at).unwrap();
             assert_eq!(filler.fill(index, &block(&cached, 1, index)), Stored::Kept);
             Err(StoreError::Cancelled)
         });
         assert!(received.is_err() && is_right(&cached, 1, index), "what has come meanwhile stays");
         let next = index + 1;
-        let received = cached.receive(next, &mut buffer, |sink, at, _| {
+        let received = cached.receive(next, &mut buffer, Spare::Pinned, |sink, at, _| {
             assert_eq!(filler.fill(next, &block(&cached, 1, next)), Stored::Kept);
             sink.write_all_at(&block(&cached, 1, next), at).unwrap();
             Ok(())

@@ -1,0 +1,214 @@
+//! Hydration into a cache that is smaller than what is wanted: a job ends, what fits is here, and nothing is fetched to be
+//! thrown away. Bytes are counted on the wire.
+
+use std::time::Duration;
+
+use firstbyte_hydrate::cache::{Cache, Limits, State};
+use firstbyte_hydrate::{BLOCK, Error, Hydrator, Progress, Settings, Wanted, WantedList};
+use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+const BLOCK_LEN: usize = BLOCK as usize;
+
+fn engine(subject: &Subject, cache: &TempDir, cache_size: u64) -> Hydrator {
+    let settings = Settings {
+        cache: Some(cache.path().into()),
+        cache_size: Some(cache_size),
+        reserve: 0,
+        ..Settings::default()
+    };
+    Hydrator::new(subject.store.clone(), settings).unwrap()
+}
+
+fn wanted(subject: &Subject, names: &[String]) -> WantedList {
+    let found = |name: &String| Ok(Wanted { location: subject.at(name), version: None, range: None });
+    Box::new(names.iter().map(found).collect::<Vec<_>>().into_iter())
+}
+
+/// Hydrates `names`, which has to end.
+fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Progress {
+    let job = hydrator.hydrate(wanted(subject, names), None).unwrap();
+    let progress = job.wait(Duration::from_secs(60));
+    assert!(progress.is_over, "the job does not end: {progress:?}");
+    progress
+}
+
+/// Plants `count` objects of `size` bytes; returns their names.
+fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String> {
+    let name = |seed: u64| {
+        let name = format!("{prefix}{seed:04}");
+        subject.place(&name, &bytes(seed, size));
+        name
+    };
+    (0..count).map(name).collect()
+}
+
+/// Of `names`, how many are here whole. The cache is only looked at: to open a version may evict another.
+fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
+    let whole = |name: &&String| {
+        let found = hydrator.cache().unwrap().find(&subject.at(name)).unwrap();
+        found.iter().any(|status| status.state == State::Hydrated)
+    };
+    names.iter().filter(whole).count() as u64
+}
+
+fn received(subject: &Subject) -> u64 {
+    subject.store.counters().received
+}
+
+#[test]
+fn a_version_that_was_let_go_and_fetched_again_is_verified_again() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 64 * MIB);
+    let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
+    // Open all the time, as by a mount that has handles on it.
+    let file = hydrator.open(&subject.at(&names[0])).unwrap();
+    for round in 0..3 {
+        let progress = hydrate(&hydrator, &subject, &names);
+        assert_eq!((progress.files_done, progress.failed.len()), (1, 0), "round {round}");
+        assert!(file.backing().is_some(), "round {round}");
+        hydrator.cache().unwrap().release(file.location()).unwrap();
+        assert!(file.backing().is_none());
+    }
+    // By readers alone as well.
+    let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
+    file.handle().read_at(&mut buffer, 0).unwrap();
+    assert!(buffer == bytes(0, buffer.len()));
+    let begun = std::time::Instant::now();
+    while file.backing().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never verified");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_not_fetched_and_what_fits_is_here() {
+    for (count, size, cache_size, least) in
+        [(100, MIB as usize, 8 * MIB, 6), (200, 1 << 10, 40 << 10, 3), (60, BLOCK_LEN + 1, 2 * MIB, 6)]
+    {
+        let subject = Subject::start(Place::ServeS3);
+        let cache = scratch();
+        let hydrator = engine(&subject, &cache, cache_size);
+        let names = plant(&subject, "f", count, size);
+        let before = received(&subject);
+        let progress = hydrate(&hydrator, &subject, &names);
+        let fetched = received(&subject) - before;
+        let here = hydrated(&hydrator, &subject, &names);
+        assert!(progress.files_done >= least, "{size}: {} done", progress.files_done);
+        assert_eq!(progress.files_done + progress.failed.len() as u64, count, "{size}");
+        assert!(progress.failed.iter().all(|failure| matches!(failure.error, Error::NoRoom { .. })));
+        assert_eq!(here, progress.files_done, "what the job says is done is here ({size})");
+        // Each name takes a request whose answer has a head.
+        let heads = 1500 * count;
+        assert!(fetched <= progress.files_done * size as u64 + heads, "{size}: {fetched} bytes on the wire");
+        // Again: what is here stays, and nothing else comes in its place.
+        let before = received(&subject);
+        let again = hydrate(&hydrator, &subject, &names[..here as usize]);
+        assert_eq!((again.files_done, again.fetched), (here, 0), "{size}");
+        assert!(received(&subject) - before <= heads);
+    }
+}
+
+#[test]
+fn a_job_takes_the_place_of_what_was_used_before_it() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 4 * MIB);
+    let (first, second) = (plant(&subject, "a", 3, MIB as usize), plant(&subject, "b", 3, MIB as usize));
+    for names in [&first, &second, &first] {
+        let progress = hydrate(&hydrator, &subject, names);
+        assert_eq!((progress.files_done, progress.failed.len()), (3, 0), "{progress:?}");
+        assert_eq!(hydrated(&hydrator, &subject, names), 3);
+    }
+}
+
+#[test]
+fn a_file_larger_than_the_cache_is_refused_before_its_first_byte() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 4 * MIB);
+    let small = plant(&subject, "small", 1, MIB as usize);
+    let large = plant(&subject, "large", 1, 40 * MIB as usize);
+    assert_eq!(hydrate(&hydrator, &subject, &small).files_done, 1);
+    let before = received(&subject);
+    let progress = hydrate(&hydrator, &subject, &large);
+    assert!(matches!(&progress.failed[0].error, Error::NoRoom { .. }), "{progress:?}");
+    assert!(received(&subject) - before < 10_000, "{} bytes on the wire", received(&subject) - before);
+    assert_eq!(hydrated(&hydrator, &subject, &small), 1, "nothing had to go for it");
+}
+
+#[test]
+fn one_reader_of_a_file_larger_than_the_cache_fetches_each_byte_once() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 4 * MIB);
+    let names = plant(&subject, "large", 1, 40 * MIB as usize);
+    let content = bytes(0, 40 * MIB as usize);
+    let file = hydrator.open(&subject.at(&names[0])).unwrap();
+    let handle = file.handle();
+    let before = received(&subject);
+    let mut buffer = vec![0; 100_000];
+    for (index, expected) in content.chunks(buffer.len()).enumerate() {
+        let read = handle.read_at(&mut buffer, (index * expected.len().max(100_000)) as u64).unwrap();
+        assert!(buffer[..read] == *expected);
+    }
+    let fetched = received(&subject) - before;
+    assert!(fetched <= 44 * MIB, "{fetched} bytes on the wire");
+}
+
+#[test]
+fn two_processes_that_share_a_small_cache_both_end() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let names = [plant(&subject, "a", 40, MIB as usize), plant(&subject, "b", 40, MIB as usize)];
+    // Each has a cache of its own on the same directory, as two processes have.
+    let engines = [engine(&subject, &cache, 8 * MIB), engine(&subject, &cache, 8 * MIB)];
+    let before = received(&subject);
+    let done: u64 = std::thread::scope(|scope| {
+        let run = |index: usize| {
+            let (engine, names, subject) = (&engines[index], &names[index], &subject);
+            scope.spawn(move || hydrate(engine, subject, names).files_done)
+        };
+        let (one, other) = (run(0), run(1));
+        one.join().unwrap() + other.join().unwrap()
+    });
+    let fetched = received(&subject) - before;
+    assert!(done >= 3, "{done} done");
+    assert!(fetched <= 24 * MIB, "{fetched} bytes on the wire for {done} files");
+}
+
+#[test]
+fn a_job_whose_files_are_released_meanwhile_ends() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 64 * MIB);
+    let names = plant(&subject, "f", 1, 16 * MIB as usize);
+    let file = hydrator.open(&subject.at(&names[0])).unwrap();
+    let job = hydrator.hydrate(wanted(&subject, &names), Some(16 * MIB)).unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        hydrator.cache().unwrap().release(file.location()).unwrap();
+    }
+    let progress = job.wait(Duration::from_secs(60));
+    assert!(progress.is_over, "{progress:?}");
+    assert!(progress.fetched <= 33 * MIB, "{progress:?}");
+    let done = progress.files_done == 1 && progress.failed.is_empty();
+    assert!(done == file.backing().is_some(), "{progress:?}");
+}
+
+#[test]
+fn a_cache_without_any_room_refuses_and_reads_go_on() {
+    let subject = Subject::start(Place::ServeS3);
+    let cache = scratch();
+    let hydrator = engine(&subject, &cache, 0);
+    let names = plant(&subject, "f", 5, 2 * BLOCK_LEN);
+    let progress = hydrate(&hydrator, &subject, &names);
+    assert_eq!((progress.files_done, progress.failed.len()), (0, 5));
+    let mut buffer = vec![0; 2 * BLOCK_LEN];
+    hydrator.open(&subject.at(&names[0])).unwrap().handle().read_at(&mut buffer, 0).unwrap();
+    assert!(buffer == bytes(0, buffer.len()));
+    let taken = Cache::open(cache.path(), Limits { size: None, reserve: 0 }).unwrap().usage().taken;
+    assert_eq!(taken, Some(0));
+}
