@@ -106,7 +106,7 @@ def sha256(path):
 
 def recorded_parts(directory):
     """Parts the journal of the one upload into `directory` has; its first line is its header."""
-    return sum(journal.read_text().count("\n") - 1 for journal in directory.glob(".upload-*.journal.*"))
+    return sum(journal.read_text().count("\n") - 1 for journal in directory.glob(".firstbyte/uploads/*/journal"))
 
 
 def shown_names(page):
@@ -273,7 +273,7 @@ def test_an_upload_goes_on_where_a_killed_browser_and_a_killed_server_left_it(pl
     expect(again.page.locator(".uploads li.done")).to_contain_text("done", timeout=PATIENCE_MS * 5)
     second = server.received_bytes()
     assert sha256(inbox / "big.bin") == digest, "the content is another"
-    assert not list(inbox.glob(".upload-*")), "nothing is left beside it"
+    assert not (inbox / ".firstbyte").exists(), "nothing is left beside it"
     missing = SIZE - held * PART
     assert missing <= second <= missing + 4096, f"{second} bytes came for {missing} missing"
     assert not again.problems, again.problems

@@ -1,11 +1,11 @@
 //! Conditional requests, in the order RFC 9110 section 13.2.2 gives.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName};
 
-use crate::etag::parse_http_date;
+use crate::etag::{Identity, parse_http_date};
 
 /// The current version of what a request names.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +80,92 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> V
     Verdict::Proceed
 }
 
-/// Judges a write over `current`, or over nothing.
-pub(crate) fn judge_write(headers: &HeaderMap, current: Option<Current<'_>>) -> Verdict {
-    let matches = text(headers, IF_MATCH).is_none_or(|tags| current.is_some_and(|now| lists(tags, now.etag)));
-    let fresh =
-        text(headers, IF_NONE_MATCH).is_none_or(|tags| !current.is_some_and(|now| lists(tags, now.etag)));
-    let unmodified =
-        date(headers, IF_UNMODIFIED_SINCE).is_none_or(|date| current.is_none_or(|now| now.modified <= date));
-    if matches && fresh && unmodified { Verdict::Proceed } else { Verdict::Failed }
+/// What must hold of the current version for a write or a removal to take place; by default nothing.
+///
+/// It is judged under the lock of the name that changes (`publish`), never before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    matches: Option<String>,
+    differs: Option<String>,
+    unmodified_since: Option<SystemTime>,
+    modified: Option<SystemTime>,
+    size: Option<u64>,
+}
+
+/// Why a condition does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unmet {
+    /// A version is expected and none is there.
+    #[error("the request expects a version of what does not exist")]
+    Missing,
+    /// Another version is there, or one where none is expected.
+    #[error("the current version is not what the request expects")]
+    Different,
+}
+
+impl Condition {
+    /// The condition that `If-Match`, `If-None-Match` and `If-Unmodified-Since` state.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        Self {
+            matches: all(headers, IF_MATCH),
+            differs: all(headers, IF_NONE_MATCH),
+            unmodified_since: date(headers, &IF_UNMODIFIED_SINCE),
+            ..Self::default()
+        }
+    }
+
+    /// The condition that nothing exists.
+    pub(crate) fn absent() -> Self {
+        Self { differs: Some("*".to_owned()), ..Self::default() }
+    }
+
+    /// Also expects the tag `etag`, this length in bytes and this time of modification, where they are given.
+    pub(crate) fn and_is(
+        mut self,
+        etag: Option<String>,
+        size: Option<u64>,
+        modified: Option<SystemTime>,
+    ) -> Self {
+        self.matches = etag.or(self.matches);
+        self.size = size.or(self.size);
+        self.modified = modified.or(self.modified);
+        self
+    }
+
+    /// Whether it only holds where nothing exists.
+    pub(crate) fn expects_absence(&self) -> bool {
+        self.differs.as_deref().is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == "*"))
+    }
+
+    /// Judges it against the current version.
+    ///
+    /// # Errors
+    /// Why it does not hold.
+    pub(crate) fn judge(&self, current: Option<&Identity>) -> Result<(), Unmet> {
+        let Some(current) = current else {
+            let expects = self.matches.is_some() || self.size.is_some() || self.modified.is_some();
+            return if expects { Err(Unmet::Missing) } else { Ok(()) };
+        };
+        let etag = current.etag();
+        let holds = self.matches.as_deref().is_none_or(|tags| lists(tags, &etag))
+            && !self.differs.as_deref().is_some_and(|tags| lists(tags, &etag))
+            && self.unmodified_since.is_none_or(|date| current.last_modified() <= date)
+            && self.size.is_none_or(|size| size == current.size)
+            && self.modified.is_none_or(|modified| to_the_second(modified) == current.last_modified());
+        if holds { Ok(()) } else { Err(Unmet::Different) }
+    }
+}
+
+/// All values of header `name` as one list. What is no text matches no tag.
+fn all(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let values: Vec<_> =
+        headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+fn to_the_second(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
 /// Whether `If-Range`, when there, allows a part of the current version.
@@ -172,12 +250,33 @@ mod tests {
 
     #[test]
     fn a_write_may_be_bound_to_a_version_or_to_absence() {
-        let absent = headers(&[("if-none-match", "*")]);
-        assert_eq!(judge_write(&absent, None), Verdict::Proceed);
-        assert_eq!(judge_write(&absent, Some(current())), Verdict::Failed);
-        let bound = headers(&[("if-match", "\"1-2-3\"")]);
-        assert_eq!(judge_write(&bound, Some(current())), Verdict::Proceed);
-        assert_eq!(judge_write(&bound, None), Verdict::Failed);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let tag = format!("\"{}\"", now.etag());
+        let absent = Condition::of_headers(&headers(&[("if-none-match", "*")]));
+        assert_eq!((absent.judge(None), absent.judge(Some(&now))), (Ok(()), Err(Unmet::Different)));
+        assert_eq!(absent, Condition::absent());
+        let bound = Condition::of_headers(&headers(&[("if-match", &tag)]));
+        assert_eq!((bound.judge(None), bound.judge(Some(&now))), (Err(Unmet::Missing), Ok(())));
+        let sized = Condition::default().and_is(None, Some(1), None);
+        assert_eq!(
+            (sized.judge(None), sized.judge(Some(&now))),
+            (Err(Unmet::Missing), Err(Unmet::Different))
+        );
+        let timed = Condition::default().and_is(Some(tag), Some(0), Some(now.modified_at()));
+        assert_eq!(timed.judge(Some(&now)), Ok(()));
+    }
+
+    #[test]
+    fn every_line_of_a_condition_counts_and_what_is_no_text_matches_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let now = Identity::from(&file.as_file().metadata().unwrap());
+        let mut two = headers(&[("if-none-match", "\"x\"")]);
+        two.append(IF_NONE_MATCH, now.etag().parse().unwrap());
+        assert_eq!(Condition::of_headers(&two).judge(Some(&now)), Err(Unmet::Different));
+        let mut odd = HeaderMap::new();
+        odd.insert(IF_MATCH, http::HeaderValue::from_bytes(b"\xff").unwrap());
+        assert_eq!(Condition::of_headers(&odd).judge(Some(&now)), Err(Unmet::Different));
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! The tag holds device, inode, size, modification and change time, so that it is the same in the answer to a PUT, a HEAD
 //! and a list, and differs after every change. It is never 32 hex digits: clients take that for an MD5.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::Stat;
@@ -70,6 +73,16 @@ impl Identity {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
+}
+
+/// Gives `file` a modification time that no other file has from this process, so that its tag is never the one of an
+/// earlier version: the kernel's clock may stand still for milliseconds, and inode numbers are used again.
+pub(crate) fn stamp(file: &File) -> io::Result<()> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(0);
+    let last = LAST.fetch_update(Relaxed, Relaxed, |last| Some(now.max(last + 1))).unwrap_or(0);
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(now.max(last + 1)))
 }
 
 /// The strong tag of the file behind `metadata`, without quotes.

@@ -8,24 +8,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use firstbyte_location::ByteRange;
 use http::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
+    ETAG, LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, StatusCode};
-use rustix::fs::AtFlags;
 
-use crate::condition::{Current, Verdict, judge_read, judge_write, range_applies};
+use crate::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::config::Writing;
 use crate::content_type::content_type;
-use crate::etag::{etag, http_date, last_modified};
+use crate::etag::{Identity, etag, http_date, last_modified, stamp};
 use crate::listing;
 use crate::page;
+use crate::publish::{self, Kind};
 use crate::range::{RangeAnswer, parse_range};
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::{EntryPath, PathError};
 use crate::s3::metadata::ObjectMetadata;
 use crate::site::{Access, Site};
-use crate::upload::{Replace, TemporaryFile, Writer};
+use crate::staging::{self, TemporaryFile};
+use crate::writer::Writer;
 
 /// Answers a plain request for a file or directory.
 pub(crate) async fn answer(site: &Arc<Site>, request: Request, access: &Access) -> Response {
@@ -147,13 +148,13 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
         // RFC 9110 section 14.5: storing a part as the whole would corrupt the file.
         return Ok(Response::text(StatusCode::BAD_REQUEST, "a PUT must carry the whole file"));
     }
-    let existed = match judge_current(site, &request.headers, path).await? {
-        Ok(existed) => existed,
-        Err(refused) => return Ok(refused),
-    };
-    let (root, target) = (site.root.clone(), path.clone());
-    let create = move || TemporaryFile::create(&root, &target);
-    let temporary = tokio::task::spawn_blocking(create).await.map_err(io::Error::other)??;
+    let condition = Condition::of_headers(&request.headers);
+    if let Err(unmet) = check_write(site, path, &condition).await? {
+        return Ok(refused(unmet));
+    }
+    let (root, buckets, parent) = (site.root.clone(), site.config.buckets.clone(), path.parent());
+    let create = move || TemporaryFile::create(&root, &staging::bucket_of(&root, &buckets, &parent));
+    let temporary = blocking(create).await?;
     let mut writer = Writer::new(temporary.file().clone(), 0, ());
     while let Some(piece) = request.body.next().await {
         let piece = piece?;
@@ -161,51 +162,64 @@ async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Re
         writer.write(piece).await?;
     }
     writer.finish().await?;
-    let absent = request.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
-    if let Err(refused) = judge_current(site, &request.headers, path).await? {
-        return Ok(refused);
-    }
-    let replace = if absent { Replace::Nothing } else { Replace::Any };
-    let file =
-        tokio::task::spawn_blocking(move || temporary.commit(replace)).await.map_err(io::Error::other)??;
-    let tag = etag(&file.metadata()?);
-    let status = if existed { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-    Ok(Response::new(status).with_header(ETAG, format!("\"{tag}\"")))
+    let (root, path) = (site.root.clone(), path.clone());
+    let publish = move || {
+        stamp(temporary.file())?;
+        settled(temporary.publish(&root, &EntryPath::default(), &path, &condition))
+    };
+    let published = match blocking(publish).await? {
+        Ok(published) => published,
+        Err(unmet) => return Ok(refused(unmet)),
+    };
+    let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    Ok(Response::new(status).with_header(ETAG, format!("\"{}\"", published.identity.etag())))
 }
 
 async fn delete(site: &Arc<Site>, request: &Request, path: EntryPath) -> io::Result<Response> {
-    match judge_current(site, &request.headers, &path).await? {
-        Ok(true) => {}
-        Ok(false) => return Ok(not_found()),
-        Err(refused) => return Ok(refused),
-    }
-    let root = site.root.clone();
-    let remove = move || match root.remove(&path, AtFlags::empty()) {
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => root.remove(&path, AtFlags::REMOVEDIR),
-        done => done,
+    let (root, condition) = (site.root.clone(), Condition::of_headers(&request.headers));
+    let remove = move || {
+        let remove = |kind| settled(publish::remove(&root, &path, kind, &condition));
+        match remove(Kind::File)? {
+            Ok(false) | Err(Unmet::Missing) => remove(Kind::Directory),
+            done => Ok(done),
+        }
     };
-    tokio::task::spawn_blocking(remove).await.map_err(io::Error::other)??;
-    Ok(Response::new(StatusCode::NO_CONTENT))
+    Ok(match blocking(remove).await? {
+        Ok(true) => Response::new(StatusCode::NO_CONTENT),
+        Ok(false) => not_found(),
+        Err(unmet) => refused(unmet),
+    })
 }
 
-/// Whether something is there, or the refusal when the conditions speak against writing over it.
-async fn judge_current(
-    site: &Site,
-    headers: &HeaderMap,
-    path: &EntryPath,
-) -> io::Result<Result<bool, Response>> {
-    let metadata = match site.root.open_entry(path).await {
-        Ok(entry) => Some(entry.metadata()?),
+/// Judges a write early, before its body is read; it is judged again when it is published.
+async fn check_write(site: &Site, path: &EntryPath, condition: &Condition) -> io::Result<Result<(), Unmet>> {
+    if *condition == Condition::default() {
+        return Ok(Ok(()));
+    }
+    let current = match site.root.open_entry(path).await {
+        Ok(entry) => Some(Identity::from(&entry.metadata()?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let tag = metadata.as_ref().map(etag);
-    let current = metadata.as_ref().zip(tag.as_deref());
-    let current = current.map(|(metadata, etag)| Current { etag, modified: last_modified(metadata) });
-    Ok(match judge_write(headers, current) {
-        Verdict::Proceed => Ok(current.is_some()),
-        _ => Err(Response::text(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects")),
-    })
+    Ok(condition.judge(current.as_ref()))
+}
+
+/// Runs file system work where it may wait without holding up other connections.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+/// An unmet condition apart from what went wrong.
+fn settled<T>(done: publish::Result<T>) -> io::Result<Result<T, Unmet>> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(publish::Error::Unmet(unmet)) => Ok(Err(unmet)),
+        Err(publish::Error::Io(error)) => Err(error),
+    }
+}
+
+fn refused(unmet: Unmet) -> Response {
+    Response::text(StatusCode::PRECONDITION_FAILED, unmet)
 }
 
 fn refuse_write(site: &Site, access: &Access) -> Response {

@@ -12,10 +12,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+
+use crate::names::NameLocks;
 
 /// The name below which the server keeps what it alone may see: uploads in progress.
 pub(crate) const RESERVED: &str = ".firstbyte";
@@ -93,6 +95,11 @@ impl EntryPath {
         self.0.file_name()
     }
 
+    /// The first component; the root for the root.
+    pub(crate) fn first(&self) -> Self {
+        Self(self.0.iter().next().map(PathBuf::from).unwrap_or_default())
+    }
+
     /// The directory it lies in; the root for the root.
     pub(crate) fn parent(&self) -> Self {
         Self(self.0.parent().map(Path::to_path_buf).unwrap_or_default())
@@ -123,6 +130,7 @@ impl std::fmt::Display for EntryPath {
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     directory: Arc<OwnedFd>,
+    names: Arc<NameLocks>,
 }
 
 impl Root {
@@ -130,7 +138,7 @@ impl Root {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { directory: Arc::new(directory) })
+        Ok(Self { directory: Arc::new(directory), names: Arc::default() })
     }
 
     /// Opens a regular file for reading; other kinds are `InvalidInput`, directories `IsADirectory`.
@@ -167,11 +175,16 @@ impl Root {
 
     /// Opens the directory `path`, making what is missing on the way. Blocking.
     pub(crate) fn make_directory(&self, path: &EntryPath) -> io::Result<OwnedFd> {
+        self.make_directory_below(&EntryPath::default(), path)
+    }
+
+    /// Opens the directory `path`, making what is missing below `base`; `NotFound` where `base` is missing. Blocking.
+    pub(crate) fn make_directory_below(&self, base: &EntryPath, path: &EntryPath) -> io::Result<OwnedFd> {
         match self.open_directory(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_root() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path != base && !path.is_root() => {}
             done => return done,
         }
-        let parent = self.make_directory(&path.parent())?;
+        let parent = self.make_directory_below(base, &path.parent())?;
         if let Some(name) = path.name() {
             match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -179,6 +192,12 @@ impl Root {
             }
         }
         self.open_directory(path)
+    }
+
+    /// Waits until no other thread changes what `name` in the open directory `parent` stands for. Whatever puts a
+    /// file under a name or removes a name holds this, so that a condition and the change are one step. Blocking.
+    pub(crate) fn lock_name(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
+        self.names.lock(parent, name)
     }
 
     /// Removes a file; `flags` with `REMOVEDIR` an empty directory. Blocking.

@@ -19,6 +19,8 @@ use crate::page::Page;
 use crate::root::Root;
 use crate::s3::Service;
 use crate::site::Site;
+use crate::sweeper;
+use crate::uploads::Uploads;
 
 /// Connections the kernel holds before they are accepted: a thousand clients may start at once.
 const BACKLOG: u32 = 4096;
@@ -54,14 +56,16 @@ impl Server {
         let listener = listen(config.listen)?;
         let address =
             listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
+        let uploads = Arc::new(Uploads::new(root.clone()));
         let site = Site {
             address,
             root: root.clone(),
+            uploads: uploads.clone(),
             sessions: Sessions::default(),
             page: Page::default(),
             metrics: Metrics::default(),
             rate: RateLimit::new(config.limits.rate),
-            s3: Service::new(root, &config),
+            s3: Service::new(root, uploads, &config),
             config,
         };
         Ok(Self { listener, acceptor, site: Arc::new(site) })
@@ -76,7 +80,12 @@ impl Server {
 
     /// Answers until `shutdown` is done, then lets running requests finish within the drain time.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        listener::run(self.listener, self.acceptor, self.site, shutdown).await;
+        let site = self.site.clone();
+        tokio::select! {
+            () = listener::run(self.listener, self.acceptor, self.site, shutdown) => {}
+            () = sweeper::run(&site) => {}
+        }
+        sweeper::finish(&site).await;
     }
 
     /// Starts a server on threads of its own.

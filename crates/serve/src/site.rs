@@ -1,6 +1,7 @@
 //! What all connections of one server share: the directory, the policies, the counters.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
@@ -13,6 +14,7 @@ use crate::page::Page;
 use crate::request::Request;
 use crate::root::{EntryPath, Root};
 use crate::s3::Service;
+use crate::uploads::Uploads;
 
 pub(crate) use crate::auth::Access;
 
@@ -25,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     /// The served directory.
     pub(crate) root: Root,
+    /// Uploads in parts, of S3 clients and of the page.
+    pub(crate) uploads: Arc<Uploads>,
     /// Browser sessions.
     pub(crate) sessions: Sessions,
     /// What the directory page remembers between requests.

@@ -12,8 +12,6 @@ mod rows;
 mod shell;
 mod upload;
 
-use std::sync::Arc;
-
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
 
@@ -28,7 +26,6 @@ use crate::site::Site;
 /// What the page remembers between requests.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    uploads: Arc<upload::Uploads>,
     attempts: login::Attempts,
 }
 

@@ -12,21 +12,23 @@
 //! site can make a browser send, besides the checks on Host and Origin. A body goes from the socket to the file piece by
 //! piece; only one piece is held at a time.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
+use firstbyte_location::Algorithm;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::may_upload;
-use super::upload::{Claim, Error, Existing, PartWriter, Source};
+use super::upload::{Directory, Error, Existing, Source, claim, record};
 use crate::auth::Access;
 use crate::request::{Request, RequestBody};
 use crate::response::Response;
 use crate::root::EntryPath;
+use crate::s3::checksum::Checksums;
 use crate::site::Site;
+use crate::writer::Writer;
 
 /// Longest JSON body read: a file name of 255 bytes, escaped, fits many times.
 const LONGEST_JSON: usize = 16 << 10;
@@ -82,36 +84,37 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
         let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
         return Err(Refusal(StatusCode::FORBIDDEN, "origin", message));
     }
-    let uploads = site.page.uploads.clone();
-    let directory = Directory { site, path: &path };
+    let directory = Directory {
+        root: site.root.clone(),
+        uploads: site.uploads.clone(),
+        buckets: site.config.buckets.clone(),
+        path,
+    };
     let rest = request.path.strip_prefix("/.firstbyte/uploads").unwrap_or_default().to_owned();
     let words: Vec<&str> = rest.split('/').skip(1).collect();
     match (&request.method, words.as_slice()) {
         (&Method::GET, []) => {
-            let directory = directory.open().await?;
-            let found = blocking(move || uploads.list(&directory)).await?;
+            let found = blocking(move || directory.list()).await?;
             Ok(json_response(StatusCode::OK, &json!(found)))
         }
         (&Method::POST, []) => {
             let source: Source = read_json(&mut request.body).await?;
-            let directory = directory.make().await?;
-            let status = blocking(move || uploads.begin(directory, source)).await?;
+            let status = blocking(move || directory.begin(source)).await?;
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
         (&Method::POST, [id, "complete"]) => {
             let Completion { existing } = read_json(&mut request.body).await?;
-            let (directory, id) = (directory.open().await?, (*id).to_owned());
-            let name = blocking(move || uploads.complete(directory, &id, existing)).await?;
+            let id = (*id).to_owned();
+            let name = blocking(move || directory.complete(&id, existing)).await?;
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))
         }
         (&Method::DELETE, [id]) => {
-            let (directory, id) = (directory.open().await?, (*id).to_owned());
-            blocking(move || uploads.discard(&directory, &id)).await?;
+            let id = (*id).to_owned();
+            blocking(move || directory.discard(&id)).await?;
             Ok(Response::new(StatusCode::NO_CONTENT))
         }
         (&Method::PUT, [id, number]) => {
             let number = number.parse().map_err(|_| bad("the part's number is not one"))?;
-            let directory = directory.open().await?;
             receive(site, directory, id, number, &mut request).await
         }
         _ => Err(Refusal(StatusCode::NOT_FOUND, "request", "the upload protocol has no such request".into())),
@@ -119,62 +122,38 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
 }
 
 /// Takes part `number` off the wire and into its place.
-async fn receive(site: &Site, directory: OwnedFd, id: &str, number: usize, request: &mut Request) -> Answer {
+async fn receive(
+    site: &Site,
+    directory: Directory,
+    id: &str,
+    number: usize,
+    request: &mut Request,
+) -> Answer {
     let crc = request.header(CRC32C).and_then(|hex| u32::from_str_radix(hex, 16).ok());
     let crc = crc.ok_or_else(|| bad("send the part's CRC32C in x-firstbyte-crc32c, as eight hex digits"))?;
     let length = request.body.length();
     let length = length
         .ok_or_else(|| Refusal(StatusCode::LENGTH_REQUIRED, "length", "send a Content-Length".into()))?;
-    let (uploads, id) = (site.page.uploads.clone(), id.to_owned());
-    let claim = blocking(move || uploads.find(directory, &id)?.claim(number, length)).await?;
-    match claim {
-        Claim::Held => {
-            // Read to its end, so that the connection can carry the next request.
-            while let Some(piece) = request.body.next().await {
-                piece.map_err(|e| bad(&e.to_string()))?;
-            }
-            Ok(json_response(StatusCode::OK, &json!({ "part": number })))
+    let id = id.to_owned();
+    let claimed = blocking(move || claim(&directory.find(&id)?, number, length)).await?;
+    let Some(claim) = claimed else {
+        // Read to its end, so that the connection can carry the next request.
+        while let Some(piece) = request.body.next().await {
+            piece.map_err(|e| bad(&e.to_string()))?;
         }
-        Claim::Write(mut part) => {
-            while let Some(piece) = request.body.next().await {
-                let piece = piece.map_err(|e| bad(&format!("part {number}: {e}; send it again")))?;
-                site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
-                part = blocking(move || write(part, &piece)).await?;
-            }
-            blocking(move || part.finish(crc)).await?;
-            Ok(json_response(StatusCode::CREATED, &json!({ "part": number })))
-        }
+        return Ok(json_response(StatusCode::OK, &json!({ "part": number })));
+    };
+    let unwritten = |error| Refusal::from(Error::unwritten(number, error));
+    let mut writer = Writer::new(claim.clone(), 0, Checksums::only(Algorithm::Crc32c));
+    while let Some(piece) = request.body.next().await {
+        let piece = piece.map_err(|e| bad(&format!("part {number}: {e}; send it again")))?;
+        site.metrics.received_bytes.fetch_add(piece.len() as u64, Relaxed);
+        writer.write(piece).await.map_err(unwritten)?;
     }
-}
-
-fn write(mut part: Box<PartWriter>, piece: &[u8]) -> Result<Box<PartWriter>, Error> {
-    part.write(piece)?;
-    Ok(part)
-}
-
-/// The directory a request names, not yet opened.
-struct Directory<'a> {
-    site: &'a Site,
-    path: &'a EntryPath,
-}
-
-impl Directory<'_> {
-    async fn open(&self) -> std::result::Result<OwnedFd, Refusal> {
-        let (root, path) = (self.site.root.clone(), self.path.clone());
-        blocking(move || {
-            root.open_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })
-        })
-        .await
-    }
-
-    /// Also makes what is missing on the way: people upload folders.
-    async fn make(&self) -> std::result::Result<OwnedFd, Refusal> {
-        let (root, path) = (self.site.root.clone(), self.path.clone());
-        blocking(move || {
-            root.make_directory(&path).map_err(|cause| Error::Io { place: path.to_string(), cause })
-        })
-        .await
-    }
+    let length = writer.offset();
+    let checksums = writer.finish().await.map_err(unwritten)?.finish();
+    blocking(move || record(&claim, number, length, checksums, crc)).await?;
+    Ok(json_response(StatusCode::CREATED, &json!({ "part": number })))
 }
 
 /// Runs file system work where it may wait for the disk without holding up other connections.

@@ -14,9 +14,9 @@ use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
-use crate::s3::multipart::Uploads;
 use crate::s3::objects::{self, Found};
 use crate::s3::{below, buckets, listings, multipart, reads, unfinished, writes};
+use crate::uploads::Uploads;
 
 /// The operations over one served directory.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Api {
     writing: Writing,
     pub(crate) buckets: Buckets,
     keys: Option<Keys>,
-    pub(crate) uploads: Uploads,
+    pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may lie untouched.
     pub(crate) abandoned: Duration,
 }
@@ -39,13 +39,13 @@ pub(crate) struct Target {
 }
 
 impl Api {
-    pub(crate) fn new(root: Root, config: &Config) -> Self {
+    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
         let keys = match &config.authentication {
             Authentication::Keys(keys) => Some(keys.clone()),
             Authentication::None => None,
         };
         let (writing, buckets) = (config.writing, config.buckets.clone());
-        let (uploads, abandoned) = (Uploads::default(), config.limits.abandoned);
+        let abandoned = config.limits.abandoned;
         Self { root, index: Arc::default(), writing, buckets, keys, uploads, abandoned }
     }
 

@@ -3,13 +3,16 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
+use crate::condition::Condition;
 use crate::config::Buckets;
 use crate::directory::{Kind, Reader};
 use crate::root::EntryPath;
-use crate::s3::api::Api;
+use crate::s3::api::{Api, Target};
 use crate::s3::error::{from_io, from_path};
+use crate::s3::list::{Query, page};
 use crate::s3::objects::{self, blocking};
-use crate::s3::{outputs, staging};
+use crate::s3::outputs;
+use crate::staging;
 
 /// The buckets the signer reaches.
 pub(crate) async fn list(
@@ -85,20 +88,28 @@ pub(crate) async fn create(
         return Err(s3_error!(InvalidBucketName, "this server has one bucket only"));
     }
     let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
-    objects::make_directory(&api.root, &path).await?;
+    let target = Target { bucket: EntryPath::default(), path };
+    objects::make_directory(&api.root, target, Condition::default()).await?;
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
-/// Removes an empty bucket.
+/// Removes an empty bucket, with what is unfinished in it: nothing of that is an object.
 pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     api.check_writing()?;
     let path = api.bucket(&request.input.bucket).await?;
-    let root = api.root.clone();
+    let (root, index, uploads) = (api.root.clone(), api.index.clone(), api.uploads.clone());
+    let abandoned = api.abandoned;
     let removed = tokio::task::spawn_blocking(move || {
-        staging::remove_staging(&root, &path);
+        let query = Query { limit: 1, ..Query::default() };
+        if !page(&root, &index, &path, &query)?.objects.is_empty() {
+            return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        uploads.remove_all(&path)?;
+        staging::sweep(&root, &path, abandoned)?;
+        staging::tidy(&root, &path);
         root.remove(&path, rustix::fs::AtFlags::REMOVEDIR)
     });
     match removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use firstbyte_location::{Algorithm, Checksum, Hasher};
 use http::HeaderMap;
 
-use crate::upload::Digest;
+use crate::writer::Digest;
 
 /// The header an algorithm's value is announced in.
 pub(crate) fn header(algorithm: Algorithm) -> &'static str {
@@ -35,6 +35,11 @@ impl Checksums {
                 || named.is_some_and(|name| name.eq_ignore_ascii_case(algorithm.name()))
         };
         Self(Algorithm::ALL.into_iter().filter(wanted).map(Hasher::new).collect())
+    }
+
+    /// This one alone.
+    pub(crate) fn only(algorithm: Algorithm) -> Self {
+        Self(vec![Hasher::new(algorithm)])
     }
 
     /// The values.

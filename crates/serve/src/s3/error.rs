@@ -4,7 +4,10 @@ use std::io;
 
 use s3s::{S3Error, S3ErrorCode, s3_error};
 
+use crate::condition::Unmet;
+use crate::publish;
 use crate::root::PathError;
+use crate::uploads;
 
 /// A failed file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
@@ -32,10 +35,49 @@ pub(crate) fn from_io(error: &io::Error) -> S3Error {
             )
             .with_status(http::StatusCode::INSUFFICIENT_STORAGE)
         }
-        _ => {
-            tracing::error!(%error, "a file operation failed");
-            s3_error!(InternalError, "the server's file system failed")
+        _ => match error.get_ref().and_then(|inner| inner.downcast_ref::<uploads::Error>()) {
+            Some(error) => from_upload(error),
+            None => {
+                tracing::error!(%error, "a file operation failed");
+                s3_error!(InternalError, "the server's file system failed")
+            }
+        },
+    }
+}
+
+/// A name that was not changed.
+pub(crate) fn from_publish(error: &publish::Error) -> S3Error {
+    match error {
+        publish::Error::Unmet(Unmet::Missing) => s3_error!(NoSuchKey, "{error}"),
+        publish::Error::Unmet(Unmet::Different) => s3_error!(PreconditionFailed, "{error}"),
+        publish::Error::Io(error) => match error.kind() {
+            // Only the bucket may be missing: directories of the key are made.
+            io::ErrorKind::NotFound => s3_error!(NoSuchBucket, "there is no such bucket"),
+            io::ErrorKind::IsADirectory => from_io(&io::ErrorKind::NotADirectory.into()),
+            _ => from_io(error),
+        },
+    }
+}
+
+/// A failed step of an upload in parts.
+pub(crate) fn from_upload(error: &uploads::Error) -> S3Error {
+    match error {
+        uploads::Error::NoUpload(_) => s3_error!(NoSuchUpload, "there is no such upload of this key"),
+        uploads::Error::Ending(_) | uploads::Error::InUse(_) => s3_error!(OperationAborted, "{error}"),
+        uploads::Error::Elsewhere(_) => s3_error!(SlowDown, "{error}"),
+        uploads::Error::Short { .. } => s3_error!(IncompleteBody, "{error}"),
+        uploads::Error::Changed(_) => s3_error!(InvalidPart, "{error}"),
+        uploads::Error::Publish(error) => from_publish(error),
+        uploads::Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+            s3_error!(NoSuchUpload, "there is no such upload of this key")
         }
+        uploads::Error::Io { cause, .. } => from_io(cause),
+    }
+}
+
+impl From<uploads::Error> for S3Error {
+    fn from(error: uploads::Error) -> Self {
+        from_upload(&error)
     }
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::fs::XattrFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::etag::Identity;
+use crate::etag::{self, Identity};
 use crate::s3::checksum::{Values, header};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
@@ -37,6 +37,18 @@ pub(crate) struct ObjectMetadata {
     pub(crate) user: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub(crate) checksums: Values,
+    /// The request that completed the upload it was made by, for when it is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) completed: Option<Completed>,
+}
+
+/// Which request completed an upload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    /// Id of the upload.
+    pub(crate) upload: String,
+    /// Digest of the parts it listed.
+    pub(crate) parts: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,8 +108,9 @@ impl ObjectMetadata {
 
     /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent along.
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
-        if let Some(modified) = self.sent_modification_time() {
-            file.set_modified(modified)?;
+        match self.sent_modification_time() {
+            Some(modified) => file.set_modified(modified)?,
+            None => etag::stamp(file)?,
         }
         let identity = Identity::from(&file.metadata()?);
         let bound = Bound { size: identity.size, modified: identity.modified, object: self.clone() };
@@ -120,6 +133,17 @@ impl ObjectMetadata {
         let since = Duration::new(seconds.parse().ok()?, digits.parse().ok()?);
         SystemTime::UNIX_EPOCH.checked_add(since)
     }
+}
+
+/// Gives the copy `to` of the file `from` its modification time and what is kept with it.
+pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
+    to.set_modified(from.metadata()?.modified()?)?;
+    let mut value = vec![0; LONGEST];
+    if let Ok(length) = rustix::fs::fgetxattr(from, ATTRIBUTE, &mut value[..]) {
+        // Where the file system has no extended attributes nothing is kept, as everywhere.
+        let _ = rustix::fs::fsetxattr(to, ATTRIBUTE, &value[..length], XattrFlags::empty());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

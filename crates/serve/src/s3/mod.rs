@@ -7,7 +7,7 @@ mod access;
 mod api;
 mod below;
 mod buckets;
-mod checksum;
+pub(crate) mod checksum;
 mod chunked;
 mod error;
 mod index;
@@ -18,10 +18,8 @@ mod multipart;
 mod objects;
 mod outputs;
 mod pages;
-mod placement;
 mod reads;
 mod sorted;
-mod staging;
 mod unfinished;
 mod writes;
 
@@ -46,6 +44,7 @@ use crate::request::{Request, RequestBody, query_pairs};
 use crate::response::{Body, Response};
 use crate::root::Root;
 use crate::site::Site;
+use crate::uploads::Uploads;
 
 /// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is half of it.
 const LARGEST_XML: usize = 4 << 20;
@@ -75,8 +74,8 @@ struct FileRange {
 }
 
 impl Service {
-    pub(crate) fn new(root: Root, config: &Config) -> Self {
-        let mut builder = builder(Api::new(root, config), &config.authentication);
+    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
+        let mut builder = builder(Api::new(root, uploads, config), &config.authentication);
         if let Authentication::Keys(keys) = &config.authentication {
             builder
                 .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });

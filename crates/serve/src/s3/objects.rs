@@ -2,26 +2,27 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use firstbyte_location::{Algorithm, ByteRange};
+use firstbyte_location::Algorithm;
 use futures::StreamExt;
 use http::HeaderMap;
-use rustix::fs::AtFlags;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use tokio::task::spawn_blocking;
 
-use crate::condition::{Current, Verdict, judge_write};
+use crate::condition::Condition;
 use crate::etag::Identity;
+use crate::publish::{self, Kind};
 use crate::root::{EntryPath, Root};
+use crate::s3::api::Target;
 use crate::s3::below;
 use crate::s3::checksum::{Checksums, Values, mismatch};
 use crate::s3::chunked::Trailers;
-use crate::s3::error::from_io;
+use crate::s3::error::{from_io, from_publish};
 use crate::s3::metadata::ObjectMetadata;
-use crate::upload::{Digest, Replace, TemporaryFile, Writer};
+use crate::staging::TemporaryFile;
+use crate::writer::{WriteAt, Writer};
 
 /// An object as it is now.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
 pub(crate) async fn receive<T>(
     request: &S3Request<T>,
     body: Option<StreamingBlob>,
-    file: Arc<File>,
+    file: Arc<dyn WriteAt>,
     offset: u64,
 ) -> S3Result<(u64, Values)> {
     let headers = &request.headers;
@@ -105,79 +106,75 @@ fn body_error(error: s3s::StdError) -> S3Error {
     }
 }
 
-/// Refuses a write whose `If-Match` or `If-None-Match` does not hold.
-pub(crate) async fn check_write(root: &Root, path: &EntryPath, headers: &HeaderMap) -> S3Result<Replace> {
+/// Refuses early a write whose condition does not hold now; it is judged again when the write is published.
+pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condition) -> S3Result<()> {
+    if *condition == Condition::default() {
+        return Ok(());
+    }
     let identity = match root.open_entry(path).await.and_then(|file| file.metadata()) {
+        Ok(metadata) if metadata.is_dir() => Some(Identity::of_directory(&metadata)),
         Ok(metadata) => Some(Identity::from(&metadata)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(from_io(&error)),
     };
-    let tag = identity.map(|identity| identity.etag());
-    let current = identity.zip(tag.as_deref());
-    let current = current.map(|(identity, etag)| Current { etag, modified: identity.last_modified() });
-    if judge_write(headers, current) != Verdict::Proceed {
-        return Err(s3_error!(PreconditionFailed, "the object is not what the request expects"));
-    }
-    let absent = headers.get("if-none-match").is_some_and(|value| value.as_bytes() == b"*");
-    Ok(if absent { Replace::Nothing } else { Replace::Any })
+    condition.judge(identity.as_ref()).map_err(|unmet| from_publish(&unmet.into()))
 }
 
-/// Makes the temporary file that will become `path`.
-pub(crate) async fn create(root: &Root, path: &EntryPath) -> S3Result<TemporaryFile> {
-    let (root, path) = (root.clone(), path.clone());
-    blocking(move || TemporaryFile::create(&root, &path)).await
+/// Makes the temporary file for an object of `bucket`.
+pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<TemporaryFile> {
+    let (root, bucket) = (root.clone(), bucket.clone());
+    let made = spawn_blocking(move || TemporaryFile::create(&root, &bucket)).await;
+    made.unwrap_or_else(|error| Err(io::Error::other(error)))
+        .map_err(|error| from_publish(&publish::Error::Io(error)))
 }
 
-/// Puts a complete file and what is kept beside it in place; gives its new version.
+/// Puts a complete file and what is kept beside it in place if `condition` holds; gives its new version.
 pub(crate) async fn commit(
+    root: &Root,
     temporary: TemporaryFile,
+    target: Target,
     kept: ObjectMetadata,
-    replace: Replace,
+    condition: Condition,
 ) -> S3Result<Identity> {
-    let done = blocking(move || {
-        kept.write(temporary.file())?;
-        let file = temporary.commit(replace)?;
-        Ok(Identity::from(&file.metadata()?))
-    });
-    match done.await {
-        Err(error) if replace == Replace::Nothing && *error.code() == s3s::S3ErrorCode::InvalidArgument => {
-            Err(s3_error!(PreconditionFailed, "the object is there already"))
-        }
-        done => done,
-    }
-}
-
-/// Makes the directory a key ending in `/` names.
-pub(crate) async fn make_directory(root: &Root, path: &EntryPath) -> S3Result<Identity> {
-    let (root, path) = (root.clone(), path.clone());
-    blocking(move || {
-        let directory = File::from(root.make_directory(&path)?);
-        Ok(Identity::of_directory(&directory.metadata()?))
-    })
-    .await
-}
-
-/// Removes an object and the directories it leaves empty, as a prefix disappears with its last key. What is not there is
-/// removed already.
-pub(crate) async fn delete(root: &Root, path: EntryPath, key: &str, bucket: EntryPath) -> S3Result<()> {
-    let flags = if key.ends_with('/') { AtFlags::REMOVEDIR } else { AtFlags::empty() };
     let root = root.clone();
-    blocking(move || {
-        match root.remove(&path, flags) {
-            Ok(()) => root.remove_empty_parents(&path, &bucket),
-            Err(error) => match error.kind() {
-                // A directory under an object's key, or the other way round: no such object. A directory in use stays,
-                // since the keys below it do.
-                io::ErrorKind::NotFound
-                | io::ErrorKind::IsADirectory
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::DirectoryNotEmpty => {}
-                _ => return Err(error),
-            },
-        }
-        Ok(())
+    publishing(move || {
+        kept.write(temporary.file())?;
+        Ok(temporary.publish(&root, &target.bucket, &target.path, &condition)?.identity)
     })
     .await
+}
+
+/// Makes the directory a key ending in `/` names, if `condition` holds.
+pub(crate) async fn make_directory(root: &Root, target: Target, condition: Condition) -> S3Result<Identity> {
+    let root = root.clone();
+    publishing(move || publish::publish_directory(&root, &target.bucket, &target.path, &condition)).await
+}
+
+/// Removes an object if `condition` holds, and the directories it leaves empty, as a prefix disappears with its last key.
+/// What is not there is removed already.
+pub(crate) async fn delete(root: &Root, target: Target, key: &str, condition: Condition) -> S3Result<()> {
+    let kind = if key.ends_with('/') { Kind::Directory } else { Kind::File };
+    let root = root.clone();
+    publishing(move || match publish::remove(&root, &target.path, kind, &condition) {
+        Ok(removed) => {
+            if removed {
+                root.remove_empty_parents(&target.path, &target.bucket);
+            }
+            Ok(())
+        }
+        // A directory in use stays, since the keys below it do.
+        Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        Err(error) => Err(error),
+    })
+    .await
+}
+
+/// Changes a name where it may block.
+pub(crate) async fn publishing<T: Send + 'static>(
+    task: impl FnOnce() -> publish::Result<T> + Send + 'static,
+) -> S3Result<T> {
+    let done = spawn_blocking(task).await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+    done.map_err(|error| from_publish(&error))
 }
 
 /// Runs a file operation where it may block.
@@ -186,47 +183,4 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> S3Result<T> {
     let done = spawn_blocking(task).await.unwrap_or_else(|error| Err(io::Error::other(error)));
     done.map_err(|error| from_io(&error))
-}
-
-/// Copies `range` of `from` to `offset` of `to`, inside the kernel where it can. Blocking.
-pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) -> io::Result<()> {
-    let (mut rest, mut offset) = (range, offset);
-    while !rest.is_empty() {
-        let (mut source, mut target) = (rest.start, offset);
-        let count = usize::try_from(rest.len()).unwrap_or(usize::MAX);
-        let copied = match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), count)
-        {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(copied) => copied as u64,
-            // Another file system, or one that cannot.
-            Err(_) => return copy_digesting(from, rest, to, offset, &mut ()),
-        };
-        rest = rest.skip(copied);
-        offset += copied;
-    }
-    Ok(())
-}
-
-/// Copies through memory, for `digest` to see every byte. Blocking.
-pub(crate) fn copy_digesting(
-    from: &File,
-    range: ByteRange,
-    to: &File,
-    offset: u64,
-    digest: &mut impl Digest,
-) -> io::Result<()> {
-    let mut buffer = vec![0; 1 << 20];
-    let (mut rest, mut offset) = (range, offset);
-    while !rest.is_empty() {
-        let most = usize::try_from(rest.len()).unwrap_or(usize::MAX).min(buffer.len());
-        let count = from.read_at(&mut buffer[..most], rest.start)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        to.write_all_at(&buffer[..count], offset)?;
-        digest.update(&buffer[..count]);
-        rest = rest.skip(count as u64);
-        offset += count as u64;
-    }
-    Ok(())
 }

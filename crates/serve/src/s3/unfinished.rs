@@ -5,10 +5,10 @@ use s3s::{S3Request, S3Response, S3Result};
 
 use crate::etag::Identity;
 use crate::s3::api::Api;
-use crate::s3::multipart::find;
+use crate::s3::multipart::{find, working};
 use crate::s3::objects::blocking;
 use crate::s3::outputs::{self, tag, with_checksums};
-use crate::s3::staging::{PartRecord, lock, read_uploads, staging};
+use crate::uploads::{self, Listed, Origin};
 
 pub(crate) async fn list_parts(
     api: &Api,
@@ -18,14 +18,14 @@ pub(crate) async fn list_parts(
     let upload = find(api, &input.bucket, &input.key, &input.upload_id).await?;
     let after = input.part_number_marker.unwrap_or(0);
     let most = input.max_parts.unwrap_or(1000).clamp(0, 1000);
-    let known = lock(&upload.parts).clone();
-    let mut rest = known.range(after.saturating_add(1)..);
-    let row = |(number, part): (&i32, &PartRecord)| {
+    let known = working(move || upload.parts()).await?;
+    let mut rest = known.range(u32::try_from(after).unwrap_or(0).saturating_add(1)..);
+    let row = |(number, part): (&u32, &uploads::Part)| {
         let row = Part {
-            part_number: Some(*number),
+            part_number: i32::try_from(*number).ok(),
             size: i64::try_from(part.length).ok(),
             e_tag: Some(tag(part.etag())),
-            last_modified: Some(outputs::now()),
+            last_modified: Some(Timestamp::from(part.arrived)),
             ..Default::default()
         };
         with_checksums!(row, &part.checksums)
@@ -50,9 +50,14 @@ pub(crate) async fn list_uploads(
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
     let input = request.input;
-    let directory = staging(&api.bucket(&input.bucket).await?);
-    let root = api.root.clone();
-    let mut uploads = blocking(move || read_uploads(&root, &directory)).await?;
+    let bucket = api.bucket(&input.bucket).await?;
+    let known = api.uploads.clone();
+    let listed = blocking(move || known.list(&bucket)).await?;
+    let of_s3 = |listed: Listed| match listed.description.origin {
+        Origin::S3 { key, .. } => Some((key, listed.id, listed.begun)),
+        Origin::Page { .. } => None,
+    };
+    let mut uploads: Vec<_> = listed.into_iter().filter_map(of_s3).collect();
     let prefix = input.prefix.clone().unwrap_or_default();
     let marker =
         (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone().unwrap_or_default());

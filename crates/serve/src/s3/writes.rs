@@ -1,12 +1,16 @@
 //! Objects put, copied and removed, as the API says it; [`objects`] does it to files.
 
+use std::time::SystemTime;
+
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::Rights;
-use crate::s3::api::{Api, Target};
+use crate::condition::Condition;
+use crate::copying::copy_range;
+use crate::s3::api::Api;
 use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, blocking};
 use crate::s3::outputs::{modified, tag, with_checksums};
@@ -26,6 +30,7 @@ pub(crate) fn described(headers: &HeaderMap) -> ObjectMetadata {
         content_language: text("content-language"),
         user: user.collect(),
         checksums: Default::default(),
+        completed: None,
     }
 }
 
@@ -35,26 +40,23 @@ pub(crate) async fn put(
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let target = api.writable(&request.input.bucket, &request.input.key).await?;
-    let replace = objects::check_write(&api.root, &target.path, &request.headers).await?;
+    let condition = Condition::of_headers(&request.headers);
+    objects::check_write(&api.root, &target.path, &condition).await?;
     let body = request.input.body.take();
     if request.input.key.ends_with('/') {
         if request.input.content_length.is_some_and(|length| length > 0) {
             return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
         }
-        let identity = objects::make_directory(&api.root, &target.path).await?;
+        let identity = objects::make_directory(&api.root, target, condition).await?;
         return Ok(S3Response::new(PutObjectOutput {
             e_tag: Some(tag(identity.etag())),
             ..Default::default()
         }));
     }
-    let temporary = objects::create(&api.root, &target.path).await?;
+    let temporary = objects::create(&api.root, &target.bucket).await?;
     let (_, checksums) = objects::receive(&request, body, temporary.file().clone(), 0).await?;
-    if replace == crate::upload::Replace::Any {
-        // It may have changed while the body came.
-        objects::check_write(&api.root, &target.path, &request.headers).await?;
-    }
     let kept = ObjectMetadata { checksums: checksums.clone(), ..described(&request.headers) };
-    let identity = objects::commit(temporary, kept, replace).await?;
+    let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
     let output = PutObjectOutput {
         e_tag: Some(tag(identity.etag())),
         checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
@@ -74,10 +76,13 @@ pub(crate) async fn copy(
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
     let mut kept = if replaced { described(&request.headers) } else { source.metadata.clone() };
     kept.checksums.clone_from(&source.metadata.checksums);
-    let temporary = objects::create(&api.root, &target.path).await?;
+    kept.completed = None;
+    let condition = Condition::of_headers(&request.headers);
+    objects::check_write(&api.root, &target.path, &condition).await?;
+    let temporary = objects::create(&api.root, &target.bucket).await?;
     let (from, to, size) = (source.file, temporary.file().clone(), source.identity.size);
-    blocking(move || objects::copy_range(&from, ByteRange::new(0, size), &to, 0)).await?;
-    let identity = objects::commit(temporary, kept, crate::upload::Replace::Any).await?;
+    blocking(move || copy_range(&from, ByteRange::new(0, size), &to, 0)).await?;
+    let identity = objects::commit(&api.root, temporary, target, kept, condition).await?;
     let result = CopyObjectResult {
         e_tag: Some(tag(identity.etag())),
         last_modified: Some(modified(&identity)),
@@ -86,17 +91,25 @@ pub(crate) async fn copy(
     Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() }))
 }
 
-/// Removes an object.
+/// Removes an object, if the request's conditions hold.
 pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let Target { bucket, path } = api.writable(&request.input.bucket, &request.input.key).await?;
-    objects::delete(&api.root, path, &request.input.key, bucket).await?;
+    let input = &request.input;
+    let target = api.writable(&input.bucket, &input.key).await?;
+    let modified = input.if_match_last_modified_time.clone().map(moment);
+    let size = input.if_match_size.and_then(|size| u64::try_from(size).ok());
+    let condition = Condition::of_headers(&request.headers).and_is(None, size, modified);
+    objects::delete(&api.root, target, &input.key, condition).await?;
     Ok(S3Response::with_status(DeleteObjectOutput::default(), StatusCode::NO_CONTENT))
 }
 
-/// Removes several objects, each within the signer's rights.
+fn moment(time: Timestamp) -> SystemTime {
+    time::OffsetDateTime::from(time).into()
+}
+
+/// Removes several objects, each within the signer's rights and if its own conditions hold.
 pub(crate) async fn delete_many(
     api: &Api,
     request: S3Request<DeleteObjectsInput>,
@@ -104,12 +117,15 @@ pub(crate) async fn delete_many(
     api.check_writing()?;
     let access = api.access(&request);
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for ObjectIdentifier { key, .. } in request.input.delete.objects {
+    for ObjectIdentifier { key, e_tag, last_modified_time, size, .. } in request.input.delete.objects {
+        let etag = e_tag.map(|tag| tag.into_value());
+        let size = size.and_then(|size| u64::try_from(size).ok());
+        let condition = Condition::default().and_is(etag, size, last_modified_time.map(moment));
         let removed = match api.target(&request.input.bucket, &key).await {
             Ok(target) if !access.allows(Rights::Write, target.path.as_bytes()) => {
                 Err(s3_error!(AccessDenied, "this key gives no right to do so"))
             }
-            Ok(Target { bucket, path }) => objects::delete(&api.root, path, &key, bucket).await,
+            Ok(target) => objects::delete(&api.root, target, &key, condition).await,
             Err(error) => Err(error),
         };
         match removed {

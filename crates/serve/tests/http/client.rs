@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use firstbyte_serve::{Config, Running, Server, Writing};
 
+/// Any header that begins so makes a request one of S3's.
+pub(crate) const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
+
 pub(crate) struct Fixture {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) server: Running,
@@ -146,4 +149,11 @@ pub(crate) fn metric(client: &mut Client, name: &str) -> u64 {
     let text = client.ask("GET", "/.firstbyte/metrics", "", b"").text();
     let line = text.lines().find(|line| line.starts_with(&format!("firstbyte_{name} "))).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// The text of the first XML element `name` in an answer.
+pub(crate) fn element(answer: &Answer, name: &str) -> Option<String> {
+    let text = answer.text();
+    let (_, behind) = text.split_once(&format!("<{name}>"))?;
+    Some(behind.split_once('<')?.0.to_owned())
 }

@@ -2,6 +2,9 @@
 
 mod access;
 mod client;
+mod conditions;
 mod connection;
+mod leftovers;
 mod objects;
 mod tls;
+mod uploads;

@@ -1,14 +1,6 @@
 //! Files and objects: conditions, listings, what is kept beside the bytes, uploads in parts.
 
-use std::path::Path;
-use std::time::Duration;
-
-use firstbyte_serve::Writing;
-
-use crate::client::{Answer, Client, content, serve};
-
-/// Any header that begins so makes a request one of S3's.
-const S3: &str = "x-amz-date: 20260101T000000Z\r\n";
+use crate::client::{Client, S3, content, serve};
 
 #[test]
 fn conditions_on_reads_and_writes_hold() {
@@ -89,61 +81,6 @@ fn an_object_is_its_own_first_part_and_has_no_second() {
     assert!(second.text().contains("InvalidPartNumber"), "{}", second.text());
     let both = client.ask("GET", "/bucket/f?partNumber=1", "Range: bytes=0-1\r\n", b"");
     assert_eq!(both.status, 400);
-}
-
-fn begin(client: &mut Client, key: &str) -> String {
-    let answer = client.ask("POST", &format!("/bucket/{key}?uploads"), "", b"");
-    element(&answer, "UploadId").unwrap_or_else(|| panic!("no upload id in {}", answer.text()))
-}
-
-fn element(answer: &Answer, name: &str) -> Option<String> {
-    let text = answer.text();
-    let (_, behind) = text.split_once(&format!("<{name}>"))?;
-    Some(behind.split_once('<')?.0.to_owned())
-}
-
-fn staged(directory: &Path) -> Vec<String> {
-    let uploads = std::fs::read_dir(directory.join("bucket/.firstbyte/uploads"));
-    uploads.map_or(Vec::new(), |entries| {
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-    })
-}
-
-#[test]
-fn a_server_started_again_removes_uploads_that_were_placed_and_keeps_the_others() {
-    let fixture = serve(|_| {});
-    let mut client = Client::new(&fixture.server);
-    let (placed, open) = (begin(&mut client, "placed"), begin(&mut client, "open"));
-    let part = format!("/bucket/open?uploadId={open}&partNumber=1");
-    assert_eq!(client.ask("PUT", &part, "", &content(1000)).status, 200);
-    let bucket = fixture.directory.path().join("bucket");
-    // What a crash leaves between the renaming and the removal.
-    std::fs::rename(bucket.join(format!(".firstbyte/uploads/{placed}/data")), bucket.join("placed")).unwrap();
-    let again = restart(fixture.directory.path(), Duration::from_secs(3600));
-    let mut client = Client::new(&again);
-    let fresh = begin(&mut client, "fresh");
-    let mut left = staged(fixture.directory.path());
-    left.sort();
-    let mut expected = vec![open, fresh];
-    expected.sort();
-    assert_eq!(left, expected);
-    assert!(bucket.join("placed").exists());
-}
-
-#[test]
-fn uploads_untouched_for_long_are_removed() {
-    let fixture = serve(|_| {});
-    begin(&mut Client::new(&fixture.server), "old");
-    let again = restart(fixture.directory.path(), Duration::ZERO);
-    let fresh = begin(&mut Client::new(&again), "fresh");
-    assert_eq!(staged(fixture.directory.path()), [fresh]);
-}
-
-fn restart(directory: &Path, abandoned: Duration) -> firstbyte_serve::Running {
-    let mut config = firstbyte_serve::Config::new(directory);
-    config.writing = Writing::Allowed;
-    config.limits.abandoned = abandoned;
-    firstbyte_serve::Server::start(config).unwrap()
 }
 
 #[test]

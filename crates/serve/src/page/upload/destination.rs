@@ -1,13 +1,13 @@
 //! Names in the destination directory: which are allowed, and putting a finished file under one.
 
-use std::os::fd::BorrowedFd;
+use std::io;
 
-use rustix::fs::{AtFlags, RenameFlags};
-use rustix::io::Errno;
 use serde::Deserialize;
 
-use super::{Error, Occupant, Result};
-use crate::root::EntryPath;
+use super::{Error, Result};
+use crate::condition::{Condition, Unmet};
+use crate::publish::{self, Finished, publish};
+use crate::root::{EntryPath, Root};
 
 /// Most names tried for "keep both" before giving up.
 const MOST_COPIES: u32 = 10_000;
@@ -32,56 +32,36 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
-/// What stands under `name`, where something does; a link is not followed.
-pub(super) fn occupant(directory: BorrowedFd<'_>, name: &str) -> Result<Option<Occupant>> {
-    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(Occupant {
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            mtime: stat.st_mtime.saturating_mul(1000)
-                + i64::try_from(stat.st_mtime_nsec / 1_000_000).unwrap_or(0),
-        })),
-        Err(Errno::NOENT) => Ok(None),
-        Err(e) => Err(Error::io(name, e)),
-    }
-}
-
-/// Renames `from` to `name`, both in `directory`, as `existing` says; gives the name it got.
+/// Puts the finished file under `name` in `directory`, as `existing` says; gives the name it got. A directory of that
+/// name takes it as a file does.
 pub(super) fn put_in_place(
-    directory: BorrowedFd<'_>,
-    from: &str,
+    root: &Root,
+    finished: Finished<'_>,
+    directory: &EntryPath,
     name: &str,
     existing: Existing,
-) -> Result<String> {
+) -> publish::Result<String> {
+    let put = |name: &str, condition: &Condition| {
+        publish(root, finished, &EntryPath::default(), &directory.join(name.as_ref()), condition)
+    };
+    let taken = || Err(Unmet::Different.into());
     match existing {
-        Existing::Replace => {
-            rustix::fs::renameat(directory, from, directory, name).map_err(|e| Error::io(name, e))?;
-            Ok(name.into())
-        }
-        Existing::Refuse => match rename_new(directory, from, name) {
-            Err(Errno::EXIST) => Err(Error::Exists(name.into())),
-            done => done.map(|()| name.into()).map_err(|e| Error::io(name, e)),
+        Existing::Replace => put(name, &Condition::default()).map(|_| name.into()),
+        Existing::Refuse => match put(name, &Condition::absent()) {
+            Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::IsADirectory => taken(),
+            done => done.map(|_| name.into()),
         },
         Existing::KeepBoth => {
             for copy in 0..MOST_COPIES {
                 let candidate = copy_name(name, copy);
-                match rename_new(directory, from, &candidate) {
-                    Err(Errno::EXIST) => {}
-                    done => return done.map(|()| candidate).map_err(|e| Error::io(name, e)),
+                match put(&candidate, &Condition::absent()) {
+                    Err(publish::Error::Unmet(_)) => {}
+                    Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::IsADirectory => {}
+                    done => return done.map(|_| candidate),
                 }
             }
-            Err(Error::Exists(name.into()))
+            taken()
         }
-    }
-}
-
-/// Renames unless the name is taken, in one step; by a hard link where the file system has no such rename.
-fn rename_new(directory: BorrowedFd<'_>, from: &str, to: &str) -> rustix::io::Result<()> {
-    match rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
-            rustix::fs::unlinkat(directory, from, AtFlags::empty())
-        }
-        done => done,
     }
 }
 

@@ -5,6 +5,9 @@ use std::io;
 use http::StatusCode;
 use rustix::io::Errno;
 
+use crate::publish;
+use crate::uploads;
+
 /// What the kernel says of a path that would leave the served directory.
 const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
@@ -47,18 +50,44 @@ pub(crate) enum Error {
     /// It cannot fit.
     #[error("the file has {size} bytes and the server's disk {free} free; make room and upload it again")]
     Space { size: u64, free: u64 },
-    /// All places are taken by uploads with a request under way.
-    #[error("too many uploads at once; try again in a moment")]
-    TooMany,
     /// The operating system says no.
     #[error("{place}: {cause}")]
     Io { place: String, cause: io::Error },
+}
+
+impl From<uploads::Error> for Error {
+    fn from(error: uploads::Error) -> Self {
+        // The engine counts parts from 1, the page from 0.
+        let part = |number: u32| number.saturating_sub(1) as usize;
+        match error {
+            uploads::Error::NoUpload(id) => Self::NoUpload(id),
+            uploads::Error::Ending(id) => Self::InUse(format!("upload {id}")),
+            uploads::Error::Elsewhere(id) => Self::Elsewhere(id),
+            uploads::Error::InUse(number) => Self::InUse(format!("part {}", part(number))),
+            uploads::Error::Short { number, missing } => Self::Short { number: part(number), missing },
+            uploads::Error::Changed(number) => Self::Incomplete(vec![part(number)]),
+            uploads::Error::Publish(publish::Error::Unmet(_)) => Self::Exists(String::new()),
+            uploads::Error::Publish(publish::Error::Io(cause)) => Self::io("the file", cause),
+            uploads::Error::Io { place, cause } => Self::Io { place, cause },
+        }
+    }
 }
 
 /// With this module's error.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What became of part `number` that could not be written.
+    pub(crate) fn unwritten(number: usize, cause: io::Error) -> Self {
+        if cause.kind() == io::ErrorKind::InvalidData {
+            return Self::TooLong(number);
+        }
+        match cause.downcast::<uploads::Error>() {
+            Ok(error) => error.into(),
+            Err(cause) => Self::io(format!("part {number}"), cause),
+        }
+    }
+
     pub(super) fn io(place: impl Into<String>, cause: impl Into<io::Error>) -> Self {
         Self::Io { place: place.into(), cause: cause.into() }
     }
@@ -77,7 +106,6 @@ impl Error {
             Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
-            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too-many"),
             // A link that leads out of the directory: nothing is there, as for any reader.
             Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
                 (StatusCode::NOT_FOUND, "no-directory")

@@ -1,60 +1,44 @@
-//! Uploads from the page: parts of one file, in any order and several at a time, each written where it belongs.
+//! Uploads from the page: one file in parts of a fixed length, each checked against the sender's CRC32C.
 //!
-//! There is no merge pass: the partial file has the final length from the start, and completing it is a rename.
-//! A part is *missing*, *receiving* (one request writes it) or *held* (whole, its CRC32C right, in the [`journal`]).
-//! A held part is never written again, so a late or repeated request cannot damage it. [`Uploads`] remembers the
-//! uploads in progress; it may forget any that no request uses, for the journal knows all of it.
-//!
-//! Everything here is plain blocking code on descriptors of the destination directory; HTTP is [`super::protocol`]'s.
+//! They are kept by [`crate::uploads`]. An upload's id follows from the file and the directory, so the same file, picked
+//! again after a reload or a restart, finds the parts that have arrived; those are not sent again. Everything here is plain
+//! blocking code; HTTP is [`super::protocol`]'s.
 
 mod destination;
 mod error;
-mod journal;
 
-use std::collections::HashMap;
-use std::fs::FileTimes;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use firstbyte_location::Algorithm;
+use rustix::fs::AtFlags;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
+use crate::config::Buckets;
+use crate::root::{EntryPath, Root};
+use crate::s3::checksum::Values;
+use crate::s3::metadata::ObjectMetadata;
+use crate::staging;
+use crate::uploads::{Claim, Claimed, Description, Origin, Part, Resending, Upload, Uploads, Whole};
+
+pub(crate) use crate::uploads::Source;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
-use journal::Journal;
-pub(crate) use journal::Source;
 
-/// Uploads remembered at once; each may hold two descriptors and 10 KB. Idle ones make room.
-const MOST_OPEN: usize = 256;
-/// An upload nobody added to for this long is removed when its directory's uploads are next looked at: long enough
-/// to come back after a holiday week, short enough that forgotten ones do not fill the disk.
-const EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
+/// Smallest part. Large enough that a request per part costs nothing, small enough that a cut costs little.
+const SMALLEST_PART: u64 = 8 << 20;
+/// Most parts of one upload; beyond `SMALLEST_PART * MOST_PARTS` (78 GiB) parts grow instead. Keeps what a server
+/// tells the page of an upload under 100 KB.
+const MOST_PARTS: u64 = 10_000;
 
-/// Device and inode of the directory, and the id: the same upload whatever way the path was written.
-type Place = (u64, u64, String);
-
-/// The uploads in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Uploads {
-    open: Mutex<HashMap<Place, Arc<Upload>>>,
-}
-
-/// One file on its way in.
-#[derive(Debug)]
-pub(crate) struct Upload {
-    id: String,
-    source: Source,
-    directory: OwnedFd,
-    journal: Journal,
-    parts: Mutex<Vec<Part>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Missing,
-    Receiving,
-    Held,
+/// The directory a request is about, and what is needed to work on its uploads.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    pub(crate) root: Root,
+    pub(crate) uploads: Arc<Uploads>,
+    pub(crate) buckets: Buckets,
+    pub(crate) path: EntryPath,
 }
 
 /// What the page is told of an upload.
@@ -84,228 +68,205 @@ pub(crate) struct Occupant {
     pub(crate) mtime: i64,
 }
 
-/// What a request for a part may do.
-#[derive(Debug)]
-pub(crate) enum Claim {
-    /// Nothing: it is held already.
-    Held,
-    /// Write it; nobody else does meanwhile.
-    Write(Box<PartWriter>),
+/// Bytes in every part but the last.
+fn part_size(source: &Source) -> u64 {
+    source.size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20).max(SMALLEST_PART)
 }
 
-impl Uploads {
-    /// Begins the upload of `source` into `directory`, or finds what is there of it.
-    pub(crate) fn begin(&self, directory: OwnedFd, source: Source) -> Result<Status> {
+/// Number of parts; an empty file has none.
+fn part_count(source: &Source) -> usize {
+    usize::try_from(source.size.div_ceil(part_size(source))).unwrap_or(usize::MAX)
+}
+
+/// Bytes in part `number`, from 0.
+fn part_length(source: &Source, number: usize) -> u64 {
+    let offset = (number as u64).saturating_mul(part_size(source));
+    part_size(source).min(source.size.saturating_sub(offset))
+}
+
+/// What is kept with the file, as S3 clients and plain answers see it.
+fn metadata(source: &Source) -> ObjectMetadata {
+    let content_type = Some(source.content_type.clone()).filter(|text| !text.is_empty());
+    let mtime = u64::try_from(source.mtime).ok();
+    let mtime = mtime.map(|ms| ("mtime".to_owned(), format!("{}.{:03}", ms / 1000, ms % 1000)));
+    ObjectMetadata { content_type, user: mtime.into_iter().collect(), ..ObjectMetadata::default() }
+}
+
+/// The number the engine counts part `number` by, from 1.
+fn counted(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+impl Directory {
+    /// Begins the upload of `source`, or finds what is there of it; makes the directory.
+    pub(crate) fn begin(&self, source: Source) -> Result<Status> {
         destination::check_name(&source.name)?;
-        let id = source.id();
-        let mut open = lock(&self.open);
-        let place = place(&directory, &id)?;
-        if let Some(upload) = open.get(&place) {
-            return upload.status();
+        let open = self.root.make_directory(&self.path).map_err(|e| Error::io(self.path.to_string(), e))?;
+        let bucket = self.bucket();
+        let begin = || {
+            let id = self.id(&source);
+            let upload = match self.uploads.find(&bucket, &id) {
+                Err(crate::uploads::Error::NoUpload(_)) => {
+                    check_space(&open, source.size)?;
+                    let (object, slots) = (metadata(&source), Some(part_size(&source)));
+                    let origin = Origin::Page { directory: self.encoded(), source: source.clone() };
+                    self.uploads.create(&bucket, &id, &Description { origin, object, slots })?
+                }
+                found => found?,
+            };
+            self.status(&upload)
+        };
+        match begin() {
+            // One that has ended is still there, as a kill leaves it.
+            Err(Error::NoUpload(id)) => {
+                self.uploads.sweep(&bucket, Duration::MAX).map_err(|e| Error::io(id, e))?;
+                begin()
+            }
+            done => done,
         }
-        check_space(&directory, source.size)?;
-        let (journal, held) = Journal::create(directory.as_fd(), &source)?;
-        let upload = remember(&mut open, place, Upload::new(id, source, directory, journal, &held))?;
-        upload.status()
     }
 
-    /// The upload `id` of `directory`, from memory or from its journal.
-    pub(crate) fn find(&self, directory: OwnedFd, id: &str) -> Result<Arc<Upload>> {
-        if !journal::is_id(id) {
-            return Err(Error::NoUpload(id.into()));
+    /// The upload `id` of this directory.
+    pub(crate) fn find(&self, id: &str) -> Result<Arc<Upload>> {
+        let upload = self.uploads.find(&self.bucket(), id)?;
+        match &upload.description.origin {
+            Origin::Page { directory, .. } if *directory == self.encoded() => Ok(upload),
+            _ => Err(Error::NoUpload(id.into())),
         }
-        let mut open = lock(&self.open);
-        let place = place(&directory, id)?;
-        if let Some(upload) = open.get(&place) {
-            return Ok(upload.clone());
-        }
-        let (journal, source, held) = Journal::open(directory.as_fd(), id)?;
-        remember(&mut open, place, Upload::new(id.into(), source, directory, journal, &held))
     }
 
-    /// Everything unfinished in `directory`; what has expired is removed on the way.
-    pub(crate) fn list(&self, directory: &OwnedFd) -> Result<Vec<Status>> {
-        let mut found = Vec::new();
-        for entry in rustix::fs::Dir::read_from(directory).map_err(|e| Error::io(".", e))? {
-            let entry = entry.map_err(|e| Error::io(".", e))?;
-            let Some(id) = journal::id_of_journal(entry.file_name().to_bytes()) else { continue };
-            let own = rustix::io::fcntl_dupfd_cloexec(directory, 0).map_err(|e| Error::io(".", e))?;
-            // One that another process holds, or that ended meanwhile, is not ours to offer.
-            let Ok(upload) = self.find(own, id) else { continue };
-            let status = upload.status()?;
-            let age = SystemTime::now().duration_since(upload.journal.last_change()).unwrap_or_default();
-            drop(upload);
-            if age < EXPIRES_AFTER { found.push(status) } else { self.discard(directory, id)? }
-        }
-        Ok(found)
+    /// Everything unfinished in this directory.
+    pub(crate) fn list(&self) -> Result<Vec<Status>> {
+        let listed = self.uploads.list(&self.bucket()).map_err(|e| Error::io(self.path.to_string(), e))?;
+        // One that another process holds, or that ended meanwhile, is not offered.
+        let found = listed.iter().filter_map(|listed| self.find(&listed.id).ok());
+        Ok(found.filter_map(|upload| self.status(&upload).ok()).collect())
     }
 
     /// Ends upload `id` and removes what is there of it.
-    pub(crate) fn discard(&self, directory: &OwnedFd, id: &str) -> Result<()> {
-        if !journal::is_id(id) {
-            return Err(Error::NoUpload(id.into()));
-        }
-        let mut open = lock(&self.open);
-        let place = place(directory, id)?;
-        if open.get(&place).is_some_and(|upload| Arc::strong_count(upload) > 1) {
-            return Err(Error::InUse(id.into()));
-        }
-        open.remove(&place);
-        Journal::remove(directory.as_fd(), id)
+    pub(crate) fn discard(&self, id: &str) -> Result<()> {
+        Ok(self.uploads.remove(&*self.find(id)?)?)
     }
 
-    /// Checks that every part is held, makes the file durable as asked and puts it in place; gives the name it got.
-    pub(crate) fn complete(&self, directory: OwnedFd, id: &str, existing: Existing) -> Result<String> {
-        let upload = self.find(directory, id)?;
-        let name = upload.finish(existing)?;
-        lock(&self.open).remove(&place(&upload.directory, id)?);
-        Ok(name)
-    }
-}
-
-impl Upload {
-    fn new(id: String, source: Source, directory: OwnedFd, journal: Journal, held: &[bool]) -> Self {
-        let parts = held.iter().map(|held| if *held { Part::Held } else { Part::Missing }).collect();
-        Self { id, source, directory, journal, parts: Mutex::new(parts) }
-    }
-
-    /// What the page is told of it.
-    pub(crate) fn status(&self) -> Result<Status> {
-        let held =
-            lock(&self.parts).iter().enumerate().filter(|(_, p)| **p == Part::Held).map(|(n, _)| n).collect();
-        let touched =
-            self.journal.last_change().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        Ok(Status {
-            id: self.id.clone(),
-            source: self.source.clone(),
-            part_size: self.source.part_size(),
-            held,
-            touched,
-            existing: destination::occupant(self.directory.as_fd(), &self.source.name)?,
+    /// Checks that every part has arrived, makes the file durable and puts it in place; gives the name it got.
+    pub(crate) fn complete(&self, id: &str, existing: Existing) -> Result<String> {
+        let upload = self.find(id)?;
+        let source = source(&upload)?;
+        let choose = |held: &std::collections::BTreeMap<u32, Part>| -> Result<Whole> {
+            let missing: Vec<usize> =
+                (0..part_count(source)).filter(|number| !held.contains_key(&counted(*number))).collect();
+            if !missing.is_empty() {
+                return Err(Error::Incomplete(missing));
+            }
+            let parts = held.iter().map(|(number, part)| (*number, part.clone())).collect();
+            Ok(Whole { parts, object: upload.description.object.clone() })
+        };
+        let put = |finished: crate::publish::Finished<'_>| {
+            // People who upload expect the file to be there after a power cut; it costs them one flush a file.
+            finished.file.sync_data()?;
+            destination::put_in_place(&self.root, finished, &self.path, &source.name, existing)
+        };
+        self.uploads.complete(&upload, choose, put).map_err(|error| match error {
+            Error::Exists(_) => Error::Exists(source.name.clone()),
+            error => error,
         })
     }
 
-    /// Asks to write part `number`, `length` bytes long.
-    pub(crate) fn claim(self: &Arc<Self>, number: usize, length: u64) -> Result<Claim> {
-        let (offset, expected) = self.source.part(number);
-        if number >= self.source.part_count() {
-            return Err(Error::NoPart { number, parts: self.source.part_count() });
-        }
-        if length != expected {
-            return Err(Error::Length { number, expected, got: length });
-        }
-        let part = &mut lock(&self.parts)[number];
-        match *part {
-            Part::Held => Ok(Claim::Held),
-            Part::Receiving => Err(Error::InUse(format!("part {number}"))),
-            Part::Missing => {
-                *part = Part::Receiving;
-                let crc = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-                let part = PartWriter { upload: self.clone(), number, next: offset, left: length, crc };
-                Ok(Claim::Write(Box::new(part)))
-            }
+    fn status(&self, upload: &Upload) -> Result<Status> {
+        let source = source(upload)?;
+        let held = upload.parts()?;
+        let touched = upload.touched()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok(Status {
+            id: upload.id.clone(),
+            source: source.clone(),
+            part_size: part_size(source),
+            held: held.keys().map(|number| *number as usize - 1).collect(),
+            touched,
+            existing: self.occupant(&source.name)?,
+        })
+    }
+
+    /// What stands under `name`, where something does; a link is not followed.
+    fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
+        let open = self.root.open_directory(&self.path).map_err(|e| Error::io(self.path.to_string(), e))?;
+        match rustix::fs::statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Occupant {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                mtime: stat
+                    .st_mtime
+                    .saturating_mul(1000)
+                    .saturating_add(i64::try_from(stat.st_mtime_nsec / 1_000_000).unwrap_or(0)),
+            })),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(e) => Err(Error::io(name, e)),
         }
     }
 
-    fn finish(&self, existing: Existing) -> Result<String> {
-        // Held over the rename, so that no second completion comes in between.
-        let parts = lock(&self.parts);
-        let missing: Vec<usize> =
-            parts.iter().enumerate().filter(|(_, p)| **p != Part::Held).map(|(n, _)| n).collect();
-        if !missing.is_empty() {
-            return Err(Error::Incomplete(missing));
-        }
-        let data = &self.journal.data;
-        let times = FileTimes::new().set_modified(self.source.modified());
-        // A file system that cannot keep the time, or what is said of the file, keeps the bytes all the same.
-        let _ = data.set_times(times);
-        let _ = self.source.metadata().write(data);
-        // People who upload expect the file to be there after a power cut; it costs them one flush a file.
-        data.sync_data().map_err(|e| Error::io(&self.source.name, e))?;
-        let from = journal::data_name(&self.id);
-        let name = destination::put_in_place(self.directory.as_fd(), &from, &self.source.name, existing)?;
-        Journal::remove(self.directory.as_fd(), &self.id)?;
-        Ok(name)
+    fn bucket(&self) -> EntryPath {
+        staging::bucket_of(&self.root, &self.buckets, &self.path)
+    }
+
+    fn encoded(&self) -> String {
+        percent_encoding::percent_encode(self.path.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
+    }
+
+    /// Names the upload of `source`: the same file, picked again, finds it without an index.
+    fn id(&self, source: &Source) -> String {
+        let Source { size, mtime, name, .. } = source;
+        let digest = Sha256::digest(format!("{}\0{size}\0{mtime}\0{name}", self.encoded()));
+        hex::encode(&digest[..16])
     }
 }
 
-/// Writes one part in place; what was not finished counts as missing again.
-#[derive(Debug)]
-pub(crate) struct PartWriter {
-    upload: Arc<Upload>,
+/// Asks to write part `number`, from 0, of `length` bytes; none where it is held already.
+pub(crate) fn claim(upload: &Arc<Upload>, number: usize, length: u64) -> Result<Option<Arc<Claim>>> {
+    let source = source(upload)?;
+    if number >= part_count(source) {
+        return Err(Error::NoPart { number, parts: part_count(source) });
+    }
+    let expected = part_length(source, number);
+    if length != expected {
+        return Err(Error::Length { number, expected, got: length });
+    }
+    Ok(match upload.claim(counted(number), length, Resending::Refused)? {
+        Claimed::Held => None,
+        Claimed::Write(claim) => Some(claim),
+    })
+}
+
+/// Checks the `length` bytes written of a part against the sender's CRC32C and records them.
+pub(crate) fn record(
+    claim: &Claim,
     number: usize,
-    next: u64,
-    left: u64,
-    crc: crc_fast::Digest,
+    length: u64,
+    checksums: Values,
+    expected: u32,
+) -> Result<()> {
+    if length < claim.length() {
+        return Err(Error::Short { number, missing: claim.length() - length });
+    }
+    let expected = firstbyte_location::Checksum::new(Algorithm::Crc32c, expected.to_be_bytes().to_vec());
+    if checksums.get(&Algorithm::Crc32c) != expected.map(|checksum| checksum.to_base64()).as_ref() {
+        return Err(Error::Checksum(number));
+    }
+    claim.record(length, checksums)?;
+    Ok(())
 }
 
-impl PartWriter {
-    /// Writes the next bytes of the part.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let length = bytes.len() as u64;
-        self.left = self.left.checked_sub(length).ok_or(Error::TooLong(self.number))?;
-        self.crc.update(bytes);
-        self.upload
-            .journal
-            .data
-            .write_all_at(bytes, self.next)
-            .map_err(|e| Error::io(&self.upload.source.name, e))?;
-        self.next += length;
-        Ok(())
+fn source(upload: &Upload) -> Result<&Source> {
+    match &upload.description.origin {
+        Origin::Page { source, .. } => Ok(source),
+        Origin::S3 { .. } => Err(Error::NoUpload(upload.id.clone())),
     }
-
-    /// Checks the part against the sender's CRC32C and records it.
-    pub(crate) fn finish(self, expected: u32) -> Result<()> {
-        if self.left != 0 {
-            return Err(Error::Short { number: self.number, missing: self.left });
-        }
-        if self.crc.finalize() != u64::from(expected) {
-            return Err(Error::Checksum(self.number));
-        }
-        self.upload.journal.record(self.number, expected)?;
-        lock(&self.upload.parts)[self.number] = Part::Held;
-        Ok(())
-    }
-}
-
-impl Drop for PartWriter {
-    fn drop(&mut self) {
-        let part = &mut lock(&self.upload.parts)[self.number];
-        if *part == Part::Receiving {
-            *part = Part::Missing;
-        }
-    }
-}
-
-fn place(directory: &OwnedFd, id: &str) -> Result<Place> {
-    let stat = rustix::fs::fstat(directory).map_err(|e| Error::io(".", e))?;
-    Ok((stat.st_dev, stat.st_ino, id.into()))
-}
-
-fn remember(open: &mut HashMap<Place, Arc<Upload>>, place: Place, upload: Upload) -> Result<Arc<Upload>> {
-    if open.len() >= MOST_OPEN {
-        open.retain(|_, upload| Arc::strong_count(upload) > 1);
-    }
-    if open.len() >= MOST_OPEN {
-        return Err(Error::TooMany);
-    }
-    let upload = Arc::new(upload);
-    open.insert(place, upload.clone());
-    Ok(upload)
 }
 
 /// Refuses at once what cannot fit, rather than after an hour.
-fn check_space(directory: &OwnedFd, size: u64) -> Result<()> {
+fn check_space(directory: &std::os::fd::OwnedFd, size: u64) -> Result<()> {
     let free = rustix::fs::fstatvfs(directory).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
     match free {
         Ok(free) if size > free => Err(Error::Space { size, free }),
         _ => Ok(()),
     }
-}
-
-/// A panic elsewhere leaves plain values here, usable as they are.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
-//! Uploads without HTTP: what is held after crashes, cuts, damage and another boot.
+//! Uploads of the page without HTTP: what is held after crashes, cuts, damage and another boot.
 
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
-
 use super::*;
+use crate::s3::checksum::Checksums;
+use crate::writer::{Digest, WriteAt};
 
-fn open(directory: &Path) -> OwnedFd {
-    rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+/// The served directory as a server started now sees it.
+fn serve(place: &Path) -> Directory {
+    let root = Root::open(place).unwrap();
+    let uploads = Arc::new(Uploads::new(root.clone()));
+    Directory { root, uploads, buckets: Buckets::FirstLevel, path: EntryPath::default() }
 }
 
 fn content(size: usize) -> Vec<u8> {
@@ -24,17 +27,31 @@ fn source(size: usize) -> Source {
     }
 }
 
-fn send(uploads: &Uploads, directory: &Path, id: &str, whole: &[u8], number: usize) {
-    let (offset, length) = source(whole.len()).part(number);
-    let bytes = &whole[offset as usize..(offset + length) as usize];
-    let Claim::Write(mut part) = uploads.find(open(directory), id).unwrap().claim(number, length).unwrap()
-    else {
-        panic!("part {number} is held")
-    };
+fn part_of(whole: &[u8], number: usize) -> &[u8] {
+    let start = number * part_size(&source(whole.len())) as usize;
+    &whole[start..start + part_length(&source(whole.len()), number) as usize]
+}
+
+fn finish(claim: &Claim, number: usize, bytes: &[u8], crc: u32) -> Result<()> {
+    let mut checksums = Checksums::only(Algorithm::Crc32c);
+    let mut offset = 0;
     for piece in bytes.chunks(100_000) {
-        part.write(piece).unwrap();
+        claim.write_all_at(piece, offset).unwrap();
+        checksums.update(piece);
+        offset += piece.len() as u64;
     }
-    part.finish(crc_fast::crc32_iscsi(bytes)).unwrap();
+    record(claim, number, offset, checksums.finish(), crc)
+}
+
+fn send(directory: &Directory, id: &str, whole: &[u8], number: usize) {
+    let bytes = part_of(whole, number);
+    let upload = directory.find(id).unwrap();
+    let claim = claim(&upload, number, bytes.len() as u64).unwrap().expect("it is not held");
+    finish(&claim, number, bytes, crc_fast::crc32_iscsi(bytes)).unwrap();
+}
+
+fn staged(place: &Path, id: &str, name: &str) -> std::path::PathBuf {
+    place.join(".firstbyte/uploads").join(id).join(name)
 }
 
 const SIZE: usize = (20 << 20) + 5;
@@ -43,20 +60,21 @@ const SIZE: usize = (20 << 20) + 5;
 fn parts_recorded_before_a_crash_are_held_after_it() {
     let place = tempfile::tempdir().unwrap();
     let whole = content(SIZE);
-    let uploads = Uploads::default();
-    let id = uploads.begin(open(place.path()), source(SIZE)).unwrap().id;
-    send(&uploads, place.path(), &id, &whole, 2);
-    send(&uploads, place.path(), &id, &whole, 0);
-    drop(uploads);
-    let log = place.path().join(journal::journal_name(&id));
-    let mut torn = fs::read(&log).unwrap();
-    torn.extend(b"1 abc");
-    fs::write(&log, torn).unwrap();
+    let first = serve(place.path());
+    let id = first.begin(source(SIZE)).unwrap().id;
+    send(&first, &id, &whole, 2);
+    send(&first, &id, &whole, 0);
+    drop(first);
+    let journal = staged(place.path(), &id, "journal");
+    let mut torn = fs::read(&journal).unwrap();
+    torn.extend(b"{\"Part\":[2,");
+    fs::write(&journal, torn).unwrap();
 
-    let uploads = Uploads::default();
-    assert_eq!(uploads.begin(open(place.path()), source(SIZE)).unwrap().held, [0, 2]);
-    send(&uploads, place.path(), &id, &whole, 1);
-    assert_eq!(uploads.complete(open(place.path()), &id, Existing::Refuse).unwrap(), "data.bin");
+    let second = serve(place.path());
+    assert_eq!(second.begin(source(SIZE)).unwrap().held, [0, 2]);
+    send(&second, &id, &whole, 1);
+    assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0, 1, 2]);
+    assert_eq!(second.complete(&id, Existing::Refuse).unwrap(), "data.bin");
     assert_eq!(fs::read(place.path().join("data.bin")).unwrap(), whole);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -65,62 +83,60 @@ fn parts_recorded_before_a_crash_are_held_after_it() {
 fn after_another_boot_only_parts_whose_bytes_are_there_are_held() {
     let place = tempfile::tempdir().unwrap();
     let whole = content(SIZE);
-    let uploads = Uploads::default();
-    let id = uploads.begin(open(place.path()), source(SIZE)).unwrap().id;
-    send(&uploads, place.path(), &id, &whole, 0);
-    send(&uploads, place.path(), &id, &whole, 1);
-    drop(uploads);
-    let log = place.path().join(journal::journal_name(&id));
-    let text = fs::read_to_string(&log).unwrap();
+    let first = serve(place.path());
+    let id = first.begin(source(SIZE)).unwrap().id;
+    send(&first, &id, &whole, 0);
+    send(&first, &id, &whole, 1);
+    drop(first);
+    let journal = staged(place.path(), &id, "journal");
+    let text = fs::read_to_string(&journal).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    fs::write(&log, text.replace(boot.trim(), "another")).unwrap();
-    let data = fs::OpenOptions::new().write(true).open(place.path().join(journal::data_name(&id))).unwrap();
+    fs::write(&journal, text.replace(boot.trim(), "another")).unwrap();
+    let data = fs::OpenOptions::new().write(true).open(staged(place.path(), &id, "data")).unwrap();
     data.write_all_at(&[0; 4096], 9 << 20).unwrap();
 
-    assert_eq!(Uploads::default().begin(open(place.path()), source(SIZE)).unwrap().held, [0]);
+    assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0]);
+    assert_eq!(serve(place.path()).begin(source(SIZE)).unwrap().held, [0]);
 }
 
 #[test]
 fn a_part_cut_short_or_damaged_is_missing_again() {
     let place = tempfile::tempdir().unwrap();
     let whole = content(SIZE);
-    let uploads = Uploads::default();
-    let id = uploads.begin(open(place.path()), source(SIZE)).unwrap().id;
-    let upload = uploads.find(open(place.path()), &id).unwrap();
-    let claim = || match upload.claim(2, 4 << 20 | 5).unwrap() {
-        Claim::Write(part) => part,
-        Claim::Held => panic!("held"),
-    };
-    let mut part = claim();
-    part.write(&whole[16 << 20..18 << 20]).unwrap();
-    assert!(matches!(upload.claim(2, 4 << 20 | 5), Err(Error::InUse(_))));
-    assert!(matches!(part.finish(0), Err(Error::Short { number: 2, .. })));
-    let mut part = claim();
-    part.write(&whole[16 << 20..]).unwrap();
-    assert!(matches!(part.finish(0), Err(Error::Checksum(2))));
-    assert!(
-        matches!(upload.finish(Existing::Refuse), Err(Error::Incomplete(missing)) if missing == [0, 1, 2])
-    );
+    let directory = serve(place.path());
+    let id = directory.begin(source(SIZE)).unwrap().id;
+    let upload = directory.find(&id).unwrap();
+    let last = part_of(&whole, 2);
+    let ask = || claim(&upload, 2, last.len() as u64);
+    let part = ask().unwrap().unwrap();
+    assert!(matches!(ask(), Err(Error::InUse(_))));
+    assert!(matches!(finish(&part, 2, &last[..1000], 0), Err(Error::Short { number: 2, .. })));
+    drop(part);
+    let part = ask().unwrap().unwrap();
+    assert!(matches!(finish(&part, 2, last, 0), Err(Error::Checksum(2))));
+    drop(part);
+    let refused = directory.complete(&id, Existing::Refuse);
+    assert!(matches!(refused, Err(Error::Incomplete(missing)) if missing == [0, 1, 2]));
 }
 
 #[test]
 fn what_is_there_is_replaced_kept_or_refused_as_asked() {
     let place = tempfile::tempdir().unwrap();
-    let uploads = Uploads::default();
+    let directory = serve(place.path());
     let existing = place.path().join("data.bin");
     fs::write(&existing, "old").unwrap();
     let whole = content(1000);
-    let status = uploads.begin(open(place.path()), source(1000)).unwrap();
+    let status = directory.begin(source(1000)).unwrap();
     assert_eq!(status.existing.unwrap().size, 3);
-    send(&uploads, place.path(), &status.id, &whole, 0);
-    let complete = |existing| uploads.complete(open(place.path()), &status.id, existing);
-    assert!(matches!(complete(Existing::Refuse), Err(Error::Exists(_))));
+    send(&directory, &status.id, &whole, 0);
+    let complete = |existing| directory.complete(&status.id, existing);
+    assert!(matches!(complete(Existing::Refuse), Err(Error::Exists(name)) if name == "data.bin"));
     assert_eq!(fs::read(&existing).unwrap(), b"old");
     assert_eq!(complete(Existing::KeepBoth).unwrap(), "data (1).bin");
     assert_eq!(fs::read(&existing).unwrap(), b"old");
     assert_eq!(fs::read(place.path().join("data (1).bin")).unwrap(), whole);
-    uploads.begin(open(place.path()), source(1000)).unwrap();
-    send(&uploads, place.path(), &status.id, &whole, 0);
+    directory.begin(source(1000)).unwrap();
+    send(&directory, &status.id, &whole, 0);
     assert_eq!(complete(Existing::Replace).unwrap(), "data.bin");
     assert_eq!(fs::read(&existing).unwrap(), whole);
 }
@@ -128,15 +144,18 @@ fn what_is_there_is_replaced_kept_or_refused_as_asked() {
 #[test]
 fn abandoned_uploads_are_listed_until_they_expire_or_are_removed() {
     let place = tempfile::tempdir().unwrap();
-    let uploads = Uploads::default();
-    let id = uploads.begin(open(place.path()), source(SIZE)).unwrap().id;
-    let other = uploads.begin(open(place.path()), Source { name: "b".into(), ..source(9) }).unwrap().id;
-    assert_eq!(uploads.list(&open(place.path())).unwrap().len(), 2);
-    uploads.discard(&open(place.path()), &other).unwrap();
-    assert_eq!(uploads.list(&open(place.path())).unwrap().len(), 1);
-    let log = fs::File::open(place.path().join(journal::journal_name(&id))).unwrap();
-    log.set_modified(SystemTime::now() - EXPIRES_AFTER - Duration::from_secs(1)).unwrap();
-    drop(uploads);
-    assert!(Uploads::default().list(&open(place.path())).unwrap().is_empty());
+    let directory = serve(place.path());
+    let id = directory.begin(source(SIZE)).unwrap().id;
+    let other = directory.begin(Source { name: "b".into(), ..source(9) }).unwrap().id;
+    assert_eq!(directory.list().unwrap().len(), 2);
+    directory.discard(&other).unwrap();
+    assert_eq!(directory.list().unwrap().len(), 1);
+    let journal = fs::File::open(staged(place.path(), &id, "journal")).unwrap();
+    journal.set_modified(SystemTime::now() - Duration::from_secs(13 * 24 * 3600)).unwrap();
+    directory.uploads.sweep(&EntryPath::default(), Duration::ZERO).unwrap();
+    assert_eq!(directory.list().unwrap().len(), 1);
+    journal.set_modified(SystemTime::now() - Duration::from_secs(15 * 24 * 3600)).unwrap();
+    directory.uploads.sweep(&EntryPath::default(), Duration::ZERO).unwrap();
+    assert!(directory.list().unwrap().is_empty());
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }

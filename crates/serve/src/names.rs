@@ -1,0 +1,37 @@
+//! One lock for each name in the served tree that is about to change.
+//!
+//! A name is the directory it lies in (device and inode, so that every way to it counts as one) and its last component.
+//! Names share a fixed number of locks; two names that meet wait for one another for the time of a rename.
+
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Many more than the threads that may change names at once.
+const LOCKS: usize = 256;
+
+/// The locks.
+#[derive(Debug)]
+pub(crate) struct NameLocks {
+    locks: Vec<Mutex<()>>,
+    hasher: RandomState,
+}
+
+impl Default for NameLocks {
+    fn default() -> Self {
+        let locks = std::iter::repeat_with(Mutex::default).take(LOCKS).collect();
+        Self { locks, hasher: RandomState::new() }
+    }
+}
+
+impl NameLocks {
+    /// Waits for the lock of `name` in the open directory `parent`.
+    pub(crate) fn lock(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
+        let stat = rustix::fs::fstat(parent)?;
+        let hash = self.hasher.hash_one((stat.st_dev, stat.st_ino, name));
+        let index = usize::try_from(hash % LOCKS as u64).unwrap_or(0);
+        Ok(self.locks[index].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

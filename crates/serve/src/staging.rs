@@ -1,0 +1,306 @@
+//! What a bucket holds of writes that are not finished: everything lies below `BUCKET/.firstbyte`, which no client sees.
+//!
+//! `tmp/` has what one request is making: each entry is locked (flock) by the process that makes it for as long as it
+//! lives, so an unlocked entry is what a killed process left, whatever its age. `uploads/` has uploads in parts, which
+//! outlive a process ([`crate::uploads`]). [`sweep`] removes the leftovers of both, at the start and from time to time.
+//! A finished file leaves by a rename ([`crate::publish`]); only then are the directories of its final name made.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::auth::random_token;
+use crate::condition::Condition;
+use crate::config::Buckets;
+use crate::publish::{self, Finished, Published};
+use crate::root::{EntryPath, RESERVED, Root};
+
+/// How often an entry is made anew because a sweep removed it, or its directory, before it was locked.
+const ATTEMPTS: u32 = 100;
+
+/// Where everything unfinished of `bucket` lies.
+fn reserved(bucket: &EntryPath) -> EntryPath {
+    bucket.join(RESERVED.as_ref())
+}
+
+/// Where a bucket's uploads in parts lie.
+pub(crate) fn uploads(bucket: &EntryPath) -> EntryPath {
+    reserved(bucket).join("uploads".as_ref())
+}
+
+fn temporary(bucket: &EntryPath) -> EntryPath {
+    reserved(bucket).join("tmp".as_ref())
+}
+
+/// The bucket whose staging takes what is written into `directory`: its own, or the served directory where it lies in
+/// no bucket that exists. Blocking.
+pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
+    let first = match buckets {
+        Buckets::Named(_) => EntryPath::default(),
+        Buckets::FirstLevel => directory.first(),
+    };
+    if root.open_directory(&first).is_ok() { first } else { EntryPath::default() }
+}
+
+/// A file in the making, in the staging of a bucket; dropped before it is published, it is gone.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    directory: OwnedFd,
+    name: OsString,
+    file: Arc<File>,
+}
+
+impl TemporaryFile {
+    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+        let (directory, name, file) = create(root, bucket, |directory, name| {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))
+        })?;
+        Ok(Self { directory, name: name.into(), file: Arc::new(file.into()) })
+    }
+
+    /// The open file, for writing and for extended attributes.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Puts it under the name `to` below `base`, if `condition` holds. Blocking.
+    ///
+    /// # Errors
+    /// As [`publish::publish`].
+    pub(crate) fn publish(
+        mut self,
+        root: &Root,
+        base: &EntryPath,
+        to: &EntryPath,
+        condition: &Condition,
+    ) -> publish::Result<Published> {
+        let finished = Finished { directory: self.directory.as_fd(), name: &self.name, file: &self.file };
+        let published = publish::publish(root, finished, base, to, condition)?;
+        self.name.clear();
+        Ok(published)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            // What cannot be removed now is removed by a sweep.
+            let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// A directory in the making, in the staging of a bucket; dropped before it is moved, it is gone with what it holds.
+#[derive(Debug)]
+pub(crate) struct TemporaryDirectory {
+    parent: OwnedFd,
+    name: String,
+    directory: OwnedFd,
+}
+
+impl TemporaryDirectory {
+    /// Makes one in the staging of `bucket`, which must exist. Blocking.
+    pub(crate) fn create(root: &Root, bucket: &EntryPath) -> io::Result<Self> {
+        let (parent, name, directory) = create(root, bucket, |parent, name| {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777))?;
+            rustix::fs::openat(parent, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        })?;
+        Ok(Self { parent, name, directory })
+    }
+
+    /// The open directory.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Moves it, complete, to `to` below `bucket`, where nothing may be. Blocking.
+    pub(crate) fn rename(mut self, root: &Root, bucket: &EntryPath, to: &EntryPath) -> io::Result<()> {
+        let name = to.name().ok_or(io::ErrorKind::InvalidInput)?;
+        for _ in 0..ATTEMPTS {
+            let target = root.make_directory_below(bucket, &to.parent())?;
+            match rustix::fs::renameat(&self.parent, &self.name, &target, name) {
+                // The emptied directory was removed between the two steps.
+                Err(Errno::NOENT) => {}
+                done => {
+                    done?;
+                    self.name.clear();
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let _ = remove_tree(&self.parent, self.name.as_ref());
+        }
+    }
+}
+
+/// Makes an entry by `make` and locks it; again where a sweep was faster than the lock.
+fn create(
+    root: &Root,
+    bucket: &EntryPath,
+    make: impl Fn(&OwnedFd, &str) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<(OwnedFd, String, OwnedFd)> {
+    let place = temporary(bucket);
+    let mut attempt = 0;
+    loop {
+        let name = random_token();
+        let made = root.make_directory_below(bucket, &place).and_then(|parent| {
+            let entry = make(&parent, &name)?;
+            Ok((parent, entry))
+        });
+        match made {
+            Ok((parent, entry)) => {
+                // A file system without locks: a sweep leaves its entries until they are old.
+                let _ = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
+                if rustix::fs::fstat(&entry)?.st_nlink > 0 {
+                    return Ok((parent, name, entry));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                root.open_directory(bucket)?;
+            }
+            Err(error) => return Err(error),
+        }
+        attempt += 1;
+        if attempt == ATTEMPTS {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+    }
+}
+
+/// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks, what is older than
+/// `age`. Blocking.
+pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
+    let directory = match root.open_directory(&temporary(bucket)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done?,
+    };
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        // Held while it is removed, so that its maker, if it only now comes to lock it, finds it gone.
+        let Some(_locked) = lock_abandoned(&directory, name, age)? else { continue };
+        tracing::info!(entry = ?name, "removing what a killed server left");
+        remove_tree(&directory, name)?;
+    }
+    tidy(root, bucket);
+    Ok(())
+}
+
+/// Locks an entry that no process holds.
+fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
+    let opened = match open(OFlags::RDWR) {
+        Err(Errno::ISDIR) => open(OFlags::RDONLY),
+        done => done,
+    };
+    let entry = match opened {
+        Ok(entry) => entry,
+        // Gone meanwhile, or of another user: nothing to remove, and no reason to leave the others.
+        Err(_) => return Ok(None),
+    };
+    match rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(entry)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(_) => {
+            let touched = File::from(entry.try_clone()?).metadata()?.modified()?;
+            Ok(touched.elapsed().is_ok_and(|since| since > age).then_some(entry))
+        }
+    }
+}
+
+/// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no error. Blocking.
+pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let gone = |done: rustix::io::Result<()>| match done {
+        Err(Errno::NOENT) => Ok(()),
+        done => Ok(done?),
+    };
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        done => return gone(done),
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            remove_tree(&directory, name)?;
+        }
+    }
+    gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+}
+
+/// Removes the staging directories of `bucket` that are empty. Blocking.
+pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
+    for directory in [uploads(bucket), temporary(bucket), reserved(bucket)] {
+        // One that is in use is not empty.
+        let _ = root.remove(&directory, AtFlags::REMOVEDIR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_when_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let (base, path) = (EntryPath::default(), EntryPath::parse(b"a/b").unwrap());
+        let publish =
+            |file: TemporaryFile, condition: &Condition| file.publish(&root, &base, &path, condition);
+        drop(TemporaryFile::create(&root, &base).unwrap());
+        assert_eq!(std::fs::read_dir(directory.path().join(".firstbyte/tmp")).unwrap().count(), 0);
+        tidy(&root, &base);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+
+        let first = TemporaryFile::create(&root, &base).unwrap();
+        first.file().write_all_at(b"first", 0).unwrap();
+        assert!(publish(first, &Condition::absent()).unwrap().replaced.is_none());
+        let second = TemporaryFile::create(&root, &base).unwrap();
+        assert!(matches!(publish(second, &Condition::absent()), Err(publish::Error::Unmet(_))));
+        assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"first");
+        publish(TemporaryFile::create(&root, &base).unwrap(), &Condition::default()).unwrap();
+        assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_sweep_removes_what_no_process_holds_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let base = EntryPath::default();
+        let file = TemporaryFile::create(&root, &base).unwrap();
+        let made = TemporaryDirectory::create(&root, &base).unwrap();
+        let tmp = directory.path().join(".firstbyte/tmp");
+        std::fs::write(tmp.join("left"), "x").unwrap();
+        std::fs::create_dir(tmp.join("directory")).unwrap();
+        std::fs::write(tmp.join("directory/left"), "x").unwrap();
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 2);
+        drop((file, made));
+        sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,92 @@
+//! Removes what unfinished writes left behind in the buckets: when the server starts, from time to time while it runs,
+//! and when it stops. A server that takes no writes removes nothing.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Buckets, Writing};
+use crate::directory::{Kind, Reader};
+use crate::root::{EntryPath, Root};
+use crate::site::Site;
+use crate::staging;
+use crate::uploads::Uploads;
+
+/// The longest pause between two sweeps: leftovers only take room.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// The shortest, where uploads count as abandoned almost at once.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sweeps now and again until it is dropped.
+pub(crate) async fn run(site: &Site) {
+    if site.config.writing == Writing::Refused {
+        return std::future::pending().await;
+    }
+    let pause = site.config.limits.abandoned.clamp(SHORTEST_PAUSE, PAUSE);
+    loop {
+        let sweeper = Sweeper::new(site);
+        // A failure is logged where it happens; a panic there must not end the server.
+        let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Removes the empty staging directories when the server stops.
+pub(crate) async fn finish(site: &Site) {
+    if site.config.writing == Writing::Allowed {
+        let sweeper = Sweeper::new(site);
+        let _ = tokio::task::spawn_blocking(move || sweeper.tidy()).await;
+    }
+}
+
+/// What a sweep needs of the server.
+struct Sweeper {
+    root: Root,
+    uploads: Arc<Uploads>,
+    buckets: Buckets,
+    abandoned: Duration,
+}
+
+impl Sweeper {
+    fn new(site: &Site) -> Self {
+        let (root, uploads, buckets) = (site.root.clone(), site.uploads.clone(), site.config.buckets.clone());
+        Self { root, uploads, buckets, abandoned: site.config.limits.abandoned }
+    }
+
+    fn sweep(&self) {
+        for bucket in self.buckets() {
+            let swept = staging::sweep(&self.root, &bucket, self.abandoned)
+                .and_then(|()| self.uploads.sweep(&bucket, self.abandoned));
+            if let Err(error) = swept {
+                tracing::warn!(%error, %bucket, "what unfinished writes left cannot be removed");
+            }
+        }
+    }
+
+    fn tidy(&self) {
+        self.buckets().iter().for_each(|bucket| staging::tidy(&self.root, bucket));
+    }
+
+    /// Every directory that may have a staging directory: the served one too, for files beside the buckets.
+    fn buckets(&self) -> Vec<EntryPath> {
+        let served = EntryPath::default();
+        let names = || -> io::Result<Vec<OsString>> {
+            let entries = Reader::open(&self.root, &served)?.collect::<io::Result<Vec<_>>>()?;
+            Ok(entries
+                .into_iter()
+                .filter(|entry| entry.kind == Kind::Directory)
+                .map(|entry| entry.name)
+                .collect())
+        };
+        let names = match self.buckets {
+            Buckets::Named(_) => Vec::new(),
+            Buckets::FirstLevel => names().unwrap_or_else(|error| {
+                tracing::warn!(%error, "the buckets cannot be listed");
+                Vec::new()
+            }),
+        };
+        let below = names.iter().map(|name| served.join(name));
+        std::iter::once(served.clone()).chain(below).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! One request's claim to write one part.
+//!
+//! A claim owns its place: no other claim and no recorded part has bytes there. It writes within that place only, until it
+//! is recorded or revoked (the upload ends). A claim is given back when the last one that could write by it is dropped,
+//! also a piece still being written for a request that is gone.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use super::journal::{Part, Place};
+use super::upload::{Session, Upload, lock};
+use super::{Error, Result};
+use crate::s3::checksum::Values;
+use crate::writer::WriteAt;
+
+/// What may be done by a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Write.
+    Open,
+    /// Nothing: the upload is being ended.
+    Revoked,
+    /// Nothing more: the part has arrived.
+    Recorded,
+}
+
+/// What an upload knows of a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) number: u32,
+    pub(super) place: Place,
+    /// Locked while a piece is written.
+    pub(super) gate: Arc<Mutex<Gate>>,
+}
+
+/// The right of one request to write one part. Offsets are those in the part.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(super) upload: Arc<Upload>,
+    pub(super) session: Arc<Session>,
+    pub(super) file: Arc<File>,
+    pub(super) running: Running,
+    pub(super) length: u64,
+}
+
+impl WriteAt for Claim {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let gate = lock(&self.running.gate);
+        if *gate != Gate::Open {
+            return Err(io::Error::other(Error::Ending(self.upload.id.clone())));
+        }
+        if offset.saturating_add(bytes.len() as u64) > self.length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than announced"));
+        }
+        let start = match self.running.place {
+            Place::At(start) => start,
+            Place::Apart(_) => 0,
+        };
+        FileExt::write_all_at(&*self.file, bytes, start + offset)
+    }
+}
+
+impl Claim {
+    /// Length of the part in bytes, as it was announced.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Records that all `length` bytes are written and have these checksums: from now on this is the part of that
+    /// number. Nothing may be written by this claim meanwhile. Blocking.
+    ///
+    /// # Errors
+    /// The body was short, the upload is being ended, or the journal cannot be written; the part before it stays.
+    pub(crate) fn record(&self, length: u64, checksums: Values) -> Result<Part> {
+        let Running { number, place, gate } = &self.running;
+        if length < self.length {
+            return Err(Error::Short { number: *number, missing: self.length - length });
+        }
+        let part = Part { length, place: place.clone(), checksums, arrived: SystemTime::now() };
+        let before = {
+            let mut state = lock(&self.upload.state);
+            let mut gate = lock(gate);
+            if *gate != Gate::Open {
+                return Err(Error::Ending(self.upload.id.clone()));
+            }
+            let before = state.record(&self.session, *number, &part)?;
+            *gate = Gate::Recorded;
+            before
+        };
+        if let Some(Place::Apart(name)) = before.map(|part| part.place) {
+            self.session.remove(&name);
+        }
+        Ok(part)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.upload.state).running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
+        let recorded = *lock(&self.running.gate) == Gate::Recorded;
+        if let (false, Place::Apart(name)) = (recorded, &self.running.place) {
+            self.session.remove(name);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the parts of an upload belong in the final file, decided while they arrive in any order.
+//!
+//! When all parts but the last have one length, part `n` belongs at `(n - 1) * length`: its slot. Parts written into
+//! their slots need no merging. The length is told beforehand (the page), or known when part 1 arrives (it is never the
+//! short one, or it is the only one) or when two parts of one length have. Once known it never changes, also not over a
+//! restart, so slots never overlap. A part that comes before, or does not fit, has no slot.
+
+/// The longest file in which parts are placed: within what file systems in use allow, above S3's largest object.
+const LONGEST: u64 = 8 << 40;
+
+/// What is known of the parts' common length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Placement {
+    length: Option<u64>,
+    seen: Option<u64>,
+}
+
+impl Placement {
+    /// With this common length, where it is known.
+    pub(crate) fn of(length: Option<u64>) -> Self {
+        Self { length, seen: None }
+    }
+
+    /// The length of a slot, once it is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The offset of the slot for part `number` (from 1) of `length` bytes, where it has one.
+    pub(crate) fn slot(&mut self, number: u32, length: u64) -> Option<u64> {
+        if self.length.is_none() && length > 0 && (number == 1 || self.seen == Some(length)) {
+            self.length = Some(length);
+        }
+        self.seen = Some(length);
+        let common = self.length.filter(|common| length <= *common)?;
+        let offset = u64::from(number.checked_sub(1)?).checked_mul(common)?;
+        (offset.checked_add(length)? <= LONGEST).then_some(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_one_length_and_a_short_last_one_have_slots() {
+        let mut placement = Placement::default();
+        assert_eq!(placement.slot(1, 8), Some(0));
+        assert_eq!(placement.slot(3, 5), Some(16));
+        assert_eq!(placement.slot(2, 8), Some(8));
+    }
+
+    #[test]
+    fn parts_before_the_length_is_known_or_beyond_it_have_none() {
+        let mut placement = Placement::default();
+        assert_eq!(placement.slot(4, 3), None);
+        assert_eq!(placement.slot(2, 8), None);
+        assert_eq!(placement.slot(3, 8), Some(16));
+        assert_eq!(placement.slot(5, 9), None);
+        assert_eq!(Placement::of(Some(5 << 30)).slot(10_000, 5 << 30), None);
+    }
+}

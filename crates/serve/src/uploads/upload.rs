@@ -1,0 +1,409 @@
+//! One upload in parts: which parts have arrived, which are on their way, and how they become the whole.
+//!
+//! A part is recorded when it has arrived; until then what was there under its number stays valid. A new part goes into
+//! its slot of the final file if the slot is free, else apart, so bytes of a recorded part are never written over. When an
+//! upload ends, claims still running are revoked first, so that no byte reaches the file once it is published.
+//!
+//! Descriptors are open only while a request works on the upload ([`Session`]); what is remembered besides is read anew
+//! from the journal where another process has added to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use firstbyte_location::{Algorithm, ByteRange, Hasher};
+use rustix::fs::{AtFlags, OFlags};
+
+use super::journal::{self, Journal, Line, Part, Place, open_at};
+use super::part::{Claim, Gate, Running};
+use super::placement::Placement;
+use super::{Description, Error, Result};
+use crate::auth::random_token;
+use crate::copying::{copy_range, read_range};
+use crate::publish::{self, Finished};
+use crate::root::{EntryPath, Root};
+use crate::s3::metadata::ObjectMetadata;
+use crate::staging;
+
+/// How often a locked journal is tried again, a millisecond apart.
+const CLOSING_ATTEMPTS: u32 = 500;
+
+/// Whether a part may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resending {
+    /// At any time; the one that arrives last is the part.
+    Replaces,
+    /// Not while another request sends it, and not once it has arrived.
+    Refused,
+}
+
+/// What a request for a part may do.
+#[derive(Debug)]
+pub(crate) enum Claimed {
+    /// Nothing: the part has arrived already.
+    Held,
+    /// Write it.
+    Write(Arc<Claim>),
+}
+
+/// The parts that make the whole, in order, and what is kept with it.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) parts: Vec<(u32, Part)>,
+    pub(crate) object: ObjectMetadata,
+}
+
+/// One upload in parts.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) id: String,
+    pub(crate) description: Description,
+    root: Root,
+    bucket: EntryPath,
+    directory: EntryPath,
+    /// Held by the request that completes or removes it.
+    ending: Mutex<()>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    Ending,
+    Ended,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    phase: Phase,
+    placement: Placement,
+    parts: BTreeMap<u32, Part>,
+    doubtful: BTreeSet<u32>,
+    pub(super) running: Vec<Running>,
+    /// The journal's length when it was last looked at; zero before that.
+    journal: u64,
+    session: Weak<Session>,
+}
+
+/// The open files of an upload, for as long as a request works on it.
+#[derive(Debug)]
+pub(super) struct Session {
+    directory: OwnedFd,
+    data: Arc<File>,
+    journal: Mutex<Journal>,
+}
+
+impl Session {
+    /// Removes a file that is no longer, or will not be, a part. What stays goes with the upload.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+    }
+
+    fn append(&self, line: &Line) -> Result<u64> {
+        let mut journal = lock(&self.journal);
+        journal.append(line).map_err(|error| Error::io("journal", error))?;
+        Ok(journal.length())
+    }
+
+    fn open(&self, place: &Place) -> Result<(Arc<File>, u64)> {
+        match place {
+            Place::At(offset) => Ok((self.data.clone(), *offset)),
+            Place::Apart(name) => {
+                let file = open_at(&self.directory, name, OFlags::empty());
+                Ok((Arc::new(file.map_err(|error| Error::io(name, error))?), 0))
+            }
+        }
+    }
+
+    /// Whether the bytes of `part` are those that were recorded.
+    fn holds(&self, part: &Part) -> bool {
+        let Some((algorithm, expected)) =
+            part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
+        else {
+            return false;
+        };
+        let mut hasher = Hasher::new(*algorithm);
+        let read = self.open(&part.place).map(|(file, offset)| {
+            read_range(&file, ByteRange::at(offset, part.length), |bytes| {
+                hasher.update(bytes);
+                Ok(())
+            })
+        });
+        matches!(read, Ok(Ok(()))) && hasher.finish().to_base64() == *expected
+    }
+}
+
+impl State {
+    /// Notes a part as arrived; gives the one it takes the place of.
+    pub(super) fn record(&mut self, session: &Session, number: u32, part: &Part) -> Result<Option<Part>> {
+        self.journal = session.append(&Line::Part(number, part.clone()))?;
+        self.doubtful.remove(&number);
+        Ok(self.parts.insert(number, part.clone()))
+    }
+
+    /// Decides where a part goes: into its slot where that is free, else apart.
+    fn place(&mut self, session: &Session, number: u32, length: u64) -> Result<Place> {
+        let known = self.placement.length();
+        let slot = self.placement.slot(number, length);
+        if let (None, Some(length)) = (known, self.placement.length()) {
+            self.journal = session.append(&Line::Slots(length)).inspect_err(|_| {
+                self.placement = Placement::default();
+            })?;
+        }
+        let taken = |slot: u64| {
+            let mut places = self
+                .parts
+                .values()
+                .map(|part| &part.place)
+                .chain(self.running.iter().map(|running| &running.place));
+            places.any(|place| *place == Place::At(slot))
+        };
+        Ok(match slot {
+            Some(slot) if !taken(slot) => Place::At(slot),
+            _ => Place::Apart(format!("apart-{}", random_token())),
+        })
+    }
+}
+
+impl Upload {
+    /// One that lies in `directory`, in the staging of `bucket`.
+    pub(super) fn new(
+        root: Root,
+        bucket: EntryPath,
+        directory: EntryPath,
+        id: String,
+        description: Description,
+    ) -> Self {
+        Self { id, description, root, bucket, directory, ending: Mutex::default(), state: Mutex::default() }
+    }
+
+    /// Whether it was completed or removed.
+    pub(super) fn has_ended(&self) -> bool {
+        // One that is being worked on has not ended yet.
+        self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
+    }
+
+    /// Asks to write part `number` (from 1), `length` bytes long. Blocking.
+    pub(crate) fn claim(self: &Arc<Self>, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
+        let (mut state, session) = self.open(Phase::Open)?;
+        if resending == Resending::Refused {
+            if state.parts.contains_key(&number) {
+                return Ok(Claimed::Held);
+            }
+            if state.running.iter().any(|running| running.number == number) {
+                return Err(Error::InUse(number));
+            }
+        }
+        let place = state.place(&session, number, length)?;
+        let file = match &place {
+            Place::At(_) => session.data.clone(),
+            Place::Apart(name) => {
+                let file = open_at(&session.directory, name, OFlags::CREATE | OFlags::EXCL);
+                Arc::new(file.map_err(|error| Error::io(name, error))?)
+            }
+        };
+        let running = Running { number, place, gate: Arc::new(Mutex::new(Gate::Open)) };
+        state.running.push(running.clone());
+        drop(state);
+        Ok(Claimed::Write(Arc::new(Claim { upload: self.clone(), session, file, running, length })))
+    }
+
+    /// The parts that have arrived, by number. Blocking.
+    pub(crate) fn parts(&self) -> Result<BTreeMap<u32, Part>> {
+        let (mut state, session) = self.open(Phase::Ending)?;
+        verify(&mut state, &session)?;
+        Ok(state.parts.clone())
+    }
+
+    /// When a part last arrived. Blocking.
+    pub(crate) fn touched(&self) -> Result<SystemTime> {
+        let directory = self.root.open_directory(&self.directory).map_err(|error| self.gone(error))?;
+        let journal = open_at(&directory, journal::JOURNAL, OFlags::empty());
+        let modified = journal.and_then(|journal| journal.metadata()?.modified());
+        modified.map_err(|error| self.gone(error))
+    }
+
+    /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published, and ends the upload.
+    /// Where that fails the upload goes on as it was, but for parts that were on their way. Blocking.
+    pub(super) fn complete<T, E: From<Error>>(
+        &self,
+        choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
+        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+    ) -> std::result::Result<T, E> {
+        let _alone = lock(&self.ending);
+        let (session, parts, whole) = {
+            let (mut state, session) = self.open(Phase::Open)?;
+            verify(&mut state, &session)?;
+            let whole = choose(&state.parts)?;
+            state.end();
+            (session, state.parts.clone(), whole)
+        };
+        let done = self.publish(&session, &parts, &whole, put);
+        lock(&self.state).phase = if done.is_ok() { Phase::Ended } else { Phase::Open };
+        if done.is_ok() {
+            self.remove_files();
+        }
+        Ok(done?)
+    }
+
+    /// Ends it and removes what is there of it. Blocking.
+    pub(super) fn remove(&self) -> Result<()> {
+        let _alone = lock(&self.ending);
+        {
+            let (mut state, _session) = self.open(Phase::Open)?;
+            state.end();
+            state.phase = Phase::Ended;
+        }
+        self.remove_files();
+        Ok(())
+    }
+
+    fn publish<T>(
+        &self,
+        session: &Session,
+        recorded: &BTreeMap<u32, Part>,
+        whole: &Whole,
+        put: impl FnOnce(Finished<'_>) -> publish::Result<T>,
+    ) -> Result<T> {
+        let (file, name) = assemble(session, recorded, &whole.parts)?;
+        whole.object.write(&file).map_err(|error| Error::io(name, error))?;
+        let length = session.append(&Line::Whole(name.to_owned()))?;
+        lock(&self.state).journal = length;
+        let finished = Finished { directory: session.directory.as_fd(), name: name.as_ref(), file: &file };
+        Ok(put(finished)?)
+    }
+
+    /// Opens the upload's files, or finds them open, unless it is beyond `latest`.
+    fn open(&self, latest: Phase) -> Result<(MutexGuard<'_, State>, Arc<Session>)> {
+        let mut state = lock(&self.state);
+        match (state.phase, latest) {
+            (Phase::Ended, _) => return Err(Error::NoUpload(self.id.clone())),
+            (Phase::Ending, Phase::Open) => return Err(Error::Ending(self.id.clone())),
+            _ => {}
+        }
+        if let Some(session) = state.session.upgrade() {
+            return Ok((state, session));
+        }
+        let directory = self.root.open_directory(&self.directory).map_err(|error| self.gone(error))?;
+        let mut journal = self.open_journal(&directory)?;
+        if journal.length() != state.journal {
+            let recorded = journal.resume().map_err(|error| Error::io(journal::JOURNAL, error))?;
+            if recorded.has_ended(&directory) {
+                return Err(Error::NoUpload(self.id.clone()));
+            }
+            state.placement = Placement::of(recorded.slots.or(self.description.slots));
+            (state.parts, state.doubtful) = (recorded.parts, recorded.doubtful);
+            state.journal = journal.length();
+        }
+        let data = open_at(&directory, journal::DATA, OFlags::empty()).map_err(|error| self.gone(error))?;
+        let session = Arc::new(Session { directory, data: Arc::new(data), journal: Mutex::new(journal) });
+        state.session = Arc::downgrade(&session);
+        Ok((state, session))
+    }
+
+    /// Waits a moment where the journal is locked: the last request of this process may just be closing it.
+    fn open_journal(&self, directory: &OwnedFd) -> Result<Journal> {
+        for _ in 0..CLOSING_ATTEMPTS {
+            match Journal::open(directory).map_err(|error| self.gone(error))? {
+                Some(journal) => return Ok(journal),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Err(Error::Elsewhere(self.id.clone()))
+    }
+
+    fn gone(&self, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::NotFound => Error::NoUpload(self.id.clone()),
+            _ => Error::io(self.directory.to_string(), error),
+        }
+    }
+
+    fn remove_files(&self) {
+        let parent = self.root.open_directory(&self.directory.parent());
+        let removed = parent.and_then(|parent| staging::remove_tree(&parent, self.id.as_ref()));
+        if let Err(error) = removed {
+            // A sweep removes it later.
+            tracing::warn!(%error, upload = %self.directory, "an ended upload cannot be removed");
+        }
+        staging::tidy(&self.root, &self.bucket);
+    }
+}
+
+impl State {
+    /// Lets no part in any more: waits for the pieces being written, refuses the following.
+    fn end(&mut self) {
+        self.phase = Phase::Ending;
+        for running in self.running.drain(..) {
+            let mut gate = lock(&running.gate);
+            if *gate == Gate::Open {
+                *gate = Gate::Revoked;
+            }
+        }
+    }
+}
+
+/// Compares the bytes of parts recorded under another boot; those that were not kept are no longer parts.
+fn verify(state: &mut State, session: &Session) -> Result<()> {
+    for number in std::mem::take(&mut state.doubtful) {
+        let Some(part) = state.parts.get(&number).cloned() else { continue };
+        let line = if session.holds(&part) {
+            Line::Part(number, part)
+        } else {
+            state.parts.remove(&number);
+            Line::Lost(number)
+        };
+        state.journal = session.append(&line)?;
+    }
+    Ok(())
+}
+
+/// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else in a file of its own.
+fn assemble(
+    session: &Session,
+    recorded: &BTreeMap<u32, Part>,
+    chosen: &[(u32, Part)],
+) -> Result<(Arc<File>, &'static str)> {
+    let failed = |error| Error::io("the whole file", error);
+    let mut total = 0;
+    let mut placed = 0;
+    let mut fits = true;
+    for (number, part) in chosen {
+        if recorded.get(number) != Some(part) {
+            return Err(Error::Changed(*number));
+        }
+        if let Place::At(offset) = part.place {
+            fits &= offset == total;
+            placed += 1;
+        }
+        total += part.length;
+    }
+    // What would be cut off or written over must be no part.
+    let all_placed = recorded.values().filter(|part| matches!(part.place, Place::At(_))).count();
+    let in_place = fits && placed == all_placed;
+    let (file, name) = if in_place {
+        (session.data.clone(), journal::DATA)
+    } else {
+        let whole = open_at(&session.directory, journal::WHOLE, OFlags::CREATE | OFlags::TRUNC);
+        (Arc::new(whole.map_err(failed)?), journal::WHOLE)
+    };
+    let mut offset = 0;
+    for (_, part) in chosen {
+        if !(in_place && matches!(part.place, Place::At(_))) {
+            let (from, start) = session.open(&part.place)?;
+            copy_range(&from, ByteRange::at(start, part.length), &file, offset).map_err(failed)?;
+        }
+        offset += part.length;
+    }
+    file.set_len(total).map_err(failed)?;
+    Ok((file, name))
+}
+
+/// A panic elsewhere leaves plain values here, usable as they are.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,81 @@
+//! Writes a body to a file: pieces one behind the other on blocking threads, each while the next is read from the
+//! network, seen by whatever computes checksums of them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+/// Where pieces go.
+pub(crate) trait WriteAt: Send + Sync + std::fmt::Debug + 'static {
+    /// Writes all of `bytes` at `offset`. Blocking.
+    ///
+    /// # Errors
+    /// The operating system's, or that these bytes may not be written.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+}
+
+impl WriteAt for File {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+}
+
+/// Writes pieces to a file in order, each while the next is on its way.
+#[derive(Debug)]
+pub(crate) struct Writer<D> {
+    file: Arc<dyn WriteAt>,
+    offset: u64,
+    digest: Option<D>,
+    running: Option<JoinHandle<io::Result<D>>>,
+}
+
+/// What sees every byte as it is written.
+pub(crate) trait Digest: Send + 'static {
+    /// Takes the next bytes.
+    fn update(&mut self, bytes: &[u8]);
+}
+
+impl Digest for () {
+    fn update(&mut self, _bytes: &[u8]) {}
+}
+
+impl<D: Digest> Writer<D> {
+    /// Begins at `offset` of `file`.
+    pub(crate) fn new(file: Arc<dyn WriteAt>, offset: u64, digest: D) -> Self {
+        Self { file, offset, digest: Some(digest), running: None }
+    }
+
+    /// Writes `piece` behind the ones before; waits for the one before only.
+    pub(crate) async fn write(&mut self, piece: Bytes) -> io::Result<()> {
+        let mut digest = self.digest().await?;
+        let (file, offset) = (self.file.clone(), self.offset);
+        self.offset += piece.len() as u64;
+        self.running = Some(tokio::task::spawn_blocking(move || {
+            file.write_all_at(&piece, offset)?;
+            digest.update(&piece);
+            Ok(digest)
+        }));
+        Ok(())
+    }
+
+    /// Where the next piece would go.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Waits for the last piece; gives what saw all of them.
+    pub(crate) async fn finish(mut self) -> io::Result<D> {
+        self.digest().await
+    }
+
+    async fn digest(&mut self) -> io::Result<D> {
+        if let Some(running) = self.running.take() {
+            return running.await.map_err(io::Error::other)?;
+        }
+        self.digest.take().ok_or_else(|| io::Error::other("an earlier write failed"))
+    }
+}
