@@ -147,7 +147,7 @@ impl Http {
 
     /// Sends a request once, following redirects where nothing is written.
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
-        let place = place(url);
+        let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let origin = Origin::parse(at.tls, &at.authority)
@@ -161,7 +161,7 @@ impl Http {
                 target: at.target.clone(),
                 headers,
                 payload: call.payload,
-                cancel: call.cancel,
+                cancel: &cancel,
             };
             tracing::debug!(
                 method = call.method.as_str(),

@@ -25,7 +25,7 @@ pub use cancel::Cancel;
 pub use error::{Error, Result};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
-pub use local::{Durability, LocalFile, empty, local_path};
+pub use local::{Durability, LocalFile, empty, local_path, open_regular};
 pub use object::{Metadata, Stat};
 pub use options::{Options, Proxies, ServerSideEncryption, Signing};
 pub use sink::Sink;

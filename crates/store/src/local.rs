@@ -16,6 +16,7 @@ mod tests;
 use std::io;
 use std::path::Path;
 
+pub use backend::open_regular;
 pub(crate) use backend::{delete, get, list, put, stat, version};
 pub use name::local_path;
 pub use partial::{Durability, LocalFile, empty};

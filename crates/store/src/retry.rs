@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::cancel::LOOK;
 use crate::wire::Client;
 use crate::{Cancel, Error, Result};
 
@@ -16,19 +17,17 @@ use crate::{Cancel, Error, Result};
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// How often a wait looks whether it was cancelled.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// The tries of one operation.
 pub(crate) struct Retry<'a> {
     client: &'a Arc<Client>,
-    cancel: &'a Cancel,
+    cancel: Cancel,
     tries: u32,
 }
 
 impl<'a> Retry<'a> {
-    pub(crate) fn new(client: &'a Arc<Client>, cancel: &'a Cancel) -> Self {
-        Self { client, cancel, tries: 0 }
+    pub(crate) fn new(client: &'a Arc<Client>, cancel: &Cancel) -> Self {
+        Self { client, cancel: client.scoped_cancel(cancel), tries: 0 }
     }
 
     /// Waits before the next try; gives the error back where there is to be none.

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
@@ -14,6 +15,10 @@ use crate::{
     Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written,
     local,
 };
+
+/// How long a cancelled run still tries to abort its upload: a round trip or a few, and less than the two seconds in
+/// which a run has to end.
+const ABORT_TIME: Duration = Duration::from_secs(1);
 
 /// What to read of an object, and of which version.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +104,18 @@ impl Store {
         })
     }
 
+    /// The same store, whose every request from here on ends when `cancel` is cancelled, whatever else ends it; a
+    /// listing begun with it ends too. It shares connections, credentials and counters with this one.
+    #[must_use]
+    pub fn scoped(&self, cancel: &Cancel) -> Self {
+        let client = Arc::new(self.client.scoped(cancel));
+        Self {
+            s3: Arc::new(self.s3.by(Arc::clone(&client))),
+            http: Arc::new(Http::new(Arc::clone(&client))),
+            client,
+        }
+    }
+
     /// Describes what is at `location`: one request, two where an S3 key turns out to be a prefix.
     ///
     /// # Errors
@@ -142,7 +159,7 @@ impl Store {
     /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and what keeps the store from answering.
     pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
         match location {
-            Location::Local(path) => local::get(path, get),
+            Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
             Location::S3(object) => self.s3.get(object, get),
             Location::Http(url) => self.http.get(url, get),
         }
@@ -154,7 +171,9 @@ impl Store {
     /// What keeps the first names from coming; later failures are items of the listing.
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
         let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match location {
-            Location::Local(path) => Box::new(local::list(path, options)?),
+            Location::Local(path) => {
+                Box::new(local::list(path, options, self.client.scoped_cancel(&Cancel::new()))?)
+            }
             Location::S3(object) => self.s3.list(object, options)?,
             Location::Http(url) => self.http.list(url, options)?,
         };
@@ -239,12 +258,18 @@ impl Store {
         self.s3.complete_upload(object_of(&upload.location)?, &upload.id, parts, options)
     }
 
-    /// Ends an upload and lets the store forget its parts.
+    /// Ends an upload and lets the store forget its parts. Where the run it belongs to has been cancelled, this is still
+    /// tried, for a second at most.
     ///
     /// # Errors
     /// What keeps the store from answering.
     pub fn abort_upload(&self, upload: &Upload) -> Result<()> {
-        self.s3.abort_upload(object_of(&upload.location)?, &upload.id)
+        let object = object_of(&upload.location)?;
+        if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
+            return self.s3.abort_upload(object, &upload.id);
+        }
+        let client = Arc::new(self.client.with_scope(Cancel::after(ABORT_TIME)));
+        self.s3.by(client).abort_upload(object, &upload.id)
     }
 
     /// Uploads begun under `location` and not ended.

@@ -12,14 +12,29 @@ use crate::{Cancel, ListOptions, Payload, Result, answer, object::in_listing_ord
 
 /// Longest page taken. A line of ours has about 100 bytes: this is a directory of a million entries.
 const LONGEST_PAGE: usize = 128 << 20;
+/// Longest path entered, bytes: that of a file system, and half of what servers take as a URL. What goes deeper has no end,
+/// as a tree has where a link leads back up.
+const LONGEST_PATH: usize = 4_096;
+/// Memory for the names that wait in the directories around the one being read, beside the largest of them, bytes.
+const MOST_WAITING: usize = 16 << 20;
 
 /// The pages being read, each inside the one before it. A page is here whole, so ordering it costs nothing more: names
-/// come in byte order, as S3's do.
+/// come in byte order, as S3's do. A server can neither lead it down without end nor make it hold ever more names.
 struct Walk {
     http: Arc<Http>,
     root: HttpUrl,
     options: ListOptions,
-    pages: Vec<std::vec::IntoIter<Entry>>,
+    pages: Vec<Level>,
+}
+
+/// A page being read.
+struct Level {
+    /// Its directory from the root: empty, or ending in `/`.
+    directory: Vec<u8>,
+    /// What is left of it, by names within the directory.
+    entries: std::vec::IntoIter<Entry>,
+    /// What its names take, bytes.
+    memory: usize,
 }
 
 pub(super) fn list(
@@ -38,15 +53,27 @@ impl Walk {
         let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
             return Ok(());
         };
+        if directory.len() > LONGEST_PATH {
+            let why = format!("a path of more than {LONGEST_PATH} bytes: the tree seems to have no end");
+            return Err(protocol(&place(&self.root), why));
+        }
         if !url.target.ends_with('/') {
             url.target.push('/');
         }
         let mut entries = self.http.page(&url)?;
-        for entry in &mut entries {
-            entry.name.splice(..0, directory.iter().copied());
-        }
         entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
-        self.pages.push(entries.into_iter());
+        let taken = |entry: &Entry| {
+            size_of::<Entry>() + entry.name.len() + entry.etag.as_ref().map_or(0, String::len)
+        };
+        let memory = entries.iter().map(taken).sum();
+        self.pages.push(Level { directory: directory.to_owned(), entries: entries.into_iter(), memory });
+        let held = |pages: &[Level]| pages.iter().map(|level| level.memory).sum::<usize>();
+        let largest = self.pages.iter().map(|level| level.memory).max().unwrap_or_default();
+        if held(&self.pages) - largest > MOST_WAITING {
+            let why =
+                format!("{} directories inside each other have too many names to keep", self.pages.len());
+            return Err(protocol(&place(&url), why));
+        }
         Ok(())
     }
 }
@@ -56,10 +83,12 @@ impl Iterator for Walk {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some(entry) = self.pages.last_mut()?.next() else {
+            let level = self.pages.last_mut()?;
+            let Some(mut entry) = level.entries.next() else {
                 self.pages.pop();
                 continue;
             };
+            entry.name.splice(..0, level.directory.iter().copied());
             if entry.kind == Kind::Directory && self.options.recursive {
                 if let Err(error) = self.enter(&[&entry.name, &b"/"[..]].concat()) {
                     self.pages.clear();

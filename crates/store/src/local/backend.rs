@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{LocalFile, empty, io_error, name};
 use crate::{
-    Body, Durability, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Written,
+    Body, Cancel, Durability, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Written,
 };
 
 /// What passes through memory where the kernel cannot copy between two files itself.
@@ -24,22 +24,11 @@ pub(crate) fn stat(path: &Path) -> Result<Stat> {
 }
 
 /// Opens a file for reading the range asked for.
-pub(crate) fn get(path: &Path, get: &Get) -> Result<Body> {
-    if get.cancel.is_cancelled() {
+pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
+    if cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    // Opening a pipe nobody writes to would wait for ever: it is opened without waiting, and then refused.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file =
-        OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| missing(path, error))?;
-    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
-    if metadata.is_dir() {
-        return Err(io_error(path, io::ErrorKind::IsADirectory));
-    }
-    if !metadata.is_file() {
-        let why = "a device, socket or pipe has no length or ranges to read; use - for standard input";
-        return Err(Error::InvalidName { location: shown(path).to_string(), why: why.into() });
-    }
+    let (file, metadata) = open_regular(path)?;
     let stat = describe(&metadata);
     if let Some(expected) = get.version.as_ref().filter(|expected| !stat.version.agrees_with(expected)) {
         return Err(Error::Changed {
@@ -49,7 +38,30 @@ pub(crate) fn get(path: &Path, get: &Get) -> Result<Body> {
         });
     }
     let range = within(path, get.range, metadata.size())?;
-    Ok(Body::from_file(shown(path).to_string(), stat, range, file, get.cancel.clone()))
+    Ok(Body::from_file(shown(path).to_string(), stat, range, file, cancel))
+}
+
+/// Opens a file for reading. Never waits, as opening a pipe without a writer would.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::InvalidName`] for a device, socket or pipe; [`Error::Io`], for a directory too.
+pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let special = || {
+        let why = "a device, socket or pipe has no length or ranges to read; use - for standard input";
+        Error::InvalidName { location: shown(path).to_string(), why: why.into() }
+    };
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        // What opening a socket says.
+        Some(Errno::NXIO) => special(),
+        _ => missing(path, error),
+    })?;
+    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
+    if metadata.is_dir() {
+        return Err(io_error(path, io::ErrorKind::IsADirectory));
+    }
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(special()) }
 }
 
 /// The part of the range asked for that a file of `size` bytes has. As for a server, one that starts past the end is a
@@ -86,7 +98,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
 }
 
 /// Lists what is below the directory `path`. Links are followed; unfinished copies are not shown.
-pub(crate) fn list(path: &Path, options: &ListOptions) -> Result<LocalListing> {
+pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::Options {
         depth,
@@ -95,7 +107,7 @@ pub(crate) fn list(path: &Path, options: &ListOptions) -> Result<LocalListing> {
         ..listing::Options::default()
     };
     let walk = listing::walk(path, options.order, &asked).map_err(from_listing)?;
-    Ok(LocalListing { walk, options: options.clone() })
+    Ok(LocalListing { walk, options: options.clone(), cancel: Some(cancel) })
 }
 
 /// Removes a file; one that is not there is no error.
@@ -110,6 +122,8 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
 pub(crate) struct LocalListing {
     walk: listing::Walk,
     options: ListOptions,
+    /// Taken once it has ended the listing.
+    cancel: Option<Cancel>,
 }
 
 impl LocalListing {
@@ -126,6 +140,11 @@ impl Iterator for LocalListing {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
+            // At each name: a tree of directories alone, or of names left out, may go on for long.
+            if self.cancel.as_ref()?.is_cancelled() {
+                self.cancel = None;
+                return Some(Err(Error::Cancelled));
+            }
             match self.walk.next()? {
                 Ok(entry) if !self.shows(&entry) => {}
                 other => return Some(other.map_err(from_listing)),

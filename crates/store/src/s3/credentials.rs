@@ -2,13 +2,15 @@
 //!
 //! This is the one module below the edges that reads the environment: the chain's places (variables, profiles, SSO,
 //! `credential_process`, web identity, container and instance roles) are AWS's own contract, and `aws-config` knows them.
-//! It is asynchronous, so it runs on a small runtime of its own, on a thread of its own: the caller may sit in one too.
+//! It is asynchronous, so it runs on a small runtime of its own, on a thread of its own: the caller may sit in one too,
+//! and must be able to leave when its run is stopped, whatever a provider waits for. Callers that come meanwhile wait for
+//! the same answer.
 //!
 //! Keys given by variables need no chain, whose building costs milliseconds: a small object is read faster than that.
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -19,7 +21,8 @@ use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
-use crate::{Error, Options, Result, Signing};
+use crate::cancel::LOOK;
+use crate::{Cancel, Error, Options, Result, Signing};
 
 /// Credentials are renewed when they have less than this to live: longer than any single request lasts, shorter than
 /// the shortest session AWS gives (15 minutes).
@@ -39,8 +42,26 @@ pub(super) struct Place {
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
     place: OnceLock<Place>,
-    current: Mutex<Option<Known>>,
+    asked: Arc<Asked>,
+}
+
+/// What is shared with the thread that asks the chain.
+#[derive(Default)]
+struct Asked {
+    state: Mutex<State>,
+    /// The chain has answered.
+    answered: Condvar,
     chain: OnceLock<(Runtime, DefaultCredentialsChain)>,
+}
+
+#[derive(Default)]
+struct State {
+    known: Option<Known>,
+    /// A thread is asking the chain.
+    asking: bool,
+    /// How often the chain has failed, and what it said last.
+    failures: u64,
+    failure: String,
 }
 
 /// Credentials, and when they were last asked for.
@@ -63,7 +84,7 @@ impl Known {
 
 impl Identity {
     pub(super) fn new() -> Self {
-        Self { place: OnceLock::new(), current: Mutex::new(None), chain: OnceLock::new() }
+        Self { place: OnceLock::new(), asked: Arc::default() }
     }
 
     /// Endpoint and region: options first, then variables, then the profile.
@@ -95,51 +116,103 @@ impl Identity {
     }
 
     /// Credentials that have time to live, or `None` for unsigned requests.
-    pub(super) fn credentials(&self, location: &str, options: &Options) -> Result<Option<Credentials>> {
+    pub(super) fn credentials(
+        &self,
+        location: &str,
+        options: &Options,
+        cancel: &Cancel,
+    ) -> Result<Option<Credentials>> {
         if options.signing == Signing::Anonymous {
             return Ok(None);
         }
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = current.as_ref().filter(|known| known.serves()) {
+        let refused = |detail: String| Error::Credentials { location: location.to_owned(), detail };
+        let mut state = self.asked.state();
+        if let Some(known) = state.known.as_ref().filter(|known| known.serves()) {
             return Ok(Some(known.credentials.clone()));
         }
-        let found = match from_variables(options) {
-            Some(credentials) => Ok(credentials),
-            None => self.ask_chain(options),
-        };
-        let credentials = match (found, current.take()) {
-            (Ok(credentials), _) => credentials,
+        if let Some(credentials) = from_variables(options) {
+            return Ok(Some(state.learn(credentials)));
+        }
+        let failures = state.failures;
+        if !state.asking {
+            state.asking = true;
+            let (asked, profile) = (Arc::clone(&self.asked), options.profile.clone());
+            let region = self.place(options).region.clone().map(Region::new);
+            let thread = std::thread::Builder::new().name("credentials".into());
+            if let Err(error) = thread.spawn(move || asked.ask(region, profile)) {
+                state.asking = false;
+                return Err(refused(error.to_string()));
+            }
+        }
+        while state.asking {
+            let woken = self.asked.answered.wait_timeout(state, LOOK);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+        }
+        match &state.known {
             // What is known still works for a while: a failed renewal is tried again later.
-            (Err(_), Some(known)) if known.live(Duration::ZERO) => known.credentials,
-            (Err(detail), _) => return Err(Error::Credentials { location: location.to_owned(), detail }),
-        };
-        *current = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
-        Ok(Some(credentials))
+            Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
+            Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
+            _ => Err(refused(state.failure.clone())),
+        }
     }
 
     /// Forgets credentials that the service called expired.
     pub(super) fn forget(&self) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.asked.state().known = None;
+    }
+}
+
+impl State {
+    fn learn(&mut self, credentials: Credentials) -> Credentials {
+        self.known = Some(Known { credentials: credentials.clone(), asked: Instant::now() });
+        credentials
+    }
+}
+
+impl Asked {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask_chain(&self, options: &Options) -> std::result::Result<Credentials, String> {
-        let region = self.place(options).region.clone().map(Region::new);
-        let ask = || {
-            if self.chain.get().is_none() {
-                let runtime = runtime()?;
-                let mut builder = DefaultCredentialsChain::builder().region(region);
-                if let Some(profile) = &options.profile {
-                    builder = builder.profile_name(profile);
+    /// Asks the chain and tells all who wait.
+    fn ask(&self, region: Option<Region>, profile: Option<String>) {
+        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.provide(region, profile)));
+        let mut state = self.state();
+        match asked.unwrap_or_else(|_| Err("the credential chain failed".to_owned())) {
+            Ok(credentials) => drop(state.learn(credentials)),
+            Err(failure) => {
+                state.failures += 1;
+                state.failure = failure;
+                // Asked again after a while, not by every request.
+                if let Some(known) = &mut state.known {
+                    known.asked = Instant::now();
                 }
-                let chain = runtime.block_on(builder.build());
-                // Calls are serialised by the lock on the current credentials, so nobody set it in between.
-                let _ = self.chain.set((runtime, chain));
             }
-            let (runtime, chain) = self.chain.get().ok_or("no credential chain")?;
-            runtime.block_on(chain.provide_credentials()).map_err(|error| describe(&error))
-        };
-        std::thread::scope(|scope| scope.spawn(ask).join())
-            .unwrap_or_else(|_| Err("the credential chain failed".to_owned()))
+        }
+        state.asking = false;
+        self.answered.notify_all();
+    }
+
+    fn provide(
+        &self,
+        region: Option<Region>,
+        profile: Option<String>,
+    ) -> std::result::Result<Credentials, String> {
+        if self.chain.get().is_none() {
+            let runtime = runtime()?;
+            let mut builder = DefaultCredentialsChain::builder().region(region);
+            if let Some(profile) = &profile {
+                builder = builder.profile_name(profile);
+            }
+            let chain = runtime.block_on(builder.build());
+            // One thread asks at a time, so it is still unset.
+            let _ = self.chain.set((runtime, chain));
+        }
+        let (runtime, chain) = self.chain.get().ok_or("no credential chain")?;
+        runtime.block_on(chain.provide_credentials()).map_err(|error| describe(&error))
     }
 }
 

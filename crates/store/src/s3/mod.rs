@@ -39,11 +39,11 @@ const LONGEST_XML: usize = 16 << 20;
 /// One S3-compatible service, as the options name it.
 pub(crate) struct S3 {
     client: Arc<Client>,
-    identity: Identity,
+    identity: Arc<Identity>,
     /// Regions that buckets were found in.
-    regions: Mutex<HashMap<String, String>>,
+    regions: Arc<Mutex<HashMap<String, String>>>,
     /// Set once the service has refused checksum headers: it is not asked for them again.
-    without_checksums: AtomicBool,
+    without_checksums: Arc<AtomicBool>,
 }
 
 /// One request to S3, before it has an address and a signature.
@@ -77,9 +77,19 @@ impl S3 {
     pub(crate) fn new(client: Arc<Client>) -> Self {
         Self {
             client,
-            identity: Identity::new(),
-            regions: Mutex::default(),
-            without_checksums: AtomicBool::new(false),
+            identity: Arc::new(Identity::new()),
+            regions: Arc::default(),
+            without_checksums: Arc::default(),
+        }
+    }
+
+    /// The same service, reached by another clone of its client.
+    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+        Self {
+            client,
+            identity: Arc::clone(&self.identity),
+            regions: Arc::clone(&self.regions),
+            without_checksums: Arc::clone(&self.without_checksums),
         }
     }
 
@@ -136,6 +146,7 @@ impl S3 {
 
     fn send_to(&self, call: &Call<'_>, place: &str, region: &str) -> Result<(Head, Incoming)> {
         endpoint::check_bucket(&call.object.bucket)?;
+        let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
         let configured = self.identity.place(options);
         let address = Address::of(&call.object.bucket, configured.endpoint_url.as_deref(), region)?;
@@ -146,12 +157,12 @@ impl S3 {
             target: address.target(&call.object.key, &call.query),
             headers: call.headers.clone(),
             payload: call.payload,
-            cancel: call.cancel,
+            cancel: &cancel,
         };
         if options.request_payer {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
         }
-        if let Some(credentials) = self.identity.credentials(place, options)? {
+        if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
             sign::sign_request(&mut request, &credentials, region, SystemTime::now())?;
         }
         let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());

@@ -11,6 +11,7 @@ use crate::{
     answer,
 };
 
+use super::list::{Brought, Turns};
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
 use super::{Call, S3, protocol};
@@ -84,7 +85,7 @@ impl S3 {
     pub(crate) fn list_parts(&self, object: &S3Object, id: &str) -> Result<Vec<Part>> {
         let cancel = Cancel::new();
         let mut parts = Vec::new();
-        let mut marker: Option<String> = None;
+        let (mut marker, mut turns): (Option<String>, _) = (None, Turns::default());
         loop {
             let mut call = Call::new(Method::Get, object, &cancel);
             call.query.push(("uploadId", id.to_owned()));
@@ -92,6 +93,10 @@ impl S3 {
             let (_, body) = self.call_text(&call)?;
             let page: PartPage = xml::parse_root("ListPartsResult", &body)
                 .ok_or_else(|| protocol(&call.place(), "no parts in the answer"))?;
+            if let Some(next) = page.next_part_number_marker.as_ref().filter(|_| page.is_truncated) {
+                let checked = turns.check(next, Brought::of(&page.part));
+                checked.map_err(|why| protocol(&call.place(), why))?;
+            }
             parts.extend(page.part.into_iter().map(|part| Part {
                 number: part.part_number,
                 size: part.size,
@@ -99,7 +104,7 @@ impl S3 {
                 checksum: part.checksum.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, &text)),
             }));
             match page.next_part_number_marker {
-                Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
+                Some(next) if page.is_truncated => marker = Some(next),
                 _ => return Ok(parts),
             }
         }
@@ -171,7 +176,7 @@ impl S3 {
         let cancel = Cancel::new();
         let bucket = S3Object { bucket: prefix.bucket.clone(), key: String::new() };
         let mut uploads = Vec::new();
-        let mut marker: Option<(String, String)> = None;
+        let (mut marker, mut turns): (Option<(String, String)>, _) = (None, Turns::default());
         loop {
             let mut call = Call::new(Method::Get, &bucket, &cancel);
             call.query.push(("uploads", String::new()));
@@ -184,7 +189,7 @@ impl S3 {
             let (_, body) = self.call_text(&call)?;
             let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body)
                 .ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
-            let encoding = page.encoding_type.as_deref();
+            let (encoding, brought) = (page.encoding_type.as_deref(), Brought::of(&page.upload));
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = xml::key(&pending.key, encoding).into_owned();
                 let location = Location::S3(S3Object { bucket: prefix.bucket.clone(), key });
@@ -195,7 +200,11 @@ impl S3 {
                 (xml::key(&key, encoding).into_owned(), page.next_upload_id_marker.unwrap_or_default())
             });
             match next {
-                Some(next) if page.is_truncated && Some(&next) != marker.as_ref() => marker = Some(next),
+                Some((key, id)) if page.is_truncated => {
+                    let checked = turns.check(&format!("{key}\0{id}"), brought);
+                    checked.map_err(|why| protocol(&call.place(), why))?;
+                    marker = Some((key, id));
+                }
                 _ => return Ok(uploads),
             }
         }

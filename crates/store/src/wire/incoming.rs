@@ -1,8 +1,9 @@
 //! The body of an answer, still in its socket.
 
 use std::io;
-use std::sync::Arc;
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::chunked::Chunked;
@@ -38,6 +39,8 @@ pub(crate) struct Incoming {
     back: Return,
     place: String,
     cancel: Cancel,
+    /// What `cancel` knows this body by.
+    socket: Weak<TcpStream>,
 }
 
 impl Incoming {
@@ -51,6 +54,7 @@ impl Incoming {
             Err(error) => Framing::Unusable(error.to_string()),
         };
         let mut incoming = Self {
+            socket: Arc::downgrade(&connection.socket),
             connection: Some(connection),
             framing,
             ended: false,
@@ -180,7 +184,7 @@ impl Incoming {
 
     fn finish(&mut self) {
         self.ended = true;
-        self.cancel.release();
+        self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };
         // Bytes behind the body's end mean a server that lies about lengths: nothing after them can be trusted.
         if connection.ahead().is_empty()
@@ -193,6 +197,6 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.cancel.release();
+        self.cancel.release(&self.socket);
     }
 }

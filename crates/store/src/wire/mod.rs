@@ -21,7 +21,7 @@ mod tls;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Error, Options, Result};
+use crate::{Cancel, Error, Options, Result};
 
 pub(crate) use incoming::Incoming;
 pub(crate) use origin::Origin;
@@ -42,14 +42,17 @@ pub(crate) struct Counters {
     pub(crate) sent: AtomicU64,
 }
 
-/// Sends requests; owns the connections.
+/// Sends requests; owns the connections. Clones share them.
+#[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
     pub(crate) counters: Arc<Counters>,
     pool: Arc<Pool>,
-    routes: Routes,
-    resolver: origin::Resolver,
-    tls: Tls,
+    routes: Arc<Routes>,
+    resolver: Arc<origin::Resolver>,
+    tls: Arc<Tls>,
+    /// Ends every request of this clone, beside each one's own handle.
+    scope: Option<Cancel>,
 }
 
 impl Client {
@@ -57,11 +60,27 @@ impl Client {
         Ok(Self {
             counters: Arc::new(Counters::default()),
             pool: Arc::new(Pool::default()),
-            routes: Routes::new(&options.proxies)?,
-            resolver: origin::Resolver::default(),
-            tls: Tls::new(options.ca_bundle.clone()),
+            routes: Arc::new(Routes::new(&options.proxies)?),
+            resolver: Arc::default(),
+            tls: Arc::new(Tls::new(options.ca_bundle.clone())),
+            scope: None,
             options,
         })
+    }
+
+    /// A clone whose requests `cancel` ends as well.
+    pub(crate) fn scoped(&self, cancel: &Cancel) -> Self {
+        Self { scope: Some(self.scoped_cancel(cancel)), ..self.clone() }
+    }
+
+    /// A clone whose requests only `cancel` and their own handles end.
+    pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
+        Self { scope: Some(cancel), ..self.clone() }
+    }
+
+    /// A request's own handle inside the client's.
+    pub(crate) fn scoped_cancel(&self, cancel: &Cancel) -> Cancel {
+        self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))
     }
 
     /// Sends one request and returns when the head of its answer is here, whatever its status.
@@ -87,7 +106,7 @@ impl Client {
             return Err(Error::Cancelled);
         }
         let first_hop = route.map_or(request.origin, |proxy| &proxy.origin);
-        let socket = self.resolver.connect(first_hop, &self.options)?;
+        let socket = self.resolver.connect(first_hop, &self.options, request.cancel)?;
         let mut connection = Connection::plain(socket);
         if request.origin.tls {
             if let Some(proxy) = route {
@@ -122,13 +141,13 @@ impl Client {
             }
             (Err(error), _) | (Ok(()), Err(response::HeadError::Io(error))) => {
                 let stale = used && connection.ahead().is_empty() && !connection::timed_out(&error);
-                request.cancel.release();
+                request.cancel.release(&Arc::downgrade(&connection.socket));
                 let error =
                     connection::classify(&error, request.place, request.cancel, self.options.read_deadline);
                 return Err(Failed { error, stale });
             }
             (Ok(()), Err(response::HeadError::Malformed(error))) => {
-                request.cancel.release();
+                request.cancel.release(&Arc::downgrade(&connection.socket));
                 return Err(Failed { error, stale: false });
             }
         };

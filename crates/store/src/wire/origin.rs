@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::{Error, Options, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use crate::cancel::LOOK;
+use crate::{Cancel, Error, Options, Result};
 
 /// Scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,10 +88,15 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// A connected socket with its deadlines set; tries each address once, within one connect deadline.
-    pub(crate) fn connect(&self, origin: &Origin, options: &Options) -> Result<TcpStream> {
-        let unreachable = |detail: String| Error::Unreachable { endpoint: origin.to_string(), detail };
-        let addresses = self.resolve(origin).map_err(|error| unreachable(error.to_string()))?;
+    /// A connected socket with its deadlines set; tries each address once, within one connect deadline. Resolving the
+    /// name has as long again.
+    pub(crate) fn connect(&self, origin: &Origin, options: &Options, cancel: &Cancel) -> Result<TcpStream> {
+        let unreachable = |detail: String| match cancel.is_cancelled() {
+            true => Error::Cancelled,
+            false => Error::Unreachable { endpoint: origin.to_string(), detail },
+        };
+        let resolved = self.resolve(origin, options.connect_deadline, cancel);
+        let addresses = resolved.map_err(|error| unreachable(error.to_string()))?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let until = Instant::now() + options.connect_deadline;
         let mut detail = "the name has no address".to_owned();
@@ -97,15 +108,19 @@ impl Resolver {
             if share.is_zero() {
                 break;
             }
-            match TcpStream::connect_timeout(&address, share).and_then(|socket| prepare(socket, options)) {
+            match connect(address, share, cancel).and_then(|socket| prepare(socket, options)) {
                 Ok(socket) => return Ok(socket),
+                Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
                 Err(error) => detail = error.to_string(),
             }
         }
         Err(unreachable(detail))
     }
 
-    fn resolve(&self, origin: &Origin) -> std::io::Result<Vec<SocketAddr>> {
+    fn resolve(&self, origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = origin.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, origin.port)]);
+        }
         let key = (origin.host.clone(), origin.port);
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, addresses)) = known().get(&key)
@@ -113,9 +128,69 @@ impl Resolver {
         {
             return Ok(addresses.clone());
         }
-        let addresses: Vec<SocketAddr> = (origin.host.as_str(), origin.port).to_socket_addrs()?.collect();
+        let addresses = look_up(origin, deadline, cancel)?;
         known().insert(key, (Instant::now(), addresses.clone()));
         Ok(addresses)
+    }
+}
+
+/// Asks the system for a name's addresses. That call can neither be cancelled nor given a time, so a thread of its own
+/// makes it, and is left behind when the answer is no longer waited for.
+fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
+    let (send, receive) = mpsc::channel();
+    let (host, port) = (origin.host.clone(), origin.port);
+    let ask = move || {
+        // The receiver may have given up.
+        let _ = send.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+    };
+    std::thread::Builder::new().name("resolve".into()).spawn(ask)?;
+    let until = Instant::now() + deadline;
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(found) => return found,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the name cannot be resolved"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= until => {
+                let why = format!("no name server answers within {} s", deadline.as_secs_f64());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Connects within `time`, unless cancelled first.
+fn connect(address: SocketAddr, time: Duration, cancel: &Cancel) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let until = Instant::now() + time;
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    while poll_once(&socket, &look)? == 0 {
+        if cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if Instant::now() >= until {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
+        }
+    }
+    sockopt::socket_error(&socket)??;
+    ioctl_fionbio(&socket, false)?;
+    Ok(TcpStream::from(socket))
+}
+
+fn poll_once(socket: &std::os::fd::OwnedFd, time: &Timespec) -> io::Result<usize> {
+    match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(time)) {
+        Err(Errno::INTR) => Ok(0),
+        other => Ok(other?),
     }
 }
 

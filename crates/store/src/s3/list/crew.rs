@@ -56,7 +56,7 @@ impl Crew {
             Order::Bytes => most.min(MOST_AHEAD),
         };
         let mut plan = Plan::new(query.grouping, order, waiting);
-        plan.arrived(Plan::WHOLE, first);
+        plan.arrived(Plan::WHOLE, first).map_err(|why| protocol(&query.place(), why))?;
         let state = State { plan, pace: Pace::new(most), cancels: Vec::new(), error: None, stopped: false };
         let shared = Arc::new(Shared {
             s3,
@@ -184,17 +184,15 @@ impl Shared {
         let began = Instant::now();
         let page = self.s3.page(&self.query, &task.from, cancel)?;
         if !page.is_sorted() {
-            let place = firstbyte_location::Location::S3(self.query.bucket.clone()).to_string();
-            return Err(protocol(&place, "keys out of order in a listing"));
+            return Err(protocol(&self.query.place(), "keys out of order in a listing"));
         }
-        self.deliver(task.range, page, began.elapsed(), self.s3.retries() > retries);
-        Ok(())
+        self.deliver(task.range, page, began.elapsed(), self.s3.retries() > retries)
     }
 
-    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) {
+    fn deliver(self: &Arc<Self>, range: u64, page: Page, took: Duration, refused: bool) -> Result<()> {
         let full = page.next.is_some();
         let mut state = self.state();
-        state.plan.arrived(range, page);
+        state.plan.arrived(range, page).map_err(|why| protocol(&self.query.place(), why))?;
         if refused {
             state.pace.refused();
         } else if full {
@@ -209,5 +207,6 @@ impl Shared {
         drop(state);
         self.work.notify_all();
         self.brought.notify_one();
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod cut;
 mod pace;
 mod page;
 mod plan;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,9 @@ use firstbyte_location::{Entry, S3Object};
 
 use crate::{Cancel, ListOptions, Result};
 
-use super::S3;
+use super::{S3, protocol};
+pub(super) use turns::{Brought, Turns};
+
 use crew::Crew;
 use page::{From, Page, Query};
 
@@ -38,7 +41,7 @@ impl S3 {
         }
         // What comes in no order cannot be cut: pages can only follow each other then, as they do for buckets.
         if query.bucket.bucket.is_empty() || !first.is_sorted() {
-            return Ok(Box::new(Pages { s3: Arc::clone(self), query, page: first }.flatten()));
+            return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
         let most = options.requests.map_or(pace::MOST, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
@@ -62,6 +65,24 @@ struct Pages {
     s3: Arc<S3>,
     query: Query,
     page: Page,
+    turns: Turns,
+}
+
+impl Pages {
+    fn new(s3: Arc<S3>, query: Query, first: Page) -> Result<Self> {
+        let mut pages = Self { s3, query, page: Page::default(), turns: Turns::default() };
+        pages.accept(first)?;
+        Ok(pages)
+    }
+
+    fn accept(&mut self, page: Page) -> Result<()> {
+        if let Some(token) = &page.next {
+            let checked = self.turns.check(token, Brought::of(&page.entries));
+            checked.map_err(|why| protocol(&self.query.place(), why))?;
+        }
+        self.page = page;
+        Ok(())
+    }
 }
 
 impl Iterator for Pages {
@@ -73,11 +94,9 @@ impl Iterator for Pages {
             return Some(entries.into_iter().map(Ok).collect());
         }
         let token = self.page.next.take()?;
-        match self.s3.page(&self.query, &From::Token(token), &Cancel::new()) {
-            Ok(page) => {
-                self.page = page;
-                Some(Vec::new())
-            }
+        let page = self.s3.page(&self.query, &From::Token(token), &Cancel::new());
+        match page.and_then(|page| self.accept(page)) {
+            Ok(()) => Some(Vec::new()),
             Err(error) => Some(vec![Err(error)]),
         }
     }

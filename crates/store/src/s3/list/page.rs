@@ -1,6 +1,6 @@
 //! One page of a listing: one request, its answer as entries.
 
-use firstbyte_location::{Entry, Kind, S3Object};
+use firstbyte_location::{Entry, Kind, Location, S3Object};
 
 use crate::object::in_listing_order;
 use crate::s3::xml::{self, BucketPage};
@@ -59,6 +59,14 @@ impl Query {
             beginning: options.beginning.clone(),
             grouping: if options.recursive { Grouping::Keys } else { Grouping::Prefixes },
         }
+    }
+}
+
+impl Query {
+    /// What errors call the listing.
+    pub(super) fn place(&self) -> String {
+        let key = format!("{}{}", self.prefix, self.beginning);
+        Location::S3(S3Object { bucket: self.bucket.bucket.clone(), key }).to_string()
     }
 }
 

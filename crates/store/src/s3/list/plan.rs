@@ -14,6 +14,7 @@ use firstbyte_location::Entry;
 
 use super::cut::{Grouping, Shape};
 use super::page::{From, Page};
+use super::turns::{Brought, Turns};
 use crate::Order;
 use crate::object::in_listing_order;
 
@@ -51,11 +52,23 @@ struct Range {
     idle: Option<From>,
     /// Pages that nobody has taken yet.
     pages: VecDeque<Vec<Entry>>,
+    /// Whether it gets on.
+    turns: Turns,
 }
 
 impl Range {
     fn new(id: u64, after: Option<String>, until: Option<String>) -> Self {
-        Self { id, after, last: None, first: None, until, listed: false, idle: None, pages: VecDeque::new() }
+        Self {
+            id,
+            after,
+            last: None,
+            first: None,
+            until,
+            listed: false,
+            idle: None,
+            pages: VecDeque::new(),
+            turns: Turns::default(),
+        }
     }
 
     /// Leaves of a page what lies in this range. False where it went beyond its end.
@@ -208,11 +221,19 @@ impl Plan {
     }
 
     /// Takes in a page of a range.
-    pub(super) fn arrived(&mut self, id: u64, page: Page) {
+    ///
+    /// # Errors
+    /// Why the range must not be listed on.
+    pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), &'static str> {
         let Page { mut entries, last, next, .. } = page;
         self.waiting = self.waiting.saturating_sub(1);
-        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else { return };
+        let Some(at) = self.ranges.iter().position(|range| range.id == id && !range.listed) else {
+            return Ok(());
+        };
         let range = &mut self.ranges[at];
+        if let Some(token) = &next {
+            range.turns.check(token, Brought::of(&entries))?;
+        }
         if let Some(first) = entries.first() {
             range.first = Some(String::from_utf8_lossy(&first.name).into_owned());
         }
@@ -234,6 +255,7 @@ impl Plan {
             self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
         }
         self.ranges[at].idle = next.filter(|_| within).map(From::Token);
+        Ok(())
     }
 
     /// Takes the next page, in the order asked for.

@@ -71,7 +71,7 @@ fn list(
     let mut plan = Plan::new(service.grouping, order, workers);
     let mut listed = Vec::new();
     let whole = service.page(None);
-    plan.arrived(Plan::WHOLE, whole);
+    plan.arrived(Plan::WHOLE, whole).unwrap();
     loop {
         loop {
             match plan.take() {
@@ -95,7 +95,7 @@ fn list(
             .collect();
         change(service);
         for (range, page) in answers {
-            plan.arrived(range, page);
+            plan.arrived(range, page).unwrap();
         }
     }
 }
@@ -212,7 +212,7 @@ fn a_slow_consumer_costs_no_cuts_where_pages_come_quickly() {
         let mut service = Service::new(keys, Grouping::Keys);
         let mut plan = Plan::new(Grouping::Keys, Order::Bytes, 4);
         let first = service.page(None);
-        plan.arrived(Plan::WHOLE, first);
+        plan.arrived(Plan::WHOLE, first).unwrap();
         let mut listed = 0;
         loop {
             match plan.take() {
@@ -224,7 +224,7 @@ fn a_slow_consumer_costs_no_cuts_where_pages_come_quickly() {
             for task in tasks {
                 let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
                 let page = service.page(Some(&after));
-                plan.arrived(task.range, page);
+                plan.arrived(task.range, page).unwrap();
             }
         }
         assert_eq!(listed, 100 * PAGE);
