@@ -1,10 +1,11 @@
 //! A listing read ahead on a thread of its own: where two listings are walked side by side, each would otherwise wait
 //! while the other is read.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
 use firstbyte_location::Entry;
-use firstbyte_store::{Listing, Result};
+use firstbyte_store::{Cancel, Error as StoreError, Listing, Result};
 
 use crate::Error;
 
@@ -12,6 +13,8 @@ use crate::Error;
 const TOGETHER: usize = 256;
 /// Batches that may wait: with names of 100 bytes about 200 KiB.
 const WAITING: usize = 4;
+/// How often a wait for the next batch looks whether the run has ended: a file system may not answer the listing at all.
+const LOOK: Duration = Duration::from_millis(50);
 
 type Batch = Vec<Result<Entry>>;
 
@@ -19,17 +22,19 @@ type Batch = Vec<Result<Entry>>;
 pub(crate) struct Ahead {
     batches: Receiver<Batch>,
     batch: std::vec::IntoIter<Result<Entry>>,
+    /// Taken once it has ended the listing.
+    cancel: Option<Cancel>,
 }
 
 impl Ahead {
-    /// Starts to read `listing`.
-    pub(crate) fn start(listing: Listing) -> crate::Result<Self> {
+    /// Starts to read `listing`; `cancel` ends the wait for it.
+    pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::Result<Self> {
         let (sender, batches) = sync_channel(WAITING);
         std::thread::Builder::new()
             .name("listing".to_owned())
             .spawn(move || read(listing, &sender))
             .map_err(Error::io("starting a thread"))?;
-        Ok(Self { batches, batch: Vec::new().into_iter() })
+        Ok(Self { batches, batch: Vec::new().into_iter(), cancel: Some(cancel) })
     }
 }
 
@@ -51,7 +56,15 @@ impl Iterator for Ahead {
             if let Some(entry) = self.batch.next() {
                 return Some(entry);
             }
-            self.batch = self.batches.recv().ok()?.into_iter();
+            match self.batches.recv_timeout(LOOK) {
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.cancel.as_ref()?.is_cancelled() => {
+                    self.cancel = None;
+                    return Some(Err(StoreError::Cancelled));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
         }
     }
 }

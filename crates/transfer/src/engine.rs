@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location, shown};
-use firstbyte_store::{Durability, StaleUpload, Store};
+use firstbyte_store::{Cancel, Durability, StaleUpload, Store};
 
 use crate::level::Level;
 use crate::relay::PART;
-use crate::run::Run;
+use crate::run::{Role, Run, Unwinding};
 use crate::worker::scratch;
 use crate::{
     Concurrency, Error, Extras, Failure, Observer, Result, Settings, Summary, Tree, bound, stream, sync,
@@ -75,6 +75,23 @@ impl Route {
     }
 }
 
+/// The store as one call uses it: what is asked for ends with the call's run.
+pub(crate) struct Scope {
+    pub(crate) store: Store,
+    pub(crate) cancel: Cancel,
+}
+
+impl Scope {
+    fn new(store: &Store) -> Self {
+        let cancel = Cancel::new();
+        Self { store: store.scoped(&cancel), cancel }
+    }
+
+    fn parts(&self) -> (&Store, &Cancel) {
+        (&self.store, &self.cancel)
+    }
+}
+
 /// How many objects a run is of: one settles its own durability, many are made durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
@@ -88,10 +105,10 @@ impl Engine {
     /// An engine over `store`.
     #[must_use]
     pub fn new(store: Store, settings: Settings) -> Self {
-        Self { store, settings }
+        Self { store: store.scoped(settings.stop.cancel()), settings }
     }
 
-    /// The store it works on.
+    /// The store it works on; its requests end when the engine is stopped.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -117,7 +134,7 @@ impl Engine {
         let job = Job { source: source.clone(), destination: destination.clone(), entry: None };
         let route = Route::of(source, destination);
         let mut jobs = std::iter::once(Ok(job));
-        let mut summary = self.counted(|| self.run(&mut jobs, observer, Batch::One, route))?;
+        let mut summary = self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::One, route))?;
         match (summary.ended.take(), summary.failed.pop()) {
             (Some(error), _) => Err(error),
             (None, Some(failure)) => Err(failure.error),
@@ -136,7 +153,7 @@ impl Engine {
             Some(Ok(job)) => Route::of(&job.source, &job.destination),
             _ => Route::Network,
         };
-        self.counted(|| self.run(&mut jobs, observer, Batch::Many, route))
+        self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::Many, route))
     }
 
     /// Copies everything below a location, listing, reading and writing at once.
@@ -145,9 +162,9 @@ impl Engine {
     /// The listing cannot be begun. Failures of single objects are in the summary; one that concerns all of them, as of a
     /// bucket that is not there, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|| {
-            let mut jobs = tree::jobs(&self.store, tree, &self.settings, observer)?;
-            self.run(&mut jobs, observer, Batch::Tree, Route::of(&tree.source, &tree.destination))
+        self.counted(|scope| {
+            let mut jobs = tree::jobs(&scope.store, tree, &self.settings, observer)?;
+            self.run(scope, &mut jobs, observer, Batch::Tree, Route::of(&tree.source, &tree.destination))
         })
     }
 
@@ -156,7 +173,7 @@ impl Engine {
     /// # Errors
     /// A listing cannot be begun. Failures of single objects are in the summary.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|| sync::sync(self, tree, extras, observer))
+        self.counted(|scope| sync::sync(self, scope, tree, extras, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -170,7 +187,7 @@ impl Engine {
         out: &mut (dyn Write + Send),
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|| self.watched(observer, |run| stream::cat(run, source, range, out)))
+        self.counted(|scope| self.watched(scope, observer, |run| stream::cat(run, source, range, out)))
     }
 
     /// Writes a stream of unknown length to `destination`, with the metadata of the settings.
@@ -183,7 +200,7 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|| self.watched(observer, |run| stream::put(run, reader, destination)))
+        self.counted(|scope| self.watched(scope, observer, |run| stream::put(run, reader, destination)))
     }
 
     /// Aborts the multipart uploads below `location` that began longer than `older_than` ago, and returns them.
@@ -192,12 +209,12 @@ impl Engine {
     /// The uploads cannot be listed, or one cannot be aborted.
     pub fn abort_stale(&self, location: &Location, older_than: Duration) -> Result<Vec<StaleUpload>> {
         let now = SystemTime::now();
-        let mut stale = self.store.stale_uploads(location)?;
+        let mut stale = self.store.stale_uploads(location).map_err(|error| self.reason(error.into()))?;
         stale.retain(|upload| {
             upload.initiated.is_none_or(|at| now.duration_since(at).is_ok_and(|age| age >= older_than))
         });
         for found in &stale {
-            self.store.abort_upload(&found.upload)?;
+            self.store.abort_upload(&found.upload).map_err(|error| self.reason(error.into()))?;
         }
         Ok(stale)
     }
@@ -205,6 +222,7 @@ impl Engine {
     /// Runs jobs to the end.
     pub(crate) fn run(
         &self,
+        scope: &Scope,
         jobs: &mut Jobs<'_>,
         observer: &dyn Observer,
         batch: Batch,
@@ -218,7 +236,7 @@ impl Engine {
         };
         tracing::debug!(?route, ?batch, requests = level.now(), at_most = cap, "run");
         let clock = bound::Clock::start();
-        let run = Run::new(&self.store, &self.settings, observer, cap, batch, route);
+        let run = Run::new(scope.parts(), &self.settings, observer, cap, batch, route);
         run.feeding();
         let capped = std::thread::scope(|scope| {
             let run = &run;
@@ -237,28 +255,38 @@ impl Engine {
     }
 
     /// Counts what a verb asks of the store, its listings included.
-    fn counted(&self, verb: impl FnOnce() -> Result<Summary>) -> Result<Summary> {
+    fn counted(&self, verb: impl FnOnce(&Scope) -> Result<Summary>) -> Result<Summary> {
         let before = self.store.counters();
-        let mut summary = verb()?;
+        let mut summary = verb(&Scope::new(&self.store)).map_err(|error| self.reason(error))?;
         let after = self.store.counters();
         summary.requests = after.requests - before.requests;
         summary.retries = after.retries - before.retries;
         Ok(summary)
     }
 
+    /// What a request that was cut says is that it was cancelled; why is known here.
+    fn reason(&self, error: Error) -> Error {
+        match self.settings.stop.error() {
+            Some(why) if error.ends_run() => why,
+            _ => error,
+        }
+    }
+
     /// Runs `body` with a run that is watched but has no jobs: streams bring their own threads.
     fn watched(
         &self,
+        scope: &Scope,
         observer: &dyn Observer,
         body: impl FnOnce(&Run<'_>) -> Result<()> + Send,
     ) -> Result<Summary> {
         let clock = bound::Clock::start();
         let run =
-            Run::new(&self.store, &self.settings, observer, stream::WORKERS, Batch::One, Route::Network);
+            Run::new(scope.parts(), &self.settings, observer, stream::WORKERS, Batch::One, Route::Network);
         run.feeding();
         let (result, watched) = std::thread::scope(|scope| {
             let run = &run;
             let thread = scope.spawn(move || {
+                let _guard = Unwinding(run, Role::Feeder);
                 let result = body(run);
                 run.fed();
                 result
@@ -266,6 +294,10 @@ impl Engine {
             let watched = watch::supervise(run, scope, Level::fixed(stream::WORKERS), stream::WORKERS);
             (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), watched)
         });
+        if result.is_err() {
+            // A stop explains it, and may not have been seen yet.
+            run.is_ended();
+        }
         let bound_by = clock.bound(&run, false);
         let mut summary = run.into_summary();
         if let Some(ended) = summary.ended.take() {
@@ -301,6 +333,7 @@ fn most(batch: Batch) -> usize {
 }
 
 fn feed(run: &Run<'_>, jobs: &mut Jobs<'_>) {
+    let _guard = Unwinding(run, Role::Feeder);
     for job in jobs {
         match job {
             Ok(job) => {
@@ -308,7 +341,12 @@ fn feed(run: &Run<'_>, jobs: &mut Jobs<'_>) {
                     break;
                 }
             }
-            Err(failure) => run.failed(failure),
+            Err(failure) => {
+                run.failed(failure);
+                if run.is_ended() {
+                    break;
+                }
+            }
         }
     }
     run.fed();

@@ -58,9 +58,10 @@ impl Error {
         }
     }
 
-    /// Whether the run as a whole has to end because of it, not only one object.
+    /// Whether the run as a whole has to end because of it, not only one object. A request is cancelled when its run ends.
     pub(crate) fn ends_run(&self) -> bool {
-        matches!(self, Self::Interrupted | Self::Deadline { .. })
+        let cancelled = matches!(self, Self::Store(firstbyte_store::Error::Cancelled));
+        cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
     }
 
     /// Wraps an I/O error with the file it happened to.

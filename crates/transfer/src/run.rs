@@ -12,7 +12,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, S3Object};
-use firstbyte_store::{Error as StoreError, Store};
+use firstbyte_store::{Cancel, Error as StoreError, Store};
 
 use crate::engine::{Batch, Route};
 use crate::flight::Flights;
@@ -46,6 +46,8 @@ pub(crate) struct Meters {
 
 pub(crate) struct Run<'a> {
     pub(crate) store: &'a Store,
+    /// Ends the run's requests, those of the listing that feeds it included.
+    cancel: &'a Cancel,
     pub(crate) settings: &'a Settings,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) meters: Meters,
@@ -69,7 +71,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(
-        store: &'a Store,
+        (store, cancel): (&'a Store, &'a Cancel),
         settings: &'a Settings,
         observer: &'a dyn Observer,
         most_workers: usize,
@@ -78,6 +80,7 @@ impl<'a> Run<'a> {
     ) -> Self {
         Self {
             store,
+            cancel,
             settings,
             observer,
             meters: Meters::default(),
@@ -128,6 +131,9 @@ impl<'a> Run<'a> {
 
     /// Counts a failure; one that all the others would share ends the run.
     pub(crate) fn failed(&self, failure: Failure) {
+        if failure.error.ends_run() {
+            return self.end(failure.error);
+        }
         if self.is_general(&failure.error) {
             return self.end(failure.error);
         }
@@ -157,18 +163,27 @@ impl<'a> Run<'a> {
         *self.shut_out.get_or_init(denied)
     }
 
-    /// Ends the run before its time.
+    /// Ends the run before its time. Where it has been stopped, that is the reason, not what follows from it.
     pub(crate) fn end(&self, error: Error) {
+        let error = self.settings.stop.error().unwrap_or(error);
         self.queue().ended.get_or_insert(error);
+        self.cancel.cancel();
         self.flights.cancel_all();
         self.work.notify_all();
         self.raised.notify_all();
         self.room.notify_all();
     }
 
-    /// Whether the run was ended before its time.
+    /// Whether the run was ended before its time; a stop asked for meanwhile ends it here.
     pub(crate) fn is_ended(&self) -> bool {
-        self.queue().ended.is_some()
+        let ended = self.queue().ended.is_some();
+        match self.settings.stop.error() {
+            Some(error) if !ended => {
+                self.end(error);
+                true
+            }
+            _ => ended,
+        }
     }
 
     /// Changes the level.
@@ -189,6 +204,7 @@ impl<'a> Run<'a> {
     }
 
     fn work(&self, index: usize) {
+        let _guard = Unwinding(self, Role::Worker);
         let mut worker = Worker::new(self, index);
         while let Some(task) = self.next_task(index) {
             let began = Instant::now();
@@ -338,9 +354,7 @@ impl<'a> Run<'a> {
     }
 
     fn object_failed(&self, job: &Job, error: Error) {
-        if !error.ends_run() {
-            self.failed(Failure { location: job.source.to_string(), error });
-        }
+        self.failed(Failure { location: job.source.to_string(), error });
     }
 
     /// Counts bytes found there from an earlier run.
@@ -382,6 +396,32 @@ impl<'a> Run<'a> {
             reread_bytes: self.meters.reread.load(Ordering::Relaxed),
             ended: queue.ended,
             ..queue.summary
+        }
+    }
+}
+
+/// Ends the run of a thread that panics: the others would wait for it for ever, and the panic would never be seen.
+pub(crate) struct Unwinding<'r, 'a>(pub(crate) &'r Run<'a>, pub(crate) Role);
+
+/// What a thread does for its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Worker,
+    Feeder,
+}
+
+impl Drop for Unwinding<'_, '_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.end(Error::Interrupted);
+        match self.1 {
+            Role::Worker => {
+                let mut queue = self.0.queue();
+                queue.busy = queue.busy.saturating_sub(1);
+            }
+            Role::Feeder => self.0.fed(),
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use firstbyte_store::{Checksum, Durability, Metadata};
+
+use crate::Stop;
 
 /// How many requests are under way at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +48,6 @@ pub struct Settings {
     pub durability: Durability,
     /// Bytes a second over all requests; unlimited where none is given.
     pub limit_rate: Option<u64>,
-    /// Longest time a run may take.
-    pub deadline: Option<Duration>,
     /// What the content of the one object copied must have; refused for trees.
     pub checksum: Option<Checksum>,
     /// What `sync` compares.
@@ -63,7 +60,7 @@ pub struct Settings {
     pub retries: u32,
     /// What travels with objects written to stores: each thing given here takes the place of the source's own.
     pub metadata: Metadata,
-    /// Ends the run from another thread.
+    /// Ends the run from another thread, or at a deadline.
     pub stop: Stop,
 }
 
@@ -92,7 +89,6 @@ impl Default for Settings {
             concurrency: Concurrency::Auto,
             durability: Durability::None,
             limit_rate: None,
-            deadline: None,
             checksum: None,
             compare: Compare::SizeMtime,
             hedging: Hedging::On,
@@ -102,22 +98,5 @@ impl Default for Settings {
             metadata: Metadata::default(),
             stop: Stop::default(),
         }
-    }
-}
-
-/// Ends a run cleanly: requests under way are cut, what arrived stays in the journal. Clones share one state.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks every run with this handle to end; safe in a signal handler.
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`stop`](Self::stop) was called.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }

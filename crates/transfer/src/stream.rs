@@ -10,7 +10,7 @@ use crate::patience::Wait;
 use crate::pieces::Done;
 use crate::run::Run;
 use crate::upload::{self, Parts};
-use crate::worker::Worker;
+use crate::worker::{Worker, nap};
 use crate::{Error, Result, Verified};
 
 /// Workers of a stream: with the least part S3 takes, three buffers fit below the default memory ceiling.
@@ -234,6 +234,6 @@ fn copy(run: &Run<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> std::io::R
         }
         out.write_all(&buffer[..read])?;
         bytes += read as u64;
-        std::thread::sleep(run.moved(read as u64));
+        nap(run, run.moved(read as u64));
     }
 }

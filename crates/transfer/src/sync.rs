@@ -21,7 +21,7 @@ use firstbyte_store::{Order, Store};
 
 use crate::ahead::Ahead;
 use crate::compare::Comparisons;
-use crate::engine::{Batch, Engine, Route};
+use crate::engine::{Batch, Engine, Route, Scope};
 use crate::tree::{self, Tree};
 use crate::{Action, Compare, Effect, Extras, Failure, Job, Observer, Result, Summary};
 
@@ -31,15 +31,17 @@ const DELETE_BATCH: usize = 1_000;
 /// Brings `tree.destination` up to date.
 pub(crate) fn sync(
     engine: &Engine,
+    scope: &Scope,
     tree: &Tree<'_>,
     extras: Extras,
     observer: &dyn Observer,
 ) -> Result<Summary> {
-    let store = engine.store();
+    let store = &scope.store;
     let options = tree::listed(Order::Bytes, engine.settings());
     // The source is on its way while the destination is opened, which for a wide directory means read and sorted.
-    let source = Ahead::start(store.list(&tree.source, &options)?)?;
-    let destination = tree::list(store, &tree.destination, &options)?.map(Ahead::start).transpose()?;
+    let ahead = |listing| Ahead::start(listing, scope.cancel.clone());
+    let source = ahead(store.list(&tree.source, &options)?)?;
+    let destination = tree::list(store, &tree.destination, &options)?.map(ahead).transpose()?;
     let route = Route::of(&tree.source, &tree.destination);
     let comparisons = match engine.settings().compare {
         Compare::SizeMtime => None,
@@ -58,7 +60,7 @@ pub(crate) fn sync(
         deletions: Vec::new(),
         failures: Vec::new(),
     };
-    let mut summary = engine.run(&mut join, observer, Batch::Tree, route)?;
+    let mut summary = engine.run(scope, &mut join, observer, Batch::Tree, route)?;
     summary.skipped = counts.skipped.load(Memory::Relaxed);
     summary.deleted = counts.deleted.load(Memory::Relaxed);
     Ok(summary)

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firstbyte_location::{ByteRange, Location, shown};
-use firstbyte_store::{Error as StoreError, Part, Payload, PutOptions, Stat, Upload, Written};
+use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_store::{Error as StoreError, Part, Payload, PutOptions, Stat, Upload, Written, open_regular};
 
 use crate::begun::UploadJournal;
 use crate::patience::Wait;
@@ -42,11 +42,10 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
     let run = worker.run;
     let stat = run.store.stat(&job.source)?;
     let size = stat.size().unwrap_or_default();
-    let file =
-        File::open(path).map_err(|source| StoreError::Io { location: shown(path).to_string(), source })?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+    if stat.kind == Kind::Directory {
         return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
     }
+    let (file, _) = open_regular(path)?;
     if job.entry.is_none() {
         run.observer.expected(0, size);
     }

@@ -11,7 +11,7 @@ use crate::flight::Distance;
 use crate::level::{Level, START_NEAR};
 use crate::run::Run;
 use crate::window::{Reading, Window};
-use crate::{Error, Hedging, Result};
+use crate::{Hedging, Result};
 
 /// How often it looks: a tenth of the shortest patience, and far less than a percent of a core.
 const TICK: Duration = Duration::from_millis(10);
@@ -103,12 +103,6 @@ fn reading(run: &Run<'_>) -> Reading {
 }
 
 fn end_if_due(run: &Run<'_>) {
-    if run.settings.stop.is_stopped() {
-        run.end(Error::Interrupted);
-    }
-    if let Some(after) = run.settings.deadline.filter(|after| run.started.elapsed() >= *after) {
-        run.end(Error::Deadline { after });
-    }
     if run.is_ended() {
         // Again on every tick: a request may have begun in between.
         run.flights.cancel_all();

@@ -145,7 +145,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Sleeps, but not past the end of the run.
-fn nap(run: &Run<'_>, mut pause: Duration) {
+pub(crate) fn nap(run: &Run<'_>, mut pause: Duration) {
     while !pause.is_zero() && !run.is_ended() {
         let step = pause.min(NAP);
         std::thread::sleep(step);

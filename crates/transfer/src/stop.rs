@@ -1,0 +1,115 @@
+//! What ends a run before its time: Ctrl-C, or its deadline.
+//!
+//! One handle reaches everything that waits: requests are cut through its [`Cancel`], and loops without a request ask
+//! [`Stop::error`]. Clones share one state.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use firstbyte_store::Cancel;
+
+use crate::{Error, Result};
+
+/// Ends runs cleanly: requests under way are cut, what arrived stays in the journal.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    cancel: Cancel,
+    why: OnceLock<Why>,
+    /// Dropped with this, it ends the thread that waits for the deadline.
+    timer: Mutex<Option<Sender<()>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Asked,
+    Deadline(Duration),
+}
+
+impl Stop {
+    /// Asks every run with this handle to end. It takes locks, so call it from a thread, not from a signal handler.
+    pub fn stop(&self) {
+        self.0.end(Why::Asked);
+    }
+
+    /// Asks the same at `deadline` from now. A later call takes the place of an earlier one.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn stop_after(&self, deadline: Duration) -> Result<()> {
+        let (timer, ended) = mpsc::channel::<()>();
+        let shared = Arc::downgrade(&self.0);
+        let wait = move || {
+            if ended.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout)
+                && let Some(shared) = shared.upgrade()
+            {
+                shared.end(Why::Deadline(deadline));
+            }
+        };
+        let thread = std::thread::Builder::new().name("deadline".into()).stack_size(64 << 10);
+        thread.spawn(wait).map_err(Error::io("starting a thread"))?;
+        *self.0.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
+        Ok(())
+    }
+
+    /// Whether it has been asked, or the deadline has passed.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.why.get().is_some()
+    }
+
+    /// What a run ends with once this is stopped.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.0.why.get().map(|why| match why {
+            Why::Asked => Error::Interrupted,
+            Why::Deadline(after) => Error::Deadline { after: *after },
+        })
+    }
+
+    /// Cancelled when this is stopped: scope a store by it, so that its requests end too.
+    #[must_use]
+    pub fn cancel(&self) -> &Cancel {
+        &self.0.cancel
+    }
+}
+
+impl Shared {
+    fn end(&self, why: Why) {
+        // The first reason is the one to tell.
+        let _ = self.why.set(why);
+        self.cancel.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stays_and_cancels_what_is_scoped() {
+        let stop = Stop::default();
+        assert!(!stop.is_stopped() && stop.error().is_none());
+        stop.stop_after(Duration::from_millis(1)).unwrap();
+        while !stop.is_stopped() {
+            std::thread::yield_now();
+        }
+        stop.stop();
+        assert!(matches!(stop.error(), Some(Error::Deadline { .. })));
+        while !stop.cancel().is_cancelled() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_deadline_ends_with_the_last_handle() {
+        let stop = Stop::default();
+        stop.stop_after(Duration::from_secs(3600)).unwrap();
+        let weak = Arc::downgrade(&stop.0);
+        drop(stop);
+        assert!(weak.upgrade().is_none());
+    }
+}
