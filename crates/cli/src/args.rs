@@ -1,6 +1,7 @@
 //! What the command line says: the options every verb has, and the verbs. Each verb's own options stand in its file.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::verbs::{
     layout::LayoutArgs, link::LinkArgs, ls::LsArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs,
     stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
-use crate::{environment, size};
+use crate::{console, environment, size};
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
 #[derive(Parser)]
@@ -130,8 +131,21 @@ fn parse_concurrency(text: &str) -> std::result::Result<Concurrency, String> {
 impl Cli {
     /// Parses the process's arguments; ends it with usage on standard error and exit code 2 where they are wrong.
     pub fn from_process() -> Self {
-        let matches = command().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| {
+            let text = error.render();
+            if error.use_stderr() {
+                let shown =
+                    if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+                console::say(shown.trim_end());
+                std::process::exit(error.exit_code());
+            }
+            let shown =
+                if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+            let printed = console::print_bytes(shown.as_bytes());
+            printed.unwrap_or_else(|error| console::say(format_args!("firstbyte: {error}")));
+            std::process::exit(error.exit_code());
+        })
     }
 }
 
@@ -175,7 +189,7 @@ impl Globals {
         }
     }
 
-    /// A store for verbs that write nothing.
+    /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its engine sees to that.
     pub fn store(&self) -> Result<Store> {
         Ok(Store::new(self.store_options())?)
     }

@@ -7,6 +7,7 @@
 
 mod args;
 mod closed;
+mod console;
 mod demo;
 mod doctor;
 mod error;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     log_to_stderr(&cli);
     run(&cli)
         .unwrap_or_else(|error| {
-            eprintln!("firstbyte: {error}");
+            console::say(format_args!("firstbyte: {error}"));
             error.exit
         })
         .into()
@@ -59,7 +60,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Link(args) => link::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
-        Verb::Completions(args) => Ok(completions::run(args)),
+        Verb::Completions(args) => completions::run(args),
     }
 }
 
@@ -73,5 +74,5 @@ fn log_to_stderr(cli: &Cli) {
     };
     // s3s calls every refused request an error; the access log tells those.
     let filter = EnvFilter::new(format!("{level},s3s=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| console::StandardError).init();
 }

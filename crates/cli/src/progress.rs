@@ -1,14 +1,16 @@
 //! What a person sees while a transfer runs: one line with bytes, objects, rate and time left, and a line for each
 //! object that fails. Drawn on standard error only, and only where that is a terminal.
 
-use std::io::{IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use firstbyte_location::Location;
-use firstbyte_transfer::{Action, Failure, Observer};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use firstbyte_transfer::{Action, Failure, Observer, Stop};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Globals, ProgressMode};
+use crate::console;
 use crate::error::Error;
 
 /// Draws the bar, prints what a dry run plans and what fails.
@@ -18,14 +20,18 @@ pub struct Progress {
     failures: Failures,
     finished: AtomicU64,
     expected: AtomicU64,
+    /// Ends the run whose rows cannot be printed.
+    stop: Option<Stop>,
+    /// Why they cannot.
+    broken: Mutex<Option<io::Error>>,
 }
 
-/// Who tells about a failed object.
+/// Where a failed object is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
-    /// This does, with a line each: the run goes on with the others.
+    /// Here, with a line each: the run goes on with the others.
     Printed,
-    /// Whoever asked for the one object gets its error back, and prints that.
+    /// By the caller, who asked for one object and gets its error back.
     Returned,
 }
 
@@ -47,6 +53,26 @@ impl Progress {
             failures,
             finished: AtomicU64::new(0),
             expected: AtomicU64::new(0),
+            stop: None,
+            broken: Mutex::default(),
+        }
+    }
+
+    /// The same for a run whose rows are its results: `stop` ends it where they cannot be printed.
+    pub fn stopping(self, stop: &Stop) -> Self {
+        Self { stop: Some(stop.clone()), ..self }
+    }
+
+    /// Ends the bar; says why rows could not be printed, where that was so.
+    pub fn into_broken(self) -> Option<io::Error> {
+        self.end();
+        self.broken.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the bar away: what follows on standard error is the outcome.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 
@@ -58,18 +84,9 @@ impl Progress {
     }
 }
 
-/// What follows on standard error is the outcome.
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 fn new_bar() -> ProgressBar {
     // Ten times a second is as fast as anybody reads; each drawing costs a system call.
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+    let bar = ProgressBar::with_draw_target(Some(0), console::progress_target(10));
     let template =
         "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg} objects, {eta} left";
     // The template is a constant, and indicatif knows all its keys; the plain bar is no worse than nothing.
@@ -105,8 +122,8 @@ impl Observer for Progress {
         let error = Error::from_transfer(&failure.error);
         let line = format!("firstbyte: {}", error.about(&failure.location));
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| console::say(line)),
+            None => console::say(line),
         }
     }
 
@@ -122,7 +139,10 @@ impl Observer for Progress {
                 serde_json::json!({ "action": "delete", "location": location.to_string() }).to_string()
             }
         };
-        // A reader that has gone away (`| head`) has seen what it wanted.
-        let _ = writeln!(std::io::stdout(), "{row}");
+        if let Err(error) = console::write_output(format!("{row}\n").as_bytes()) {
+            // Rows are all that a dry run is for.
+            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.stop.iter().for_each(Stop::stop);
+        }
     }
 }

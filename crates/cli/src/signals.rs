@@ -1,54 +1,107 @@
-//! Ctrl-C and SIGTERM: the first ends the work cleanly, its journal kept, so that the next run resumes; the second ends
-//! the process at once.
+//! What ends a run from outside: Ctrl-C, SIGTERM, and `--deadline`.
+//!
+//! The first signal asks the work to end cleanly, its journal kept, so that the next run resumes. What has not ended within
+//! a time is abandoned where it stands: some waits cannot be cut (a file system that does not answer, a pipe that is not
+//! read), and being killed at any instant is what every verb is made for. A second signal ends the process at once.
 
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
+use firstbyte_transfer::Error as Transfer;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::console;
 use crate::error::{Error, Exit, Result};
 
-/// Calls `first` when the first signal comes, from a thread of its own; a second signal ends the process.
+/// How long work may take to end cleanly. It is promised within two seconds; the rest is for the process to go.
+pub const GRACE: Duration = Duration::from_millis(1_500);
+/// How often the signals are looked at once the first has come.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How a process ends that has not ended by itself some time after its first signal.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending {
+    /// The time after SIGINT.
+    pub interrupted: Duration,
+    /// The time after SIGTERM and SIGHUP, by which services are ended.
+    pub terminated: Duration,
+    /// The exit code then.
+    pub exit: Exit,
+}
+
+impl Ending {
+    /// Of a run that was to do something and is cut short.
+    const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
+}
+
+/// Calls `first` when the first signal comes, from a thread of its own. What is still running some time later is abandoned.
 ///
 /// # Errors
 /// The operating system refuses the handlers or the thread.
 pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM], first)
+    on_signals(&[SIGINT, SIGTERM], Ending::RUN, first)
 }
 
 /// The same for what runs without a terminal, also when that goes away (SIGHUP).
 ///
 /// # Errors
 /// As [`on_interrupt`].
-pub fn on_end(first: impl FnOnce() + Send + 'static) -> Result<()> {
-    on_signals(&[SIGINT, SIGTERM, SIGHUP], first)
+pub fn on_end(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first)
 }
 
-fn on_signals(signals: &[i32], first: impl FnOnce() + Send + 'static) -> Result<()> {
+fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
     let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
     let watch = move || {
-        let mut arrivals = signals.forever();
-        if arrivals.next().is_some() {
-            first();
+        let Some(signal) = signals.forever().next() else { return };
+        // On a thread of its own: it may wait, and a second signal must not.
+        let asked = thread("stopping", first);
+        let grace = if signal == SIGINT { ending.interrupted } else { ending.terminated };
+        let until = Instant::now() + grace;
+        while asked.is_ok() && Instant::now() < until {
+            if signals.pending().next().is_some() {
+                break;
+            }
+            std::thread::sleep(LOOK);
         }
-        if arrivals.next().is_some() {
-            std::process::exit(Exit::Interrupted as i32);
+        if ending.exit == Exit::Interrupted {
+            console::say(format!("firstbyte: {}", Error::interrupted()));
         }
+        std::process::exit(ending.exit as i32);
     };
-    // The thread lives as long as the process: there is nothing to join. It calls two functions, hence the small stack.
-    let thread = std::thread::Builder::new().name("signals".into()).stack_size(64 << 10);
-    thread.spawn(watch).map(drop).map_err(|e| Error::io("signal thread", &e))
+    // It lives as long as the process: there is nothing to join.
+    thread("signals", watch)
+}
+
+/// Ends the process some time after its deadline, should the run not have ended by itself.
+///
+/// # Errors
+/// No thread can be started.
+pub fn end_after(deadline: Duration, source: String) -> Result<()> {
+    thread("last-deadline", move || {
+        std::thread::sleep(deadline.saturating_add(GRACE));
+        let error = Error::from(Transfer::Deadline { after: deadline }).about(&source);
+        console::say(format!("firstbyte: {error}"));
+        std::process::exit(error.exit as i32);
+    })
+}
+
+/// These threads call a few functions, hence the small stack.
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name(name.into()).stack_size(128 << 10);
+    thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
 /// Watches for the signals and gives what to wait on: something arrives with the first one.
 ///
 /// # Errors
 /// As [`on_interrupt`].
-pub fn interruption() -> Result<mpsc::Receiver<()>> {
+pub fn interruption(ending: Ending) -> Result<mpsc::Receiver<()>> {
     let (send, receive) = mpsc::channel();
     let first = move || {
-        // Nobody waits any more: then the work is over already.
+        // The receiver is gone where the work is over already.
         let _ = send.send(());
     };
-    on_interrupt(first).map(|()| receive)
+    on_signals(&[SIGINT, SIGTERM], ending, first).map(|()| receive)
 }

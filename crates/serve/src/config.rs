@@ -89,13 +89,13 @@ pub enum Exposure {
     Public,
 }
 
-/// Whether each answered request is told on stderr.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether each answered request is told.
+#[derive(Clone, Copy, Debug)]
 pub enum AccessLog {
     /// It is not.
     Off,
-    /// One line each.
-    Stderr,
+    /// A line each, its end included, is given to this, which must neither block nor panic.
+    To(fn(&str)),
 }
 
 /// Certificate chain and private key, both PEM files.

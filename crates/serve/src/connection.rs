@@ -98,11 +98,11 @@ async fn exchange(
     let status = outcome.response.status;
     let sent = answer::send(&mut wire.transport, outcome.response, framing, site, own_rate).await;
     site.metrics.count(outcome.route, status);
-    if site.config.access_log == crate::config::AccessLog::Stderr {
+    if let crate::config::AccessLog::To(log) = site.config.access_log {
         let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
         let who = &outcome.who;
-        log::Line { peer, who, method: &method, target: &target, status, bytes, took: begun.elapsed() }
-            .write();
+        let took = begun.elapsed();
+        log(&log::Line { peer, who, method: &method, target: &target, status, bytes, took }.text());
     }
     match sent {
         Ok(Answered { persistence: Persistence::KeepAlive, .. }) => Some(wire),

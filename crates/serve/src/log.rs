@@ -1,6 +1,5 @@
-//! The access log: one line a request on stderr, in the common log format with the time it took.
+//! The access log: one line a request, in the common log format with the time it took.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -21,12 +20,12 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Writes the line; a stderr that nobody reads any more loses it and stops nothing.
-    pub(crate) fn write(&self) {
+    /// The line, with its end.
+    pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());
         // The target comes from outside: control characters must not reach a terminal.
         let target = self.target.escape_debug();
-        let line = format!(
+        format!(
             "{} {} [{date}] \"{} {target}\" {} {} {:.3}s\n",
             self.peer.ip(),
             self.who,
@@ -34,7 +33,6 @@ impl Line<'_> {
             self.status.as_u16(),
             self.bytes,
             self.took.as_secs_f64(),
-        );
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        )
     }
 }

@@ -24,6 +24,7 @@ use firstbyte_link::Preset;
 use serde::Serialize;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::size::parse_size;
 use children::Children;
@@ -100,7 +101,7 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     if globals.json {
         let receipt =
             serde_json::to_string(&figures).map_err(|error| Error::failed(format!("receipt: {error}")))?;
-        println!("{receipt}");
+        console::print(receipt)?;
     }
     Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::stage::Stage;
 use super::{DemoArgs, Figures};
 use crate::args::{Globals, ProgressMode};
+use crate::console::{self, StandardError};
 
 /// Where sections and progress go, if anywhere.
 pub(crate) struct Screen {
@@ -35,9 +36,8 @@ impl Screen {
     }
 
     fn error(&self, text: &str) {
-        let mut stderr = std::io::stderr().lock();
-        // Progress that nobody can see is nothing to fail about.
-        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+        // It takes everything: progress that cannot be shown is nothing to fail about.
+        let _ = StandardError.write_all(text.as_bytes());
     }
 
     /// What is being measured, and where.
@@ -54,9 +54,8 @@ impl Screen {
     pub(crate) fn section(&self, text: &str) {
         self.clear();
         if self.sections {
-            let mut stdout = std::io::stdout().lock();
-            // A reader that has gone, as `head` does, has seen what it wanted.
-            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            // The measurements are in the report as well.
+            let _ = console::print_bytes(text.as_bytes());
         }
     }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Globals;
+use crate::console;
 use crate::environment;
 use crate::error::{Exit, Result};
 
@@ -55,7 +56,6 @@ impl Finding {
 }
 
 /// Runs it.
-#[expect(clippy::unnecessary_wraps, reason = "every verb's run has this form")]
 pub fn run(_args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     let mut findings = machine::look();
     findings.extend(disk::look(&environment::cache_directory(&environment::variable)));
@@ -63,9 +63,9 @@ pub fn run(_args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
     findings.extend(network::look(globals));
     let warnings = findings.iter().filter(|finding| finding.status == Status::Warn).count();
     if globals.json {
-        println!("{}", json!({ "verb": "doctor", "warnings": warnings, "findings": findings }));
+        console::print(json!({ "verb": "doctor", "warnings": warnings, "findings": findings }))?;
     } else {
-        print!("{}", table(&findings));
+        console::print_bytes(table(&findings).as_bytes())?;
     }
     Ok(Exit::Done)
 }

@@ -4,9 +4,10 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
 use crate::args::{Globals, ProgressMode};
+use crate::console;
 use crate::size::human;
 
 /// The line appears after this long: most listings are over by then.
@@ -49,8 +50,8 @@ impl Counter {
     /// Prints a line, past the counter where one is shown.
     pub fn print(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| console::say(line)),
+            None => console::say(line),
         }
     }
 
@@ -64,7 +65,7 @@ impl Counter {
 
 fn new_bar() -> ProgressBar {
     // Ten times a second is as fast as anybody reads; each drawing costs a system call.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
     // The template is a constant, and indicatif knows its key; the plain spinner is no worse than nothing.
     bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar

@@ -79,14 +79,14 @@ impl RangeSpec {
 pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let locations =
         args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
-    let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal()?));
+    let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal(None)?));
     let mut report = Report::new("cat", super::joined(&args.locations), None);
     let progress = Progress::new(globals, Failures::Returned);
     let mut out = super::standard_output()?;
     for location in &locations {
         let range = args.range.map(|range| range.resolve(location, engine.store())).transpose();
         match range.map(|range| engine.cat(location, range, &mut out, &progress)) {
-            // Whoever read our output has seen enough (`| head`): that is no failure.
+            // Its reader has seen enough (`| head`): that is no failure.
             Ok(Err(error)) if is_closed_pipe(&error) => break,
             Ok(run) => report.add(run),
             Err(error) => report.fail(error),
@@ -101,7 +101,8 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     report.end(&globals, Output::Data)
 }
 
-fn is_closed_pipe(error: &firstbyte_transfer::Error) -> bool {
+/// Whether a run ended because its output has no reader any more.
+pub fn is_closed_pipe(error: &firstbyte_transfer::Error) -> bool {
     matches!(error, firstbyte_transfer::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }
 

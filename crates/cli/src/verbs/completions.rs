@@ -3,8 +3,8 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::args;
-use crate::error::Exit;
+use crate::error::{Exit, Result};
+use crate::{args, console};
 
 /// Print the completion script for a shell
 #[derive(Args)]
@@ -17,7 +17,8 @@ pub struct CompletionsArgs {
 }
 
 /// Runs it.
-pub fn run(args: &CompletionsArgs) -> Exit {
-    clap_complete::generate(args.shell, &mut args::command(), "firstbyte", &mut std::io::stdout());
-    Exit::Done
+pub fn run(args: &CompletionsArgs) -> Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut args::command(), "firstbyte", &mut script);
+    console::print_bytes(&script).map(|()| Exit::Done)
 }

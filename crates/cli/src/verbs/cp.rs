@@ -5,24 +5,36 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use firstbyte_location::{Entry, Kind, Location, shown};
-use firstbyte_store::{Checksum, ListOptions, Store};
-use firstbyte_transfer::{Action, Effect, Engine, Failure, Job, Observer, Settings, Summary, Tree};
+use firstbyte_store::Error::Cancelled;
+use firstbyte_store::{Checksum, ListOptions, StaleUpload, Store};
+use firstbyte_transfer::{
+    Action, Effect, Engine, Error as Transfer, Failure, Job, Observer, Settings, Stop, Summary, Tree,
+};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
+use super::cat::is_closed_pipe;
+use super::input::Input;
 use super::operands::{
     Depth, Destination, Levels, Source, Wildcards, refuse_into_itself, refuse_onto_itself,
 };
 use super::policy::Policy;
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::pattern::Pattern;
 use crate::progress::{Failures, Progress};
 use crate::size;
+
+/// How often a pipe without a reader is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Copy between any two locations; kill it at any point, run it again, it resumes
 #[derive(Args)]
@@ -67,30 +79,34 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     };
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
     let destination = Destination::parse(last, sources, wildcards)?;
-    let stop = stop_on_signal()?;
-    let settings = Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop) };
-    let store = args.policy.store(globals)?;
+    let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
+    let stop = stop_on_signal(args.policy.deadline(named))?;
+    let settings =
+        Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop.clone()) };
+    let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
     let parsed: Result<Vec<Source>> =
-        sources.iter().map(|text| Source::parse(text, depth, wildcards, &store)).collect();
-    let copy = Copy { args, globals, engine: Engine::new(store, settings) };
+        sources.iter().map(|text| Source::parse(text, depth, wildcards, engine.store())).collect();
+    let copy = Copy { args, globals, engine, stop };
     let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
-    outcome.unwrap_or_else(|error| report.fail(error));
+    outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
     report.end(globals, if matches!(destination, Destination::Stdout) { Output::Data } else { Output::Free })
 }
 
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
-    let engine = Engine::new(args.policy.store(globals)?, globals.settings(stop_on_signal()?));
+    let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
+    let stop = stop_on_signal(args.policy.deadline(named))?;
+    let engine = Engine::new(args.policy.store(globals)?, globals.settings(stop));
     let mut report = Report::new("cp", super::joined(operands), None);
     report.receipt().deleted = Some(0);
     for operand in operands {
         let aborted = engine.abort_stale(&Location::parse(operand)?, age)?;
         *report.receipt().deleted.get_or_insert(0) += aborted.len() as u64;
         if !globals.quiet {
-            aborted
-                .iter()
-                .for_each(|stale| eprintln!("aborted {} {}", stale.upload.location, stale.upload.id));
+            for StaleUpload { upload, .. } in &aborted {
+                console::say(format_args!("aborted {} {}", upload.location, upload.id));
+            }
         }
     }
     report.end(globals, Output::Free)
@@ -101,9 +117,18 @@ struct Copy<'a> {
     args: &'a CpArgs,
     globals: &'a Globals,
     engine: Engine,
+    stop: Stop,
 }
 
 impl Copy<'_> {
+    /// What a request that was cut says is that it was cancelled; why is known here.
+    fn reason(&self, error: Error) -> Error {
+        match self.stop.error() {
+            Some(why) if error.exit == Exit::Interrupted => Error::from(why),
+            _ => error,
+        }
+    }
+
     fn all(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
         let progress = Progress::new(self.globals, Failures::Returned);
         match (sources, destination) {
@@ -111,11 +136,12 @@ impl Copy<'_> {
                 self.to_stream(sources, &mut super::standard_output()?, &progress, report)
             }
             (_, Destination::Stream(path)) => {
-                self.to_stream(sources, &mut open_stream(path)?, &progress, report)
+                self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress, report)
             }
             ([Source::Stdin], _) => {
                 let target = sources[0].target(destination)?;
-                report.add(self.engine.put_stream(&mut super::standard_input()?, &target, &progress));
+                let mut input = Input::new(super::standard_input()?, &self.stop);
+                report.add(self.engine.put_stream(&mut input, &target, &progress));
                 Ok(())
             }
             ([Source::Object(source)], _) if self.args.policy.effect() == Effect::Apply => {
@@ -139,7 +165,13 @@ impl Copy<'_> {
             let Source::Object(location) = source else {
                 return Err(Error::usage("only single objects can be written to a stream"));
             };
-            report.add(self.engine.cat(location, None, out, progress));
+            match self.engine.cat(location, None, out, progress) {
+                Err(error) if is_closed_pipe(&error) => {
+                    report.unread();
+                    break;
+                }
+                run => report.add(run),
+            }
             if report.has_ended() {
                 break;
             }
@@ -148,7 +180,7 @@ impl Copy<'_> {
     }
 
     fn many(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
-        let progress = Progress::new(self.globals, Failures::Printed);
+        let progress = Progress::new(self.globals, Failures::Printed).stopping(&self.stop);
         let mut jobs: Jobs<'_> = Box::new(std::iter::empty());
         let mut trees = Vec::new();
         for source in sources {
@@ -182,6 +214,7 @@ impl Copy<'_> {
             let tree = Tree { source, destination, select: &select, shard, effect };
             report.add(self.engine.copy_tree(&tree, &progress));
         }
+        report.output(progress);
         Ok(())
     }
 
@@ -196,11 +229,15 @@ impl Copy<'_> {
         }
         let mut summary = Summary::default();
         for job in jobs {
+            if self.stop.is_stopped() {
+                break;
+            }
             match job {
                 Ok(Job { source, destination, entry }) => {
                     let size = entry.and_then(|entry| entry.size);
                     progress.planned(&Action::Copy { source, destination, size });
                 }
+                Err(Failure { error: Transfer::Store(Cancelled), .. }) => break,
                 Err(failure) => {
                     progress.failed(&failure);
                     summary.failures += 1;
@@ -208,6 +245,7 @@ impl Copy<'_> {
                 }
             }
         }
+        summary.ended = self.stop.error();
         report.add(Ok(summary));
         Ok(())
     }
@@ -258,6 +296,25 @@ fn no_match(report: &mut Report) -> Error {
         .advise("check the pattern with --dry-run")
 }
 
-fn open_stream(path: &Path) -> Result<File> {
-    OpenOptions::new().write(true).open(path).map_err(|error| Error::io(shown(path), &error))
+/// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program does, and ends when the run
+/// is stopped.
+fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
+    let failed = |error: std::io::Error| Error::io(shown(path), &error);
+    let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    loop {
+        match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            Err(error) if is_pipe && Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                if let Some(why) = stop.error() {
+                    return Err(why.into());
+                }
+                std::thread::sleep(LOOK);
+            }
+            Err(error) => return Err(failed(error)),
+            Ok(file) => {
+                rustix::io::ioctl_fionbio(&file, false).map_err(|error| failed(error.into()))?;
+                return Ok(file);
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::cached::{CacheArgs, Place};
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::progress::{Failures, Progress as Bar};
 use crate::receipt::Failed;
@@ -60,7 +61,7 @@ pub struct HydrateArgs {
 /// Runs it.
 pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     let places = Place::parse_all(&args.operands)?;
-    let stop = stop_on_signal()?;
+    let stop = stop_on_signal(None)?;
     let mut report = Report::new("hydrate", super::joined(&args.operands), None);
     let (mounted, others): (Vec<Place>, Vec<Place>) =
         places.into_iter().partition(|place| place.mounted.is_some());
@@ -87,7 +88,7 @@ fn here(
     if places.is_empty() && args.replay.is_none() {
         return Ok(());
     }
-    let store = globals.store()?;
+    let store = globals.store()?.scoped(stop.cancel());
     let hydrator = Hydrator::new(store.clone(), args.cache.settings(globals))?;
     let replayed = args.replay.as_deref().map(replayed).transpose()?;
     let (recursive, lister) = (args.recursive, store.clone());
@@ -159,7 +160,8 @@ fn by_daemon(
     )?;
     if !args.wait {
         if !globals.quiet {
-            eprintln!("{}: begun; `firstbyte status {}` says how far it is", shown(path), shown(path));
+            let path = shown(path);
+            console::say(format_args!("{path}: begun; `firstbyte status {path}` says how far it is"));
         }
         return Ok(());
     }
@@ -254,7 +256,7 @@ fn follow(
             receipt.bytes += now.bytes_here;
             receipt.resumed_bytes += now.bytes_here.saturating_sub(now.fetched);
             for failed in now.failed {
-                eprintln!("firstbyte: {}", failed.error);
+                console::say(format_args!("firstbyte: {}", failed.error));
                 report.item_failed(failed);
             }
             return Ok(());

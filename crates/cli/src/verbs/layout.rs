@@ -15,6 +15,7 @@ use firstbyte_location::shown;
 use serde_json::{Map, Value, json};
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::json;
 use crate::receipt::{Failed, Receipt};
@@ -59,7 +60,8 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
     if globals.json {
         receipt.failed.push(Failed { location: receipt.source.clone(), error: error.to_string() });
         receipt.finish(began);
-        println!("{}", json::line(&receipt));
+        // What ended the verb is the error to tell, whatever becomes of the receipt.
+        let _ = console::print(json::line(&receipt));
     }
     error
 }
@@ -68,7 +70,7 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
 fn failed(failures: &[Failure]) -> Vec<Failed> {
     let named = |failure: &Failure| {
         let error = Error::failed(failure.error.to_string()).to_string();
-        eprintln!("firstbyte: {error}");
+        console::say(format_args!("firstbyte: {error}"));
         Failed { location: place(&failure.path), error }
     };
     failures.iter().map(named).collect()

@@ -8,8 +8,9 @@ use firstbyte_link::{Chance, Faults, Hold, Link, LinkConfig, Preset, Rate, parse
 use serde_json::json;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
-use crate::signals;
+use crate::signals::{self, Ending};
 
 /// Stand in for a slow, far, shared or faulty network, between a client and a server
 #[derive(Args)]
@@ -88,22 +89,20 @@ fn resolve(address: &str) -> Result<SocketAddr> {
 
 /// Runs it.
 pub fn run(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
-    let interruption = signals::interruption()?;
+    let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
+    let interruption = signals::interruption(ending)?;
     let running = Link::start(args.config()?).map_err(|error| Error::failed(error.to_string()))?;
-    println!("{}", running.address());
+    console::print(running.address())?;
     // An error means that the sender is gone, which it is only after it has sent.
     let _ = interruption.recv();
     let seen = running.stop();
     if globals.json {
-        println!(
-            "{}",
-            json!({
+        console::print(json!({
                 "verb": "link", "connections": seen.connections, "requests": seen.requests,
                 "bytes_to_server": seen.bytes_to_server, "bytes_to_client": seen.bytes_to_client,
                 "delays": seen.delays, "stalls": seen.stalls, "cuts": seen.cuts,
                 "corruptions": seen.corruptions, "duplicates": seen.duplicates,
-            })
-        );
+        }))?;
     }
     // Ending it by a signal is the only way there is, so it is no interruption.
     Ok(Exit::Done)

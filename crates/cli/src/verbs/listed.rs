@@ -12,6 +12,7 @@ use firstbyte_store::Store;
 use firstbyte_transfer::Concurrency;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::json;
 use crate::pattern::{Pattern, split_glob};
@@ -216,10 +217,10 @@ pub fn end(
     receipt.failed.extend(named);
     receipt.finish(started);
     if globals.json {
-        eprintln!("{}", json::line(&receipt));
+        console::say(json::line(&receipt));
     }
     let last = roots.pop();
-    roots.iter().for_each(|(_, error)| eprintln!("firstbyte: {error}"));
+    roots.iter().for_each(|(_, error)| console::say(format_args!("firstbyte: {error}")));
     match last {
         Some((_, error)) if all_roots => Err(error),
         Some((_, error)) => Err(Error { exit: Exit::Partial, ..error }),

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod cp;
 pub mod du;
 pub mod hydrate;
+mod input;
 pub mod layout;
 pub mod link;
 mod listed;

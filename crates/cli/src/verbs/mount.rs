@@ -18,13 +18,15 @@ use serde_json::{Value, json};
 
 use super::cached::CacheArgs;
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
-use crate::signals;
+use crate::signals::{self, Ending};
 use crate::size;
 use place::Place;
 
-/// Open files of a stopped mount are given this long to be read on before they fail.
-const GRACE: Duration = Duration::from_secs(10);
+/// How a mount ends by a signal. Open files can be read on for a while after the one that services are ended by.
+const ENDING: Ending =
+    Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
 /// Show a location as a read-only file system; returns when it is ready
 #[derive(Args)]
@@ -122,9 +124,9 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     }
     serve(args, globals, &mut |receipt| {
         if globals.json {
-            println!("{receipt}");
+            console::print(receipt)?;
         } else if !globals.quiet {
-            println!("{}", described(receipt));
+            console::print(described(receipt))?;
         }
         Ok(())
     })
@@ -154,13 +156,10 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     };
     let mount = std::sync::Arc::new(Mount::start(store, engine, &location, &args.directory, &options)?);
     let ending = std::sync::Arc::clone(&mount);
-    signals::on_end(move || {
+    signals::on_end(ENDING, move || {
         if let Err(error) = ending.stop() {
             tracing::warn!("{error}");
         }
-        std::thread::sleep(GRACE);
-        tracing::warn!("files were still open: they cannot be read any more");
-        std::process::exit(Exit::Done as i32);
     })?;
     let told = ready(&json!({
         "verb": "mount",

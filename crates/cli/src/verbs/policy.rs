@@ -1,6 +1,7 @@
 //! The options that `cp` and `sync` share: which names take part, and how they are moved.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
@@ -8,6 +9,7 @@ use firstbyte_link::Rate;
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
 
+use super::report::Deadline;
 use crate::args::Globals;
 use crate::error::{Error, Result};
 use crate::pattern::{Filter, Verdict};
@@ -160,7 +162,6 @@ impl Policy {
                 DurabilityName::Full => Durability::Full,
             },
             limit_rate: self.limit_rate.map(Rate::get),
-            deadline: self.deadline,
             metadata: Metadata {
                 content_type: self.content_type.clone(),
                 user: self
@@ -173,6 +174,11 @@ impl Policy {
             },
             ..globals.settings(stop)
         }
+    }
+
+    /// The longest time for the whole run on `source`.
+    pub fn deadline<'s>(&self, source: &'s OsStr) -> Option<Deadline<'s>> {
+        self.deadline.map(|after| Deadline { after, source })
     }
 
     /// Whether anything is done.

@@ -8,6 +8,7 @@ use firstbyte_hydrate::cache::{Cache, Released};
 use super::cached::{CacheArgs, Place};
 use super::report::{Output, Report};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 
 /// Let cached bytes go: of a path under a mount or of a location
@@ -48,7 +49,10 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
             report.receipt().objects = released.versions;
             report.receipt().bytes = released.bytes;
             if released.busy > 0 && !globals.quiet {
-                eprintln!("firstbyte: {} in use by the kernel, released in part", released.busy);
+                console::say(format_args!(
+                    "firstbyte: {} in use by the kernel, released in part",
+                    released.busy
+                ));
             }
         }
         Err(error) => report.fail(error),

@@ -1,15 +1,16 @@
 //! How a transfer verb begins and ends: the stop handle, the receipt, the exit code.
 
-use std::io::Write as _;
-use std::time::Instant;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
 
+use firstbyte_location::shown;
 use firstbyte_transfer::{Stop, Summary};
 
 use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
-use crate::json;
+use crate::progress::Progress;
 use crate::receipt::{Failed, Receipt};
-use crate::signals;
+use crate::{closed, console, json, signals};
 
 /// Where the bytes themselves go, which decides where the receipt may be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,22 @@ pub enum Output {
     Data,
 }
 
-/// A handle that Ctrl-C and SIGTERM stop.
-pub fn stop_on_signal() -> Result<Stop> {
+/// The longest time a run may take, and what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline<'a> {
+    pub after: Duration,
+    pub source: &'a OsStr,
+}
+
+/// A handle that Ctrl-C, SIGTERM and the deadline stop. What has not ended some time after them is abandoned.
+pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
     signals::on_interrupt(move || raised.stop())?;
+    if let Some(Deadline { after, source }) = deadline {
+        stop.stop_after(after)?;
+        signals::end_after(after, shown(source).to_string())?;
+    }
     Ok(stop)
 }
 
@@ -34,13 +46,15 @@ pub struct Report {
     started: Instant,
     failures: u64,
     ended: Option<Error>,
+    /// The reader of the results has left: there is nothing to tell, and nothing has failed.
+    unread: bool,
 }
 
 impl Report {
     /// Begins a report; the clock runs from here.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         let receipt = Receipt { verb, source, destination, ..Receipt::default() };
-        Self { receipt, started: Instant::now(), failures: 0, ended: None }
+        Self { receipt, started: Instant::now(), failures: 0, ended: None, unread: false }
     }
 
     /// The receipt so far.
@@ -68,6 +82,20 @@ impl Report {
     /// The verb ends with this error.
     pub fn fail(&mut self, error: Error) {
         self.ended.get_or_insert(error);
+    }
+
+    /// The reader of standard output has left, which ends the verb quietly.
+    pub fn unread(&mut self) {
+        self.unread = true;
+    }
+
+    /// Takes in what became of the rows that `progress` has printed, which is over now.
+    pub fn output(&mut self, progress: Progress) {
+        match progress.into_broken() {
+            None => {}
+            Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.unread(),
+            Some(error) => self.ended = Some(Error::io("standard output", &error)),
+        }
     }
 
     /// One item failed; the others go on.
@@ -103,6 +131,18 @@ impl Report {
         }
     }
 
+    /// What ended the verb is the error to tell, before that the receipt could not be printed.
+    fn print(&self, line: &str, output: Output) -> Result<()> {
+        match output {
+            Output::Data => console::say(line),
+            Output::Free => match (console::print(line), &self.ended) {
+                (Err(error), None) => return Err(error),
+                (_, _) => {}
+            },
+        }
+        Ok(())
+    }
+
     /// Prints the receipt and says how the process ends.
     ///
     /// # Errors
@@ -113,26 +153,19 @@ impl Report {
             self.receipt.failed.push(Failed { location, error });
         }
         self.receipt.finish(self.started);
+        if self.unread {
+            return Ok(Exit::Done);
+        }
         if globals.json {
-            print(&json::line(&self.receipt), output)?;
-        } else if !globals.quiet && self.ended.is_none() {
-            print(&self.receipt.line(), output)?;
+            self.print(&json::line(&self.receipt), output)?;
+        } else if !globals.quiet && self.ended.is_none() && !closed::standard_output_was() {
+            self.print(&self.receipt.line(), output)?;
         }
         match self.ended {
             Some(error) => Err(error),
             None if self.failures == 0 => Ok(Exit::Done),
             None if self.receipt.objects + self.receipt.skipped == 0 => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
-        }
-    }
-}
-
-fn print(line: &str, output: Output) -> Result<()> {
-    match output {
-        Output::Free => writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("standard output", &e)),
-        Output::Data => {
-            eprintln!("{line}");
-            Ok(())
         }
     }
 }

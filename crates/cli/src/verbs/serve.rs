@@ -11,8 +11,9 @@ use firstbyte_serve::{
 use serde_json::json;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
-use crate::signals;
+use crate::signals::{self, Ending};
 
 /// Serve a directory over HTTP and the S3 API on one port; read-only and on loopback unless told
 #[derive(Args)]
@@ -90,7 +91,7 @@ impl ServeArgs {
                 origins => Cors::Origins(origins.to_vec()),
             },
             base_path: self.base_path.clone(),
-            access_log: if self.access_log { AccessLog::Stderr } else { AccessLog::Off },
+            access_log: if self.access_log { AccessLog::To(console::log) } else { AccessLog::Off },
             limits: Limits {
                 rate: self.limit_rate.map(Rate::get),
                 connection_rate: self.limit_connection_rate.map(Rate::get),
@@ -108,14 +109,19 @@ impl ServeArgs {
     }
 }
 
-/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish.
+/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish: for moments after Ctrl-C,
+/// for the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
-    let interruption = signals::interruption()?;
-    let running = Server::start(args.config()?).map_err(|e| Error::failed(e.to_string()))?;
+    let config = args.config()?;
+    // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.
+    let terminated = config.limits.drain + signals::GRACE;
+    let ending = Ending { interrupted: signals::GRACE, terminated, exit: Exit::Done };
+    let interruption = signals::interruption(ending)?;
+    let running = Server::start(config).map_err(|e| Error::failed(e.to_string()))?;
     if globals.json {
-        println!("{}", json!({ "verb": "serve", "source": args.directory, "url": running.url() }));
+        console::print(json!({ "verb": "serve", "source": args.directory, "url": running.url() }))?;
     } else {
-        println!("{}", running.url());
+        console::print(running.url())?;
     }
     // An error means that the sender is gone, which it is only after it has sent.
     let _ = interruption.recv();

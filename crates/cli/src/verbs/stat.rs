@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::receipt::{Failed, Receipt};
 use crate::size::human;
@@ -36,13 +37,13 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     let mut failed: Vec<Error> = Vec::new();
     for location in &locations {
         match store.stat(location) {
-            Ok(stat) if globals.json => println!("{}", Value::Object(fields(location, &stat))),
-            Ok(stat) => print_aligned(&fields(location, &stat)),
+            Ok(stat) if globals.json => console::print(Value::Object(fields(location, &stat)))?,
+            Ok(stat) => console::print_bytes(aligned(&fields(location, &stat)).as_bytes())?,
             Err(error) => {
                 let error = Error::from(error);
                 if globals.json {
                     let requests = store.counters().requests;
-                    println!("{}", receipt(location, &error, requests, started));
+                    console::print(receipt(location, &error, requests, started))?;
                 }
                 failed.push(error);
             }
@@ -50,7 +51,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     }
     let (count, all) = (failed.len(), locations.len());
     let Some(last) = failed.pop() else { return Ok(Exit::Done) };
-    failed.iter().for_each(|error| eprintln!("firstbyte: {error}"));
+    failed.iter().for_each(|error| console::say(format_args!("firstbyte: {error}")));
     Err(Error { exit: if count < all { Exit::Partial } else { last.exit }, ..last })
 }
 
@@ -88,22 +89,26 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     out
 }
 
-fn print_aligned(fields: &Map<String, Value>) {
+/// The facts in two columns, a line each.
+fn aligned(fields: &Map<String, Value>) -> String {
     let width = fields.keys().map(String::len).max().unwrap_or_default();
+    let mut out = String::new();
     for (name, value) in fields {
+        let mut line = |value: &str| out.extend([format!("{name:width$}  {value}\n")]);
         match value {
-            Value::String(text) => println!("{name:width$}  {text}"),
+            Value::String(text) => line(text),
             Value::Number(number) if name == "size" => {
-                println!("{name:width$}  {number} ({})", human(number.as_u64().unwrap_or_default()));
+                line(&format!("{number} ({})", human(number.as_u64().unwrap_or_default())));
             }
             Value::Object(pairs) => {
                 for (key, value) in pairs {
-                    println!("{name:width$}  {key}={}", value.as_str().unwrap_or_default());
+                    line(&format!("{key}={}", value.as_str().unwrap_or_default()));
                 }
             }
-            other => println!("{name:width$}  {other}"),
+            other => line(&other.to_string()),
         }
     }
+    out
 }
 
 fn strength(strength: Strength) -> &'static str {

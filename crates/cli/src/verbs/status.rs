@@ -2,7 +2,7 @@
 //! the same cache.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::SystemTime;
 
 use clap::Args;
@@ -14,6 +14,7 @@ use time::macros::format_description;
 
 use super::cached::{CacheArgs, Place};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::size::human;
 
@@ -57,9 +58,10 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     if args.verify {
         return verify(&cache, globals);
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    // Rows leave many at a time.
+    let mut out = std::io::BufWriter::new(Output);
     let mut totals = Totals::default();
-    let mut show = |row: Row| -> Result<()> {
+    let mut show = |row: Row, out: &mut dyn Write| -> Result<()> {
         totals.objects += 1;
         totals.here += row.here;
         totals.size += row.size.unwrap_or(0);
@@ -72,16 +74,16 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         for status in cache.entries() {
             let status = status?;
             if places.is_empty() || places.iter().any(|place| place.takes(&status.location)) {
-                show(Row::from(status))?;
+                show(Row::from(status), &mut out)?;
             }
         }
     } else {
         for place in &places {
             let versions = cache.find(&place.operand.root)?;
             if versions.is_empty() {
-                show(Row::unknown(place))?;
+                show(Row::unknown(place), &mut out)?;
             }
-            versions.into_iter().try_for_each(|status| show(Row::from(status)))?;
+            versions.into_iter().try_for_each(|status| show(Row::from(status), &mut out))?;
         }
     }
     if !globals.json && !globals.quiet && (whole || totals.objects != 1) {
@@ -99,7 +101,24 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         );
         writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))?;
     }
+    out.flush().map_err(|error| Error::io("standard output", &error))?;
     Ok(Exit::Done)
+}
+
+/// Standard output, quiet about a reader that has left.
+struct Output;
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match console::write_output(bytes) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads all that is here. Wrong blocks are an error, though nobody will ever be given one.
@@ -110,9 +129,10 @@ fn verify(cache: &Cache, globals: &Globals) -> Result<Exit> {
         let json = json!({
             "versions": report.versions, "corrupt": report.corrupt, "blocks": blocks, "wrong": wrong,
         });
-        println!("{json}");
+        console::print(json)?;
     } else if !globals.quiet {
-        println!("{} versions, {blocks} blocks: {wrong} wrong and dropped", report.versions);
+        let versions = report.versions;
+        console::print(format_args!("{versions} versions, {blocks} blocks: {wrong} wrong and dropped"))?;
     }
     Ok(if wrong + report.corrupt == 0 { Exit::Done } else { Exit::Failed })
 }

@@ -41,17 +41,17 @@ pub struct SyncArgs {
 pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let (source, destination) = (Location::parse(&args.source)?, Location::parse(&args.destination)?);
     refuse_into_itself(&source, &destination)?;
-    let settings =
-        Settings { compare: args.compare.into(), ..args.policy.settings(globals, stop_on_signal()?) };
+    let stop = stop_on_signal(args.policy.deadline(&args.source))?;
+    let settings = Settings { compare: args.compare.into(), ..args.policy.settings(globals, stop.clone()) };
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let extras = if args.delete { Extras::Delete } else { Extras::Keep };
     report.receipt().deleted = args.delete.then_some(0);
     let select = |name: &[u8]| args.policy.filter.takes(name);
     let (shard, effect) = (args.policy.shard(), args.policy.effect());
-    let progress = Progress::new(globals, Failures::Printed);
+    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let tree = Tree { source, destination, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
-    drop(progress);
+    report.output(progress);
     report.end(globals, Output::Free)
 }

@@ -9,6 +9,7 @@ use firstbyte_mount::{Control, Ending};
 use serde_json::json;
 
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 
 /// A daemon that is asked to end has only to close its cache.
@@ -45,7 +46,7 @@ pub fn run(args: &UnmountArgs, globals: &Globals) -> Result<Exit> {
     }
     if globals.json {
         let seconds = started.elapsed().as_secs_f64();
-        println!("{}", json!({ "verb": "unmount", "source": args.directory, "seconds": seconds }));
+        console::print(json!({ "verb": "unmount", "source": args.directory, "seconds": seconds }))?;
     }
     Ok(Exit::Done)
 }

@@ -13,6 +13,8 @@ pub mod kills;
 pub mod place;
 pub mod rogue;
 pub mod servers;
+pub mod streams;
+pub mod trouble;
 
 use std::ffi::OsStr;
 use std::fs;

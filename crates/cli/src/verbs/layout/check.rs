@@ -1,6 +1,6 @@
 //! `layout check`: is everything where it belongs?
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use serde_json::{Map, json};
 
 use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::json;
 use crate::receipt::Receipt;
@@ -35,13 +36,12 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     }
     let began = Instant::now();
     let root = &args.target.directory;
-    let mut out = io::stdout();
-    let (names, end) = (Names::on(&out), if args.null { 0 } else { b'\n' });
+    let (names, end) = (Names::on(&io::stdout()), if args.null { 0 } else { b'\n' });
     let mut written = Ok(());
     let mut tell = |finding: &Finding| {
         let line = if globals.json { object(finding) } else { line(finding, names) };
         written = std::mem::replace(&mut written, Ok(()))
-            .and_then(|()| out.write_all(&[&line[..], &[end]].concat()));
+            .and_then(|()| console::print_bytes(&[&line[..], &[end]].concat()));
     };
     let mend = if args.mend { Mend::Apply } else { Mend::Report };
     let receipt = Receipt { verb: "layout check", source: place(root), ..Receipt::default() };
@@ -49,7 +49,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
         Ok(checked) => checked,
         Err(error) => return Err(ended(receipt, began, globals, error)),
     };
-    written.map_err(|error| Error::io("standard output", &error))?;
+    written?;
     let mut receipt = Receipt { objects: checked.files, failed: failed(&checked.failed), ..receipt };
     receipt.finish(began);
     if globals.json {
@@ -57,9 +57,9 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
             "findings": checked.findings, "mended": checked.mended, "failures": checked.failures,
             "state": checked.state.to_string(), "shape": shape_of(checked.scheme),
         });
-        println!("{}", json::line(&with_fields(&receipt, &fields)?));
+        console::print(json::line(&with_fields(&receipt, &fields)?))?;
     } else if !globals.quiet {
-        print!("{}{}", summary(&checked), char::from(end));
+        console::print_bytes(format!("{}{}", summary(&checked), char::from(end)).as_bytes())?;
     }
     let done = checked.findings == checked.mended && checked.failures == 0;
     Ok(if done { Exit::Done } else { Exit::Partial })

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::{Directory, ended, failed, place, shape_of, with_fields};
 use crate::args::{Globals, ProgressMode};
+use crate::console;
 use crate::error::{Exit, Result};
 use crate::json;
 use crate::receipt::Receipt;
@@ -105,23 +106,29 @@ fn foresee(
             "unfit": survey.unfit, "shape": shape_of(survey.scheme),
             "estimated_seconds": survey.estimate.as_secs_f64(),
         });
-        println!("{}", json::line(&with_fields(&receipt, &fields)?));
+        console::print(json::line(&with_fields(&receipt, &fields)?))?;
     } else {
-        println!("{}: {}", place(root), survey.scheme);
-        println!(
+        console::print(format_args!("{}: {}", place(root), survey.scheme))?;
+        console::print(format_args!(
             "would move {} files, {} directories, about {}",
             survey.files,
             survey.directories,
             roughly(survey.estimate)
-        );
+        ))?;
         if survey.left > 0 {
-            println!("would leave {} entries that are no files where they are", survey.left);
+            console::print(format_args!(
+                "would leave {} entries that are no files where they are",
+                survey.left
+            ))?;
         }
         if survey.unfit > 0 {
-            println!("would leave {} files there whose names it cannot hold", survey.unfit);
+            console::print(format_args!(
+                "would leave {} files there whose names it cannot hold",
+                survey.unfit
+            ))?;
         }
         if let Some(state @ (State::Sharding | State::Unsharding)) = survey.state {
-            println!("would go on with an earlier run, which was {state}");
+            console::print(format_args!("would go on with an earlier run, which was {state}"))?;
         }
     }
     Ok(Exit::Done)
@@ -169,7 +176,7 @@ fn counter(globals: &Globals) -> ProgressBar {
     if !wanted {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = ProgressBar::with_draw_target(None, console::progress_target(20));
     // The template is a constant, and indicatif knows all its keys.
     bar.set_style(
         ProgressStyle::with_template("{spinner} {human_pos} files moved, {per_sec}")
@@ -187,9 +194,9 @@ fn report(receipt: Receipt, globals: &Globals, began: Instant, converted: &Conve
             "directories": converted.directories, "failures": converted.failures,
             "continued": converted.resumed, "shape": shape_of(converted.scheme),
         });
-        println!("{}", json::line(&with_fields(&receipt, &fields)?));
+        console::print(json::line(&with_fields(&receipt, &fields)?))?;
     } else if !globals.quiet {
-        println!("{}", line(converted, receipt.seconds));
+        console::print(line(converted, receipt.seconds))?;
     }
     Ok(match (converted.failures, converted.moved) {
         (0, _) => Exit::Done,

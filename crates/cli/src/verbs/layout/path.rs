@@ -1,7 +1,7 @@
 //! `layout path`: where a name belongs, or where it is.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{Directory, set_name};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::json;
 use crate::rows::{Names, push_name};
@@ -57,8 +58,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
     if args.null && globals.json {
         return Err(Error::usage("-0 is for text; with --json a line is an object"));
     }
-    let mut out = io::stdout();
-    let names = Names::on(&out);
+    let names = Names::on(&io::stdout());
     let mut paths = Vec::new();
     let mut missing = 0;
     for name in &args.names {
@@ -66,7 +66,8 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
         let Some(path) = path else {
             missing += 1;
             let place = args.target.directory.join(name);
-            eprintln!("firstbyte: {}", Error::failed(format!("{}: no such file", shown(&place))));
+            let error = Error::failed(format!("{}: no such file", shown(&place)));
+            console::say(format_args!("firstbyte: {error}"));
             continue;
         };
         if globals.json {
@@ -76,7 +77,7 @@ pub fn run(args: &PathArgs, globals: &Globals) -> Result<Exit> {
         }
         paths.push(if args.null { 0 } else { b'\n' });
     }
-    out.write_all(&paths).map_err(|error| Error::io("standard output", &error))?;
+    console::print_bytes(&paths)?;
     Ok(match missing {
         0 => Exit::Done,
         all if all == args.names.len() => Exit::Failed,

@@ -4,7 +4,7 @@
 //! of JSON on the pipe that is its standard output; its standard error is the log.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{MountArgs, described, serve};
 use crate::args::Globals;
+use crate::console;
 use crate::error::{Error, Exit, Result};
 
 /// Starts the daemon and returns when it is ready, or has failed; in the daemon, when it has ended.
@@ -49,9 +50,9 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     }
     outcome["log"] = json!(place.log);
     if globals.json {
-        println!("{outcome}");
+        console::print(&outcome)?;
     } else if !globals.quiet {
-        println!("{}", described(&outcome));
+        console::print(described(&outcome))?;
     }
     Ok(Exit::Done)
 }
@@ -106,8 +107,7 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
 /// Writes the outcome and closes the pipe, so that nothing else ever gets into it.
 fn tell(outcome: &Value) -> Result<()> {
     let failed = |error: io::Error| Error::io("who started the daemon", &error);
-    let mut out = std::io::stdout();
-    writeln!(out, "{outcome}").and_then(|()| out.flush()).map_err(failed)?;
+    console::write_output(format!("{outcome}\n").as_bytes()).map_err(failed)?;
     let nothing = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
     dup2_stdout(&nothing).map_err(|error| failed(error.into()))
 }

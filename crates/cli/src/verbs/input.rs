@@ -1,0 +1,43 @@
+//! Standard input of a run that can be stopped: a blocking read of a pipe or terminal that sends nothing cannot.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use firstbyte_transfer::Stop;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// How often a silent input is left to look whether the run has been stopped.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// An input that fails once its run is stopped.
+pub struct Input<'a> {
+    file: File,
+    stop: &'a Stop,
+}
+
+impl<'a> Input<'a> {
+    /// Reads `file` until `stop`.
+    pub fn new(file: File, stop: &'a Stop) -> Self {
+        Self { file, stop }
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.is_stopped() {
+                return Err(io::Error::other("the run was stopped"));
+            }
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => match self.file.read(buffer) {
+                    // Another reader of the same pipe was faster.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Every run can be stopped: each verb, against servers that would keep it for ever, ends within two seconds of a signal
+//! and of its deadline, whatever its standard streams are.
+//!
+//! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, ending and pair of streams; otherwise the streams and endings
+//! take turns over all pairs of verb and server.
+
+mod support;
+
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::streams::{Stream, closing};
+use support::trouble::{Trouble, Troubled};
+use support::{World, count};
+
+/// What is promised.
+const PROMISE: Duration = Duration::from_secs(2);
+/// What a loaded machine may add: processes start and threads run late.
+const MARGIN: Duration = Duration::from_secs(4);
+/// Until a run is ended: it is in the middle by then.
+const MEANWHILE: Duration = Duration::from_millis(700);
+/// Cases under way at once: they mostly wait.
+const AT_ONCE: usize = 12;
+
+/// How a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Interrupted,
+    Terminated,
+    Deadline,
+}
+
+/// A verb with its operands, `URL` standing for the server, and whether it has a deadline.
+struct Verb {
+    args: &'static [&'static str],
+    has_deadline: bool,
+}
+
+const fn verb(args: &'static [&'static str]) -> Verb {
+    Verb { args, has_deadline: false }
+}
+
+const fn transfer(args: &'static [&'static str]) -> Verb {
+    Verb { args, has_deadline: true }
+}
+
+const VERBS: &[Verb] = &[
+    transfer(&["cp", "URL/file", "out"]),
+    transfer(&["cp", "s3://b/key", "out"]),
+    transfer(&["cp", "file", "s3://b/key"]),
+    transfer(&["cp", "large", "s3://b/key"]),
+    transfer(&["cp", "s3://b/key", "s3://b/other"]),
+    transfer(&["cp", "-r", "s3://b/p/", "out/"]),
+    transfer(&["cp", "-r", "s3://b/p/", "out/", "--exclude", "*"]),
+    transfer(&["cp", "-r", "--dry-run", "s3://b/p/", "out/"]),
+    transfer(&["cp", "s3://b/p/*.gz", "out/"]),
+    transfer(&["cp", "-r", "URL/tree/", "out/"]),
+    transfer(&["cp", "-r", "tree", "s3://b/p/"]),
+    transfer(&["cp", "--abort-stale=1h", "s3://b"]),
+    transfer(&["sync", "s3://b/p", "out"]),
+    transfer(&["sync", "tree", "s3://b/p"]),
+    transfer(&["sync", "--delete", "--compare", "checksum", "s3://b/p", "s3://b/q"]),
+    verb(&["cat", "URL/file"]),
+    verb(&["cat", "--range", "-5", "s3://b/key"]),
+    verb(&["stat", "s3://b/key", "URL/file"]),
+    verb(&["ls", "-R", "s3://b/p/"]),
+    verb(&["ls", "--sort", "name", "s3://b/p/*.gz"]),
+    verb(&["ls", "-R", "URL/tree/"]),
+    verb(&["du", "s3://b/p/"]),
+    verb(&["hydrate", "s3://b/key"]),
+    verb(&["hydrate", "-r", "s3://b/p/"]),
+    verb(&["mount", "--foreground", "s3://b/p", "mnt"]),
+];
+
+/// One run to be ended.
+struct Case<'a> {
+    verb: &'a Verb,
+    trouble: Trouble,
+    ending: Ending,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+impl std::fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { trouble, ending, stdout, stderr, .. } = self;
+        let words = self.verb.args.join(" ");
+        write!(f, "{words}: {trouble:?}, {ending:?}, stdout {stdout:?}, stderr {stderr:?}")
+    }
+}
+
+/// A world with something to send, and the server as its S3 service.
+fn world(server: &Troubled) -> World {
+    let mut world = World::new();
+    world.write("file", &[1; 100_000]);
+    world.write("large", &vec![2; 20 << 20]);
+    (0..20).for_each(|name| drop(world.write(&format!("tree/{name}"), b"abc")));
+    std::fs::create_dir(world.path("mnt")).unwrap();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &server.url);
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SECRET_ACCESS_KEY", "secret");
+    world.set("AWS_REGION", "us-east-1");
+    world
+}
+
+/// Waits for the end, `most` at the longest; the child is killed where it comes later.
+fn ended(child: &mut Child, most: Duration) -> Option<std::process::ExitStatus> {
+    let began = Instant::now();
+    while began.elapsed() < most {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+fn signal(child: &Child, signal: Signal) {
+    // It is not waited for yet, so its id is its own.
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Runs a case; says what is wrong with it.
+fn run(case: &Case<'_>) -> Result<(), String> {
+    let server = Troubled::start(case.trouble);
+    let world = world(&server);
+    let mut args: Vec<String> = case.verb.args.iter().map(|word| word.replace("URL", &server.url)).collect();
+    if case.ending == Ending::Deadline {
+        args.extend(["--deadline".to_owned(), "1s".to_owned()]);
+    }
+    let mut command = closing(&world.command(&args), case.stdout, case.stderr);
+    let ((stdout, _out), (stderr, _err)) = (case.stdout.open(), case.stderr.open());
+    let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap();
+    // What it prints is read, so that only what is meant to be stuck is.
+    let read = child
+        .stdout
+        .take()
+        .map(|mut pipe| std::thread::spawn(move || std::io::copy(&mut pipe, &mut std::io::sink())));
+    let said = child.stderr.take().map(|pipe| std::thread::spawn(move || std::io::read_to_string(pipe)));
+    let status = match case.ending {
+        Ending::Deadline => ended(&mut child, Duration::from_secs(1) + PROMISE + MARGIN),
+        ending => {
+            std::thread::sleep(MEANWHILE);
+            signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });
+            ended(&mut child, PROMISE + MARGIN)
+        }
+    };
+    drop(server);
+    drop(read.map(std::thread::JoinHandle::join));
+    let said = said.and_then(|thread| thread.join().unwrap().ok()).unwrap_or_default();
+    match status {
+        None => Err(format!("{case}: still alive")),
+        Some(status) if status.code() == Some(101) || said.contains("panicked") => {
+            Err(format!("{case}: panicked: {said}"))
+        }
+        Some(status) if status.success() && !may_succeed(case) => Err(format!("{case}: a success: {said}")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A transfer has nothing to show but where the server answers, or where nothing reads its results. Of the other verbs some
+/// are ended by a signal and by nothing else, and some are content with a head.
+fn may_succeed(case: &Case<'_>) -> bool {
+    let answers = matches!(case.trouble, Trouble::ListsForEver | Trouble::NestsForEver);
+    answers || !case.verb.has_deadline || case.stdout == Stream::Broken
+}
+
+fn cases() -> Vec<Case<'static>> {
+    let all = count("FIRSTBYTE_STOP_ALL", 0) > 0;
+    let pairs = || Stream::ALL.into_iter().flat_map(|out| Stream::ALL.map(|err| (out, err)));
+    let mut turns = pairs().cycle();
+    let mut endings = [Ending::Interrupted, Ending::Deadline, Ending::Terminated].into_iter().cycle();
+    let mut cases = Vec::new();
+    for verb in VERBS {
+        for trouble in Trouble::ALL {
+            let fits = |ending: &Ending| verb.has_deadline || *ending != Ending::Deadline;
+            if all {
+                let endings = [Ending::Interrupted, Ending::Deadline, Ending::Terminated];
+                for ending in endings.into_iter().filter(fits) {
+                    let case = |(stdout, stderr)| Case { verb, trouble, ending, stdout, stderr };
+                    cases.extend(pairs().map(case));
+                }
+            } else {
+                let ending = endings.by_ref().find(fits).unwrap();
+                let (stdout, stderr) = turns.next().unwrap();
+                cases.push(Case { verb, trouble, ending, stdout, stderr });
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_verb_ends_soon_after_a_signal_or_its_deadline_whatever_the_server_does() {
+    let (cases, wrong) = (Mutex::new(cases().into_iter()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = cases.lock().unwrap().next() else { return };
+                    if let Err(why) = run(&case) {
+                        wrong.lock().unwrap().push(why);
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Ends a run that has nothing to do with a server, and gives its exit code.
+#[track_caller]
+fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
+    let mut child = world.spawn(args);
+    std::thread::sleep(MEANWHILE);
+    assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
+    signal(&child, with);
+    ended(&mut child, PROMISE + MARGIN).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
+}
+
+fn make_pipe(world: &World, name: &str) {
+    world.write("keep", b"");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, world.path(name), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn a_copy_into_a_pipe_without_a_reader_waits_for_one_and_can_be_ended() {
+    let world = World::new();
+    make_pipe(&world, "pipe");
+    world.write("file", b"content");
+    assert_eq!(stopped(&world, &["cp", "file", "pipe"], Signal::INT), Some(130));
+    assert_eq!(stopped(&world, &["cp", "file", "pipe"], Signal::TERM), Some(130));
+    let ran = world.run(&["cp", "file", "pipe", "--deadline", "500ms"]);
+    ran.fails(1, &["deadline"]);
+    let path = world.path("pipe");
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(MEANWHILE);
+        std::fs::read(path).unwrap()
+    });
+    world.run(&["cp", "file", "pipe"]).ok();
+    assert_eq!(reader.join().unwrap(), b"content");
+}
+
+#[test]
+fn a_pipe_or_device_as_a_source_is_refused_at_once_and_names_the_dash() {
+    let server = Troubled::start(Trouble::Stalls);
+    let world = world(&server);
+    make_pipe(&world, "pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(world.path("socket")).unwrap();
+    for source in ["pipe", "socket", "/dev/zero"] {
+        for args in [["cp", source, "s3://b/key"], ["cp", source, "copy"], ["cat", source, "file"]] {
+            let ran = world.run(&args);
+            assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains("use - for standard input"), "{args:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_silent_input_does_not_keep_an_upload_from_ending() {
+    let server = Troubled::start(Trouble::Stalls);
+    let world = world(&server);
+    assert_eq!(stopped(&world, &["cp", "-", "s3://b/key"], Signal::INT), Some(130));
+    assert_eq!(stopped(&world, &["cp", "-", "here"], Signal::TERM), Some(130));
+}
+
+#[test]
+fn a_credential_process_that_hangs_does_not_keep_a_run() {
+    let server = Troubled::start(Trouble::Stalls);
+    let mut world = world(&server);
+    let config = world.write("config", b"[default]\nregion = us-east-1\ncredential_process = sleep 30\n");
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_ACCESS_KEY_ID", "");
+    world.set("AWS_SECRET_ACCESS_KEY", "");
+    assert_eq!(stopped(&world, &["cp", "s3://b/key", "out"], Signal::INT), Some(130));
+    world.run(&["cp", "-r", "s3://b/p/", "out/", "--deadline", "1s"]).fails(1, &["deadline"]);
+}
+
+#[test]
+fn a_handshake_that_stalls_can_be_ended() {
+    let server = Troubled::start(Trouble::Stalls);
+    let world = world(&server);
+    let url = server.url.replace("http:", "https:") + "/file";
+    assert_eq!(stopped(&world, &["cp", &url, "out"], Signal::INT), Some(130));
+    world.run(&["cp", &url, "out", "--deadline", "1s"]).fails(1, &["deadline"]);
+}
+
+#[test]
+fn the_deadline_is_for_the_whole_line_and_not_for_each_of_its_sources() {
+    let server = Troubled::start(Trouble::Stalls);
+    let world = world(&server);
+    let began = Instant::now();
+    let sources = ["s3://b/p/", "s3://b/q/", "s3://b/r/", "s3://b/s/", "s3://b/t/", "s3://b/u/", "s3://b/v/"];
+    let args = [&["cp", "-r", "--deadline", "1s"], &sources[..], &["out/"]].concat();
+    world.run(&args).fails(1, &["deadline"]);
+    assert!(began.elapsed() < Duration::from_secs(1) + PROMISE + MARGIN);
+}
+
+#[test]
+fn a_second_signal_ends_a_run_at_once_and_servers_end_with_clients_that_stall() {
+    let world = World::new();
+    world.write("data/bucket/file", &vec![3; 20 << 20]);
+    let mut child =
+        world.command(&["serve", "data", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut url = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut url)
+        .unwrap();
+    let address = url.trim().trim_start_matches("http://").trim_end_matches('/');
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    std::io::Write::write_all(&mut client, b"GET /bucket/file HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    std::thread::sleep(MEANWHILE);
+    signal(&child, Signal::INT);
+    assert!(ended(&mut child, PROMISE + MARGIN).is_some(), "serve is still alive");
+}
+
+#[test]
+fn a_listing_that_does_not_get_on_is_an_error() {
+    let same = firstbyte_testkit::Scripted::start(|number, _| support::trouble::page(number, "", 1));
+    let empty = Troubled::start(Trouble::NestsForEver);
+    for (url, why) in [(same.url(), "repeats itself"), (&empty.url, "1,000 empty pages")] {
+        let mut world = world(&empty);
+        world.set("FIRSTBYTE_ENDPOINT_URL", url);
+        for args in [&["ls", "-R", "s3://b/p/"][..], &["du", "s3://b/p/"], &["cp", "-r", "s3://b/p/", "out/"]]
+        {
+            let ran = world.run(args);
+            assert!(ran.code == Some(1) || ran.code == Some(3), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains(why), "{args:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tree_without_an_end_is_an_error_in_bounded_memory() {
+    let server = Troubled::start(Trouble::NestsForEver);
+    let world = world(&server);
+    let url = format!("{}/tree/", server.url);
+    let ran = world.run(&["--json", "ls", "-R", &url]);
+    assert!(ran.stderr.contains("no end"), "{ran:?}");
+    let receipt: serde_json::Value =
+        serde_json::from_str(ran.stderr.lines().find(|line| line.starts_with('{')).unwrap()).unwrap();
+    let peak = receipt["peak_memory_bytes"].as_u64().unwrap();
+    assert!(peak < 64 << 20, "{peak} bytes");
+}

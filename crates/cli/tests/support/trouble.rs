@@ -1,0 +1,117 @@
+//! Servers that would keep a client for ever, each in its own way.
+
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use firstbyte_testkit::{Reply, Scripted};
+
+/// How a server keeps its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Takes requests and never answers.
+    Stalls,
+    /// Answers a head and some bytes, and stops.
+    StallsInTheBody,
+    /// Sends a byte a second.
+    Trickles,
+    /// Closes each connection in the middle of the body.
+    ClosesInTheBody,
+    /// Closes each connection unanswered.
+    Closes,
+    /// Says to come back later, every time.
+    Refuses,
+    /// Redirects to another page of its own, for ever.
+    Redirects,
+    /// Lists new names on page after page.
+    ListsForEver,
+    /// Lists directories inside directories.
+    NestsForEver,
+    /// Does not accept connections: the connect itself waits.
+    DoesNotAccept,
+}
+
+impl Trouble {
+    pub const ALL: [Self; 10] = [
+        Self::Stalls,
+        Self::StallsInTheBody,
+        Self::Trickles,
+        Self::ClosesInTheBody,
+        Self::Closes,
+        Self::Refuses,
+        Self::Redirects,
+        Self::ListsForEver,
+        Self::NestsForEver,
+        Self::DoesNotAccept,
+    ];
+}
+
+/// A server in trouble, until it is dropped.
+pub struct Troubled {
+    pub url: String,
+    _server: Option<Scripted>,
+    /// What fills the queue of one that does not accept.
+    _queue: Option<(TcpListener, Vec<TcpStream>)>,
+}
+
+impl Troubled {
+    pub fn start(trouble: Trouble) -> Self {
+        if trouble == Trouble::DoesNotAccept {
+            return Self::full();
+        }
+        let server = Scripted::start(move |number, head| answer(trouble, number, head));
+        Self { url: server.url().to_owned(), _server: Some(server), _queue: None }
+    }
+
+    /// The kernel drops connections beyond a listener's queue, which the other end takes for a slow network.
+    fn full() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let fill = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        let queue: Vec<TcpStream> = std::iter::from_fn(|| fill().ok()).take(64).collect();
+        assert!(queue.len() < 64, "the queue is never full");
+        Self { url: format!("http://{address}"), _server: None, _queue: Some((listener, queue)) }
+    }
+}
+
+fn answer(trouble: Trouble, number: usize, head: &str) -> Reply {
+    let body = vec![b'x'; 1 << 20];
+    let whole = || Reply::raw("200 OK", &["etag: \"v\"", "content-length: 1048576"], &body[..1000]);
+    match trouble {
+        Trouble::Stalls | Trouble::DoesNotAccept => Reply::Silence,
+        Trouble::StallsInTheBody => whole(),
+        Trouble::Trickles => match whole() {
+            Reply::Send(bytes) => Reply::Trickle { bytes, step: 1, pause: Duration::from_secs(1) },
+            other => other,
+        },
+        Trouble::ClosesInTheBody => whole().then_close(),
+        Trouble::Closes => Reply::Hang,
+        Trouble::Refuses => Reply::answer("503 Slow Down", &["retry-after: 3600"], b""),
+        Trouble::Redirects => {
+            Reply::answer("302 Found", &[&format!("location: /{number}/"), "connection: close"], b"")
+        }
+        Trouble::ListsForEver if head.contains("list-type=2") => page(number, &names(number), number + 1),
+        Trouble::NestsForEver if head.contains("list-type=2") => page(number, "", number + 1),
+        Trouble::ListsForEver | Trouble::NestsForEver => {
+            let links = "<a href=\"one/\">one/</a><a href=\"two/\">two/</a>";
+            Reply::answer("200 OK", &["content-type: text/html"], links.as_bytes())
+        }
+    }
+}
+
+/// A thousand keys that come after those of all pages before.
+fn names(number: usize) -> String {
+    let keys =
+        (0..1000).map(|key| format!("<Contents><Key>p/{number:09}-{key:04}</Key><Size>1</Size></Contents>"));
+    keys.collect()
+}
+
+/// A page of ListObjectsV2 after which `next` follows. It takes a while, as pages do.
+pub fn page(_number: usize, contents: &str, next: usize) -> Reply {
+    std::thread::sleep(Duration::from_millis(2));
+    let body = format!(
+        "<?xml version=\"1.0\"?><ListBucketResult>{contents}<IsTruncated>true</IsTruncated>\
+         <NextContinuationToken>t{next}</NextContinuationToken></ListBucketResult>"
+    );
+    Reply::answer("200 OK", &["content-type: application/xml"], body.as_bytes())
+}
