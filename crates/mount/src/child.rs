@@ -31,7 +31,7 @@ pub(crate) enum Pin {
     /// A strong `ETag` and a length.
     Tagged(u64, Box<str>),
     /// A local file.
-    Local(u64, FileIdentity),
+    Local(u64, Box<FileIdentity>),
     /// Whatever else a server tells.
     Other(Box<Version>),
     /// Not told by the listing; a stat will.
@@ -44,7 +44,7 @@ impl Pin {
     pub(crate) fn of(version: Version) -> Self {
         match (version.size, version.if_match().is_some(), version.file) {
             (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),
-            (Some(size), false, Some(file)) => Self::Local(size, file),
+            (Some(size), false, Some(file)) => Self::Local(size, Box::new(file)),
             _ => Self::Other(Box::new(version)),
         }
     }
@@ -55,7 +55,9 @@ impl Pin {
             Self::Tagged(size, etag) => {
                 Version { size: Some(*size), etag: Some(etag.as_ref().into()), ..Version::default() }
             }
-            Self::Local(size, file) => Version { size: Some(*size), file: Some(*file), ..Version::default() },
+            Self::Local(size, file) => {
+                Version { size: Some(*size), file: Some(**file), ..Version::default() }
+            }
             Self::Other(version) => version.as_ref().clone(),
             Self::Directory | Self::Unknown => return None,
         })

@@ -1,8 +1,8 @@
 //! Directories whose every name is known, for as long as the metadata may be believed.
 //!
 //! They answer lookups, of what is not there as well, without a request, serve a second reading, and tell which file comes
-//! after which. Only directories of up to [`WIDEST`] names are kept, the longest unused go first, so memory is bounded; of
-//! a wider one it is remembered that it is wide.
+//! after which. Memory is bounded: only directories of up to [`Directories::widest`] names are kept, and the longest unused go
+//! first; of a wider one it is remembered that it is wide.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,14 @@ use std::time::{Duration, Instant};
 use crate::child::Child;
 use crate::tree::Ino;
 
-/// Widest directory kept: 16,384 names are some 2 MB.
-pub(crate) const WIDEST: usize = 16_384;
-/// Names kept in all: 8 MB.
-const NAMES: usize = 4 * WIDEST;
+/// Widest directory kept: 16,384 names are some 3 MB.
+const WIDEST: usize = 16_384;
+/// Bytes of a name with what is known of its object, where both are of usual length.
+const NAME: u64 = 200;
+/// Of the memory, what names may take.
+const SHARE: u64 = 5;
+/// Names kept in all, at least: a directory of one S3 page, and one beside it.
+const LEAST: u64 = 2048;
 /// Directories known to be wide that are remembered; when there are more all are forgotten, which costs a request each.
 const WIDE: usize = 4096;
 
@@ -82,13 +86,21 @@ struct Inner {
 /// All known directories.
 pub(crate) struct Directories {
     ttl: Duration,
+    /// Names kept in all.
+    names: usize,
     inner: Mutex<Inner>,
 }
 
 impl Directories {
-    /// Directories that may be believed for `ttl`.
-    pub(crate) fn new(ttl: Duration) -> Self {
-        Self { ttl, inner: Mutex::default() }
+    /// Directories that may be believed for `ttl`, kept in a share of `memory` bytes.
+    pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
+        let names = usize::try_from((memory / SHARE / NAME).max(LEAST)).unwrap_or(usize::MAX);
+        Self { ttl, names, inner: Mutex::default() }
+    }
+
+    /// Names of the widest directory that is kept.
+    pub(crate) fn widest(&self) -> usize {
+        WIDEST.min(self.names / 2)
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Known {
@@ -118,7 +130,7 @@ impl Directories {
         if let Some((old, _)) = inner.whole.insert(path.into(), (directory, clock)) {
             inner.names -= old.listed.len();
         }
-        while inner.names > NAMES {
+        while inner.names > self.names {
             let Some(oldest) =
                 inner.whole.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
             else {
@@ -176,7 +188,9 @@ mod tests {
 
     #[test]
     fn the_longest_unused_goes_when_there_are_too_many_names() {
-        let directories = Directories::new(Duration::from_secs(60));
+        // Four of the widest.
+        let directories = Directories::new(Duration::from_secs(60), SHARE * NAME * 4 * WIDEST as u64);
+        assert_eq!(directories.widest(), WIDEST);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(WIDEST));
         }
@@ -191,7 +205,8 @@ mod tests {
 
     #[test]
     fn nothing_is_believed_beyond_its_time() {
-        let directories = Directories::new(Duration::ZERO);
+        let directories = Directories::new(Duration::ZERO, 0);
+        assert_eq!(directories.widest(), 1024);
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), Known::Nothing));
         directories.mark_wide(b"d");

@@ -22,7 +22,7 @@ use crate::series::Series;
 use crate::siblings::Siblings;
 use crate::source::{Children, Source};
 use crate::stream::{Sources, Stream};
-use crate::tree::{Ino, Node, Tree, parent};
+use crate::tree::{Attributes, Bounds, Fullness, Ino, Node, Tree, parent};
 use crate::{Error, Result};
 
 /// Names taken from a directory's listing at its first lookup: just under the 1,000 of one S3 page, so that no second is
@@ -33,7 +33,7 @@ const PEEK: usize = 990;
 #[derive(Debug)]
 pub(crate) enum Lookup {
     /// An inode, and how long its name may be believed.
-    Found(Arc<Node>, Duration),
+    Found(Attributes, Duration),
     /// Nothing, and how long that may be believed.
     Missing(Duration),
 }
@@ -76,8 +76,8 @@ impl FileSystem {
         Ok(Self {
             source,
             hydrator,
-            tree: Arc::new(Tree::new()),
-            directories: Arc::new(Directories::new(ttl)),
+            tree: Arc::new(Tree::new(Bounds::of(options.memory))),
+            directories: Arc::new(Directories::new(ttl, options.memory)),
             siblings: Siblings::default(),
             series: Series::default(),
             fetches_ahead: options.cache.is_some(),
@@ -102,6 +102,12 @@ impl FileSystem {
             Known::Whole(known) => self.lookup_in(&known, &directory, name).map(Ok),
             Known::Wide | Known::Nothing => None,
         }
+    }
+
+    /// What a listing under way has told of a name.
+    pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Lookup> {
+        let directory = self.directory(parent)?;
+        Ok(Lookup::Found(self.tree.enter(&directory.path, &listed.child, Some(listed.ino)), valid))
     }
 
     fn lookup_in(&self, known: &Directory, directory: &Node, name: &[u8]) -> Option<Lookup> {
@@ -164,7 +170,7 @@ impl FileSystem {
     /// Opens a file: no request. The kernel looks the name up again where this says that it is stale.
     pub(crate) fn open(&self, ino: Ino) -> Result<Reader> {
         let node = self.tree.get(ino)?;
-        if node.is_stale() {
+        if node.is_stale {
             return Err(Error::Stale { path: node.name() });
         }
         let file = self.file(&node)?;
@@ -195,7 +201,7 @@ impl FileSystem {
     pub(crate) fn learn(&self, node: &Node, error: &firstbyte_hydrate::Error) {
         let missing = matches!(error, firstbyte_hydrate::Error::Store(error) if matches!(**error, firstbyte_store::Error::NotFound { .. }));
         if missing || matches!(error, firstbyte_hydrate::Error::Changed { .. }) {
-            node.mark_stale();
+            self.tree.mark_stale(node.ino);
             self.directories.doubt(parent(&node.path));
         }
     }
@@ -215,7 +221,13 @@ impl FileSystem {
         Ok((Stream::new(sources, &node.path), freshness))
     }
 
-    fn directory(&self, ino: Ino) -> Result<Arc<Node>> {
+    /// How long the kernel may keep what it is told, of `valid`: not at all while it holds too much. It then lets go as soon as
+    /// nothing uses it.
+    pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
+        if self.tree.fullness() == Fullness::Full { Duration::ZERO } else { valid }
+    }
+
+    pub(crate) fn directory(&self, ino: Ino) -> Result<Arc<Node>> {
         let node = self.tree.get(ino)?;
         if node.kind == Kind::Directory {
             Ok(node)

@@ -5,6 +5,7 @@
 //! answered by whoever brings its bytes. So a few threads serve any number of readers.
 
 mod opening;
+mod prune;
 mod reply;
 mod session;
 mod splice;
@@ -22,9 +23,10 @@ use fuser::{
     ReplyXattr, Request,
 };
 
-use crate::filesystem::{FileSystem, Freshness};
+use crate::filesystem::{FileSystem, Freshness, Lookup};
 use crate::operations::{Operation, Outcome};
 use crate::streams::{Named, Streams};
+use crate::tree::{Fullness, Ino};
 use crate::waiters::Waiters;
 use crate::xattr::Attribute;
 use crate::{Error, Result};
@@ -77,6 +79,16 @@ impl Fuse {
             streams,
             passthrough,
         }
+    }
+
+    /// Looks a name up in what was told of it a moment ago, by a listing of a directory too wide to be kept.
+    fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
+        if self.core.tree.fullness() == Fullness::Room {
+            return None;
+        }
+        let directory = self.core.directory(parent).ok()?;
+        let (listed, valid) = self.streams.recent(&directory.path, name, self.core.ttl)?;
+        listed.child.is_known().then(|| self.core.listed(parent, &listed, valid))
     }
 
     /// Runs `work` on a thread that may wait, counts it, and answers: in time, or with EIO.
@@ -138,7 +150,9 @@ impl Filesystem for Fuse {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let begun = Instant::now();
-        if let Some(found) = self.core.lookup_here(parent.0, name.as_bytes()) {
+        self.bound_memory();
+        let known = self.core.lookup_here(parent.0, name.as_bytes());
+        if let Some(found) = known.or_else(|| self.listed(parent.0, name.as_bytes())) {
             self.core.operations.count(Operation::Lookup, begun, Outcome::from(&found), String::new);
             match found {
                 Ok(found) => answer_lookup(&self.core, reply, found),
@@ -149,7 +163,6 @@ impl Filesystem for Fuse {
         let (name, shown) = (name.as_bytes().to_vec(), name.to_os_string());
         let what = move || shown.to_string_lossy().into_owned();
         let work = move |core: &FileSystem| core.lookup(parent.0, &name);
-        self.bound_memory();
         self.later(Operation::Lookup, what, reply, work, answer_lookup);
     }
 
@@ -158,8 +171,8 @@ impl Filesystem for Fuse {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.core.tree.get(ino.0) {
-            Ok(node) => reply.attr(&FOR_EVER, &attributes(&self.core, &node)),
+        match self.core.tree.attributes(ino.0) {
+            Ok(found) => reply.attr(&FOR_EVER, &attributes(&self.core, found)),
             Err(error) => reply.fail(&error),
         }
     }

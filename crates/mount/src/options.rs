@@ -38,6 +38,8 @@ pub struct Options {
     pub access: Access,
     /// What becomes of what is there already.
     pub occupied: Occupied,
+    /// Bytes of memory that inodes and names of directories may take together, about.
+    pub memory: u64,
     /// Where blocks are cached, as given to the engine: what it lies on decides how its files can be passed through.
     pub cache: Option<PathBuf>,
     /// Where the order of reads is noted.
@@ -56,6 +58,7 @@ impl Default for Options {
             // As for every remote read: a dead endpoint is an error within 30 s.
             deadline: Duration::from_secs(30),
             eager: 0,
+            memory: 32 << 20,
             access: Access::Owner,
             occupied: Occupied::Refuse,
             cache: None,

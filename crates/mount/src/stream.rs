@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::directory::{Directories, Directory, Known, Listed, WIDEST};
+use crate::directory::{Directories, Directory, Known, Listed};
 use crate::source::{Children, Source};
 use crate::tree::Tree;
 use crate::{Error, Result};
@@ -93,6 +93,11 @@ impl Stream {
         Ok(self.recent.get(index - oldest).cloned())
     }
 
+    /// One of the names given last.
+    pub(crate) fn recent(&self, name: &[u8]) -> Option<&Listed> {
+        self.recent.iter().rev().find(|listed| *listed.child.name == *name)
+    }
+
     fn restart(&mut self) {
         self.feed = Feed::Start;
         self.drawn = 0;
@@ -110,7 +115,9 @@ impl Stream {
                     let ino = self.sources.tree.number(&self.path, &child);
                     let listed = Listed { child: Arc::new(child), ino };
                     match whole {
-                        Some(names) if names.len() < WIDEST => names.push(listed.clone()),
+                        Some(names) if names.len() < self.sources.directories.widest() => {
+                            names.push(listed.clone())
+                        }
                         Some(_) => {
                             *whole = None;
                             self.sources.directories.mark_wide(&self.path);

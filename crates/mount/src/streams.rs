@@ -75,6 +75,12 @@ impl OpenDirectory {
         &self.path
     }
 
+    /// One of the names given last, and how long it may be believed. Nothing while another thread reads on.
+    fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+        let stream = self.stream.try_lock().ok()?;
+        stream.recent(name).map(|listed| (listed.clone(), stream.valid(ttl)))
+    }
+
     /// Names from position `offset` on, as many as the answer is likely to hold.
     pub(crate) fn names(&self, core: &FileSystem, ino: Ino, offset: u64) -> Result<Vec<Named>> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,6 +151,14 @@ impl Streams {
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<OpenDirectory>> {
         self.open().get(&number).cloned().ok_or(crate::Error::Unknown { number })
+    }
+
+    /// What was told a moment ago of `name` in the directory at `path`, by one who reads that: `ls -l` asks again for what it has
+    /// just been given, where the kernel did not keep it.
+    pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+        let open: Vec<Arc<OpenDirectory>> =
+            self.open().values().filter(|open| *open.path == *path).cloned().collect();
+        open.iter().find_map(|open| open.recent(name, ttl))
     }
 
     pub(crate) fn remove(&self, number: u64) {

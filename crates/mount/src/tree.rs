@@ -1,20 +1,22 @@
 //! What the kernel knows by number: inodes, each one version of one object, or a directory.
 //!
 //! An inode stands for content that never changes: an overwritten object is found under another number, so pages and
-//! attributes the kernel keeps of an inode can never be of a mixture. Nodes live while the kernel holds them (LOOKUP until
-//! FORGET), and where those are very many it is asked to forget; nothing else takes memory. Numbers are given in the order of listings, because `cp`, `tar` and others read a
+//! attributes the kernel keeps of an inode can never be of a mixture. Records live while the kernel holds their inode (LOOKUP
+//! until FORGET); where those are many it is asked to forget, and told names only for a moment ([`Bounds`]), so that memory
+//! does not grow with the number of files. Numbers are given in the order of listings, because `cp`, `tar` and others read a
 //! directory's files in the order of their inode numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use firstbyte_location::Kind;
-use xxhash_rust::xxh3::xxh3_128;
+use firstbyte_location::{Kind, Version};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::child::{Child, Pin};
+use crate::inode::{Kept, Record};
+use crate::paths::Paths;
 use crate::source::join;
 use crate::{Error, Result};
 
@@ -24,106 +26,160 @@ pub(crate) type Ino = u64;
 /// The root's, as the kernel has it.
 pub(crate) const ROOT: Ino = 1;
 
-/// One inode.
+/// Bytes that an inode takes, with a name and an `ETag` of usual length and its places in the tables.
+const INODE: u64 = 160;
+/// Of the memory, what inodes may take: the other half is for names, listings and buffers.
+const SHARE: u64 = 2;
+/// The fewest inodes at most: a directory's first listings have to fit.
+const LEAST: u64 = 8192;
+
+/// How many inodes the kernel may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// From here on it is asked to forget those found longest ago.
+    pub(crate) soft: usize,
+    /// From here on it is told nothing that it would keep.
+    pub(crate) hard: usize,
+}
+
+impl Bounds {
+    /// The bounds that `memory` bytes allow.
+    pub(crate) fn of(memory: u64) -> Self {
+        let hard = usize::try_from((memory / SHARE / INODE).max(LEAST)).unwrap_or(usize::MAX);
+        Self { soft: hard / 8 * 5, hard }
+    }
+}
+
+/// How full the tables are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fullness {
+    /// The kernel may keep what it is told.
+    Room,
+    /// It is to be asked to forget.
+    Many,
+    /// It is to keep nothing more.
+    Full,
+}
+
+/// What the kernel is told of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) ino: Ino,
+    pub(crate) kind: Kind,
+    pub(crate) size: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// One inode, as an operation needs it.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
     /// Relative to the root.
     pub(crate) path: Box<[u8]>,
     pub(crate) kind: Kind,
-    pub(crate) modified: Option<SystemTime>,
     pub(crate) pin: Pin,
-    identity: u128,
     /// Seen to be overwritten: an open is refused so that the kernel looks the name up again.
-    stale: AtomicBool,
+    pub(crate) is_stale: bool,
 }
 
 impl Node {
-    pub(crate) fn is_stale(&self) -> bool {
-        self.stale.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn mark_stale(&self) {
-        self.stale.store(true, Ordering::Relaxed);
-    }
-
     /// The path for people.
     pub(crate) fn name(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }
 }
 
-struct Held {
-    node: Arc<Node>,
-    /// Times the kernel was told of it and has not forgotten.
-    lookups: u64,
-}
-
-/// Numbers by identity.
-type Numbers = HashMap<u128, Ino, BuildHasherDefault<Itself>>;
+/// Numbers by the hash of what makes an inode.
+type Numbers = HashMap<u64, Ino, BuildHasherDefault<Itself>>;
 
 struct Inner {
-    nodes: HashMap<Ino, Held>,
-    /// Finds the number of what has a node.
+    records: HashMap<Ino, Record>,
+    /// Finds the number of what has a record. Two inodes of one hash are told apart by their records, and the later one is not
+    /// found: it is another inode each time, which is always right.
     numbers: Numbers,
+    paths: Paths,
+    /// Pins that do not fit into a record.
+    versions: HashMap<Ino, Box<Version>>,
     next: Ino,
 }
 
 /// All inodes.
 pub(crate) struct Tree {
+    bounds: Bounds,
     inner: Mutex<Inner>,
 }
 
 impl Tree {
-    pub(crate) fn new() -> Self {
-        let root = Node {
-            ino: ROOT,
-            path: Box::default(),
-            kind: Kind::Directory,
-            modified: None,
-            pin: Pin::Directory,
-            identity: identity([b"", b"", b""], &Pin::Directory),
-            stale: AtomicBool::new(false),
-        };
-        let numbers = Numbers::from_iter([(root.identity, ROOT)]);
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let mut paths = Paths::default();
         // The root is never forgotten.
-        let nodes = HashMap::from([(ROOT, Held { node: Arc::new(root), lookups: 1 })]);
-        Self { inner: Mutex::new(Inner { nodes, numbers, next: ROOT + 1 }) }
+        let root = Record::new(paths.enter(b""), &Child::directory(b""), 0);
+        let inner = Inner {
+            records: HashMap::from([(ROOT, root)]),
+            numbers: Numbers::default(),
+            paths,
+            versions: HashMap::new(),
+            next: ROOT + 1,
+        };
+        Self { bounds, inner: Mutex::new(inner) }
     }
 
     /// The inode of a child of `directory`, counted as one lookup. `number` is what a listing gave it, if it did.
-    pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Arc<Node> {
-        let identity = identity(parts(directory, &child.name), &child.pin);
+    pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Attributes {
+        let identity = identity(directory, child);
         let mut inner = self.inner();
-        if let Some(held) = inner.numbers.get(&identity).copied().and_then(|ino| inner.nodes.get_mut(&ino)) {
-            held.lookups += 1;
-            return Arc::clone(&held.node);
+        if let Some(ino) = inner.find(directory, child, identity)
+            && let Some(record) = inner.records.get_mut(&ino)
+        {
+            record.set_lookups(record.lookups() + 1);
+            return attributes(ino, record);
         }
-        let ino = number.filter(|ino| !inner.nodes.contains_key(ino)).unwrap_or_else(|| inner.number());
-        let node = Arc::new(Node {
-            ino,
-            path: join(directory, &child.name).into(),
-            kind: child.kind,
-            modified: child.modified,
-            pin: child.pin.clone(),
-            identity,
-            stale: AtomicBool::new(false),
-        });
+        let ino = number.filter(|ino| !inner.records.contains_key(ino)).unwrap_or_else(|| inner.number());
+        let path = inner.paths.enter(directory);
+        let record = Record::new(path, child, identity);
+        if let Pin::Other(version) = &child.pin {
+            inner.versions.insert(ino, version.clone());
+        }
+        let attributes = attributes(ino, &record);
         inner.numbers.insert(identity, ino);
-        inner.nodes.insert(ino, Held { node: Arc::clone(&node), lookups: 1 });
-        node
+        inner.records.insert(ino, record);
+        attributes
     }
 
     /// A number to show for a child in a listing: its inode's where it has one, else one it may be given later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
-        let identity = identity(parts(directory, &child.name), &child.pin);
+        let identity = identity(directory, child);
         let mut inner = self.inner();
-        inner.numbers.get(&identity).copied().unwrap_or_else(|| inner.number())
+        inner.find(directory, child, identity).unwrap_or_else(|| inner.number())
     }
 
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Node>> {
         let inner = self.inner();
-        inner.nodes.get(&ino).map(|held| Arc::clone(&held.node)).ok_or(Error::Unknown { number: ino })
+        let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
+        let pin = match record.pin() {
+            Kept::Here(pin) => pin,
+            Kept::Elsewhere => inner.versions.get(&ino).cloned().map_or(Pin::Unknown, Pin::Other),
+        };
+        Ok(Arc::new(Node {
+            ino,
+            path: inner.path(record).into(),
+            kind: record.kind(),
+            pin,
+            is_stale: record.is_stale(),
+        }))
+    }
+
+    /// What the kernel is told of an inode.
+    pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        let inner = self.inner();
+        inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
+    }
+
+    /// An inode was seen to be overwritten.
+    pub(crate) fn mark_stale(&self, ino: Ino) {
+        if let Some(record) = self.inner().records.get_mut(&ino) {
+            record.mark_stale();
+        }
     }
 
     /// The kernel forgets `lookups` of them.
@@ -132,39 +188,61 @@ impl Tree {
             return;
         }
         let mut inner = self.inner();
-        let Some(held) = inner.nodes.get_mut(&ino) else { return };
-        held.lookups = held.lookups.saturating_sub(lookups);
-        if held.lookups == 0 {
-            let identity = held.node.identity;
-            inner.nodes.remove(&ino);
+        let Some(record) = inner.records.get_mut(&ino) else { return };
+        let left = u64::from(record.lookups()).saturating_sub(lookups);
+        record.set_lookups(u32::try_from(left).unwrap_or(u32::MAX));
+        if left > 0 {
+            return;
+        }
+        let (identity, directory) = (record.identity(), record.directory());
+        inner.records.remove(&ino);
+        inner.versions.remove(&ino);
+        inner.paths.leave(directory);
+        if inner.numbers.get(&identity) == Some(&ino) {
             inner.numbers.remove(&identity);
         }
+        inner.shrink();
     }
 
-    /// The `count` files found longest ago of those numbered above `after`, each with its directory's number and its name.
-    pub(crate) fn oldest_files(&self, after: Ino, count: usize) -> Vec<(Ino, Ino, Box<[u8]>)> {
+    /// The `count` inodes found longest ago of those numbered above `after`.
+    pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
         let inner = self.inner();
-        let mut files: Vec<Ino> = inner
-            .nodes
-            .iter()
-            .filter(|(ino, held)| **ino > after && held.node.kind == Kind::File)
-            .map(|(ino, _)| *ino)
-            .collect();
-        files.sort_unstable();
-        files.truncate(count);
-        let place = |ino: Ino| {
-            let path = &inner.nodes.get(&ino)?.node.path;
-            let directory = parent(path);
-            let number = inner.numbers.get(&identity([directory, b"", b""], &Pin::Directory))?;
-            let name = name_of(path);
-            Some((ino, *number, name.into()))
-        };
-        files.into_iter().filter_map(place).collect()
+        let mut found: Vec<Ino> =
+            inner.records.keys().copied().filter(|ino| *ino > after && *ino != ROOT).collect();
+        found.sort_unstable();
+        found.truncate(count);
+        found
+    }
+
+    /// Where a file lies: its directory's number, if the kernel holds that, and its name. Nothing for a directory.
+    pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
+        let mut inner = self.inner();
+        let record = inner.records.get(&ino).filter(|record| record.kind() == Kind::File)?;
+        let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
+        if directory.is_empty() {
+            return Some((ROOT, name));
+        }
+        let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
+        let identity = identity(above, &last);
+        inner.find(above, &last, identity).map(|number| (number, name))
     }
 
     /// How many the kernel holds.
     pub(crate) fn len(&self) -> usize {
-        self.inner().nodes.len()
+        self.inner().records.len()
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Whether the kernel holds many.
+    pub(crate) fn fullness(&self) -> Fullness {
+        match self.len() {
+            len if len >= self.bounds.hard => Fullness::Full,
+            len if len > self.bounds.soft => Fullness::Many,
+            _ => Fullness::Room,
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -177,6 +255,37 @@ impl Inner {
         self.next += 1;
         self.next - 1
     }
+
+    fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
+        let ino = *self.numbers.get(&identity)?;
+        let path = self.paths.find(directory)?;
+        let same_version = |version: &Version| match self.versions.get(&ino) {
+            Some(known) => **known == *version,
+            None => false,
+        };
+        let record = self.records.get(&ino).filter(|record| record.is_of(path, child))?;
+        match (&child.pin, record.pin()) {
+            (Pin::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
+            _ => Some(ino),
+        }
+    }
+
+    fn path(&self, record: &Record) -> Vec<u8> {
+        join(self.paths.path(record.directory()), record.name())
+    }
+
+    /// Gives memory back once a table is mostly empty.
+    fn shrink(&mut self) {
+        let needed = 4 * self.records.len() + 1024;
+        if self.records.capacity() > 2 * needed {
+            self.records.shrink_to(needed);
+            self.numbers.shrink_to(needed);
+        }
+    }
+}
+
+fn attributes(ino: Ino, record: &Record) -> Attributes {
+    Attributes { ino, kind: record.kind(), size: record.size(), modified: record.modified() }
 }
 
 /// The directory that a path lies in.
@@ -189,19 +298,14 @@ pub(crate) fn name_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
 }
 
-/// What makes up the path of `name` in `directory`.
-fn parts<'a>(directory: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
-    if directory.is_empty() { [name, b"", b""] } else { [directory, b"/", name] }
-}
-
-/// Tells versions of objects apart, by the parts of their paths: 128 bits, so that no two of any number that fits in memory meet.
-/// Put together and hashed at once: a hash fed bit by bit takes longer to begin than these few bytes to hash.
-fn identity(path: [&[u8]; 3], pin: &Pin) -> u128 {
+/// A hash that tells versions of objects apart, together with a look at what has it.
+fn identity(directory: &[u8], child: &Child) -> u64 {
     let mut bytes = Vec::with_capacity(USUAL);
-    let length: usize = path.iter().map(|part| part.len()).sum();
-    bytes.extend((length as u64).to_le_bytes());
-    path.iter().for_each(|part| bytes.extend_from_slice(part));
-    match pin {
+    bytes.extend((directory.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(directory);
+    bytes.extend((child.name.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&child.name);
+    match &child.pin {
         Pin::Directory => bytes.extend(b"directory"),
         Pin::Unknown => bytes.extend(b"unknown"),
         Pin::Tagged(size, etag) => {
@@ -217,7 +321,7 @@ fn identity(path: [&[u8]; 3], pin: &Pin) -> u128 {
         }
         Pin::Other(version) => bytes.extend(version.to_string().as_bytes()),
     }
-    xxh3_128(&bytes)
+    xxh3_64(&bytes)
 }
 
 /// Bytes of most paths with what pins them.
@@ -233,8 +337,11 @@ impl Hasher for Itself {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let (first, _) = bytes.split_first_chunk().expect("an identity has sixteen bytes");
-        self.0 = u64::from_le_bytes(*first);
+        self.0 = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 
@@ -248,7 +355,7 @@ mod tests {
 
     #[test]
     fn the_same_version_is_the_same_inode_and_another_version_another() {
-        let tree = Tree::new();
+        let tree = Tree::new(Bounds::of(32 << 20));
         let first = tree.enter(b"d", &file("a", "\"1\""), None);
         assert_eq!(tree.enter(b"d", &file("a", "\"1\""), None).ino, first.ino);
         let second = tree.enter(b"d", &file("a", "\"2\""), None);
@@ -259,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_node_lives_until_every_lookup_is_forgotten() {
-        let tree = Tree::new();
+        let tree = Tree::new(Bounds::of(32 << 20));
         let child = file("a", "\"1\"");
         let ino = tree.enter(b"", &child, None).ino;
         tree.enter(b"", &child, None);
@@ -273,20 +380,67 @@ mod tests {
     }
 
     #[test]
-    fn the_files_found_longest_ago_are_told_with_their_places() {
-        let tree = Tree::new();
+    fn those_found_longest_ago_come_first_and_files_are_told_with_their_places() {
+        let tree = Tree::new(Bounds::of(0));
         let directory = tree.enter(b"", &Child::directory(b"d"), None).ino;
         let first = tree.enter(b"d", &file("a", "\"1\""), None).ino;
         let second = tree.enter(b"", &file("b", "\"1\""), None).ino;
         let third = tree.enter(b"d", &file("c", "\"1\""), None).ino;
-        let oldest = tree.oldest_files(0, 2);
-        assert_eq!(oldest, [(first, directory, b"a"[..].into()), (second, ROOT, b"b"[..].into())]);
-        assert_eq!(tree.oldest_files(second, 2), [(third, directory, b"c"[..].into())]);
+        assert_eq!(tree.oldest(0, 3), [directory, first, second]);
+        assert_eq!(tree.oldest(second, 2), [third]);
+        assert_eq!(tree.place(first), Some((directory, b"a"[..].into())));
+        assert_eq!(tree.place(second), Some((ROOT, b"b"[..].into())));
+        assert_eq!(tree.place(directory), None);
+        tree.forget(directory, 1);
+        assert_eq!(tree.place(first), None);
+        assert_eq!(
+            &*tree.get(first).unwrap().path,
+            b"d/a",
+            "its path is known without the directory's inode"
+        );
+    }
+
+    #[test]
+    fn what_an_inode_was_overwritten_by_does_not_touch_it() {
+        let tree = Tree::new(Bounds::of(0));
+        let ino = tree.enter(b"", &file("a", "\"1\""), None).ino;
+        tree.mark_stale(ino);
+        assert!(tree.get(ino).unwrap().is_stale);
+        let version = Version { size: Some(5), last_modified: Some("Mon".into()), ..Version::default() };
+        let weak = Child { pin: Pin::Other(Box::new(version)), ..file("w", "") };
+        let number = tree.enter(b"", &weak, None).ino;
+        assert_eq!(tree.enter(b"", &weak, None).ino, number);
+        assert_eq!(tree.get(number).unwrap().pin, weak.pin);
+        assert_eq!(tree.attributes(number).unwrap().size, 5);
+        tree.forget(number, 2);
+        assert!(tree.inner().versions.is_empty());
+    }
+
+    #[test]
+    fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
+        let bounds = Bounds::of(32 << 20);
+        assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 60_000, "{bounds:?}");
+        let tree = Tree::new(bounds);
+        for number in 0..bounds.hard {
+            tree.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
+        }
+        let inner = tree.inner();
+        // A byte of the table beside each entry, and eight behind each allocation.
+        let tables =
+            inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);
+        let records = inner.records.len() * (40 + 17 + 34 + 8 + 15);
+        assert!(tables + records <= bounds.hard * INODE as usize * 11 / 10, "{tables} + {records}");
+        drop(inner);
+        assert_eq!(tree.fullness(), Fullness::Full);
+        tree.oldest(0, bounds.hard).into_iter().for_each(|ino| tree.forget(ino, 1));
+        assert_eq!((tree.len(), tree.fullness()), (1, Fullness::Room));
+        assert!(tree.inner().records.capacity() < 10_000);
+        assert_eq!(tree.inner().numbers.len(), 0);
     }
 
     #[test]
     fn a_number_shown_in_a_listing_is_the_inode_s_later() {
-        let tree = Tree::new();
+        let tree = Tree::new(Bounds::of(32 << 20));
         let child = file("a", "\"1\"");
         let shown = tree.number(b"", &child);
         assert_eq!(tree.enter(b"", &child, Some(shown)).ino, shown);

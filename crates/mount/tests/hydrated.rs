@@ -8,7 +8,7 @@ use std::path::Path;
 
 use firstbyte_mount::Options;
 use firstbyte_testkit::{Place, bytes, scratch};
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags, fadvise};
 use support::{Mounted, counter, options};
 
 fn counted() -> Options {
@@ -232,4 +232,54 @@ fn a_second_mount_finds_what_the_first_left() {
     assert!(mounted.read("x") == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 1);
     assert!(mounted.requests() <= requests + 1, "names are asked for, bytes are not");
+}
+
+#[test]
+fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
+    let (first, second) = (bytes(1, 300_000), bytes(2, 300_001));
+    let mounted = Mounted::with(Place::ServeS3, &counted(), |subject| {
+        subject.place("d/a", &first);
+        subject.place("d/b", &second);
+    });
+    // Of files read in order the next one is fetched ahead, and the daemon holds it from then on.
+    assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 2);
+    assert!(mounted.read("d/a") == first);
+    let path = mounted.path("d/b");
+    let through = || counter(&mounted, "passed_through_opens_total");
+    for round in 0..3 {
+        until_hydrated(&path);
+        let before = through();
+        assert!(mounted.read("d/b") == second);
+        assert_eq!(through(), before + 1, "round {round}");
+        // The kernel tells of the close when it has time, and what it reads by itself is not evicted before.
+        while counter(&mounted, "open_files") > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        mounted.cache().release(&mounted.subject.at("d/b")).unwrap();
+        assert_ne!(attribute(&path, "state"), "hydrated", "round {round}");
+        let file = fs::File::open(&path).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let mut read = vec![0; second.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert!(read == second);
+    }
+}
+
+#[test]
+fn a_file_larger_than_the_cache_is_opened_at_once_and_each_byte_of_it_fetched_once() {
+    let content = bytes(3, 24 << 20);
+    let options = Options { eager: 64 << 20, ..counted() };
+    let mounted =
+        Mounted::limited(Place::ServeS3, &options, Some(4 << 20), |subject| subject.place("x", &content));
+    assert_eq!(fs::metadata(mounted.path("x")).unwrap().len(), 24 << 20);
+    let before = mounted.received();
+    let file = fs::File::open(mounted.path("x")).unwrap();
+    assert!(mounted.received() - before < 100_000, "{} bytes for an open", mounted.received() - before);
+    let mut read = vec![0; 1 << 20];
+    for (index, expected) in content.chunks(1 << 20).enumerate() {
+        file.read_exact_at(&mut read, (index as u64) << 20).unwrap();
+        assert!(read == *expected);
+    }
+    let fetched = mounted.received() - before;
+    assert!(fetched <= 28 << 20, "{fetched} bytes on the wire");
 }

@@ -147,6 +147,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         metadata_ttl: args.metadata_ttl,
         deadline: args.deadline,
         eager: args.eager,
+        memory: globals.memory_ceiling(),
         access: if args.allow_other { Access::Everyone } else { Access::Owner },
         occupied: if args.nonempty { Occupied::Hide } else { Occupied::Refuse },
         cache,

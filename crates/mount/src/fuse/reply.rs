@@ -14,12 +14,12 @@ use super::FOR_EVER;
 use crate::Error;
 use crate::filesystem::{FileSystem, Lookup};
 use crate::streams::Named;
-use crate::tree::{Ino, Node, ROOT};
+use crate::tree::{Attributes, Fullness, Ino, ROOT};
 
 pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: Lookup) {
     match found {
-        Lookup::Found(node, valid) => {
-            reply.entry_with_ttls(&FOR_EVER, &valid, &attributes(core, &node), Generation(0));
+        Lookup::Found(found, valid) => {
+            reply.entry_with_ttls(&FOR_EVER, &core.to_keep(valid), &attributes(core, found), Generation(0));
         }
         // Inode 0 is how the kernel is told that it may remember that nothing is there.
         Lookup::Missing(valid) => reply.entry(&valid, &of_kind(core, 0, Kind::File), Generation(0)),
@@ -39,16 +39,18 @@ pub(super) fn add_with_attributes(
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(named.name());
-    let Some(child) = named.child().filter(|child| child.is_known()) else {
-        // `.`, `..`, and what has to be looked up by itself: a name without an inode.
+    let told = named.child().filter(|child| child.is_known() && core.tree.fullness() != Fullness::Full);
+    let Some(child) = told else {
+        // `.`, `..`, and what has to be looked up by itself, as everything has while the kernel holds too much: a name without an
+        // inode.
         let attributes = of_kind(core, named.ino(), named.kind());
         return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
     };
-    let node = core.tree.enter(path, child, Some(named.ino()));
-    let full =
-        reply.add(INodeNo(node.ino), named.next, name, &named.valid, &attributes(core, &node), Generation(0));
+    let found = core.tree.enter(path, child, Some(named.ino()));
+    let shown = attributes(core, found);
+    let full = reply.add(INodeNo(found.ino), named.next, name, &named.valid, &shown, Generation(0));
     if full {
-        core.tree.forget(node.ino, 1);
+        core.tree.forget(found.ino, 1);
     }
     full
 }
@@ -65,11 +67,11 @@ fn kind(kind: Kind) -> FileType {
     if kind == Kind::Directory { FileType::Directory } else { FileType::RegularFile }
 }
 
-pub(super) fn attributes(core: &FileSystem, node: &Node) -> FileAttr {
-    let time = node.modified.unwrap_or(core.began);
-    let size = node.pin.size().unwrap_or(0);
-    let blocks = size.div_ceil(512);
-    FileAttr { size, blocks, atime: time, mtime: time, ctime: time, ..of_kind(core, node.ino, node.kind) }
+pub(super) fn attributes(core: &FileSystem, of: Attributes) -> FileAttr {
+    let time = of.modified.unwrap_or(core.began);
+    let blocks = of.size.div_ceil(512);
+    let times = FileAttr { atime: time, mtime: time, ctime: time, ..of_kind(core, of.ino, of.kind) };
+    FileAttr { size: of.size, blocks, ..times }
 }
 
 fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {

@@ -12,16 +12,20 @@ use std::sync::{Arc, OnceLock};
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
 use super::Fuse;
+use super::opening::Through;
+use super::prune::Pruning;
 use super::splice::Splicing;
+use crate::filesystem::FileSystem;
+use crate::opens::Opens;
 use crate::options::Access;
+use crate::reader::Reader;
+use crate::tree::Fullness;
 
 /// Threads that take requests. None of them waits for a network; two serve one that copies and one that looks up, and more
 /// than four only contend for the kernel's queue. Each has a buffer of 16 MiB, of which a mount that is never written to uses a page.
 const THREADS: RangeInclusive<usize> = 2..=4;
-/// Inodes the kernel may hold before it is asked to forget: some 30 MB here, and as much again there.
-const MOST_INODES: usize = 65_536;
-/// How many it is asked to forget at a time.
-const FORGOTTEN: usize = MOST_INODES / 4;
+/// The share of the inodes that the kernel is asked to forget at a time.
+const FORGOTTEN: usize = 8;
 
 /// A mount being served.
 pub(crate) struct Serving(BackgroundSession);
@@ -37,7 +41,33 @@ impl Serving {
 #[derive(Default)]
 pub(super) struct Forgetting {
     notifier: OnceLock<Notifier>,
+    pruning: Pruning,
     under_way: AtomicBool,
+}
+
+impl Forgetting {
+    /// Has the kernel forget inodes that nothing uses. It keeps them as long as it has memory, and so would this process:
+    /// `ls -lR` of a bucket would leave an inode for every object.
+    fn forget(&self, core: &FileSystem, opens: &Opens<Reader, Through>) {
+        let bounds = core.tree.bounds();
+        // A listing finds more meanwhile, and when it ends nothing comes here again: so until they are few, each asked once.
+        let mut asked = 0;
+        while core.tree.len() > bounds.soft {
+            let oldest = core.tree.oldest(asked, bounds.soft / FORGOTTEN);
+            let Some(last) = oldest.last() else { break };
+            asked = *last;
+            if self.pruning.forget(&oldest) {
+                continue;
+            }
+            let Some(notifier) = self.notifier.get() else { break };
+            for ino in oldest.into_iter().filter(|ino| !opens.is_open(*ino)) {
+                if let Some((directory, name)) = core.tree.place(ino) {
+                    // What it does not know any more it need not forget.
+                    let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
+                }
+            }
+        }
+    }
 }
 
 impl Fuse {
@@ -59,31 +89,18 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &forgetting, &splicing)
     }
 
-    /// Has the kernel forget the files found longest ago where it holds very many. It keeps them as long as it has memory, and
-    /// so would we: `ls -lR` of a bucket would leave an inode for every object.
+    /// Has the kernel forget the inodes found longest ago where it holds many.
     pub(super) fn bound_memory(&self) {
-        if self.core.tree.len() <= MOST_INODES || self.forgetting.under_way.swap(true, Ordering::Relaxed) {
+        if self.core.tree.fullness() == Fullness::Room
+            || self.forgetting.under_way.swap(true, Ordering::Relaxed)
+        {
             return;
         }
         let (core, opens, forgetting) =
             (Arc::clone(&self.core), Arc::clone(&self.opening.opens), Arc::clone(&self.forgetting));
         // Not on a thread that answers: the kernel may hold the directory while it waits for one of those.
         self.waiters.run(move || {
-            // A listing finds more meanwhile, and when it ends nobody comes here again: so until they are few, each asked once.
-            let mut asked = 0;
-            while let Some(notifier) = forgetting.notifier.get()
-                && core.tree.len() > MOST_INODES
-            {
-                let oldest = core.tree.oldest_files(asked, FORGOTTEN);
-                let Some((last, ..)) = oldest.last() else { break };
-                asked = *last;
-                for (ino, directory, name) in oldest {
-                    if !opens.is_open(ino) {
-                        // What it does not know any more it need not forget.
-                        let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
-                    }
-                }
-            }
+            forgetting.forget(&core, &opens);
             forgetting.under_way.store(false, Ordering::Relaxed);
         });
     }
@@ -91,6 +108,7 @@ impl Fuse {
 
 fn serving(session: Session<Fuse>, forgetting: &Forgetting, splicing: &Splicing) -> io::Result<Serving> {
     splicing.on(session.as_fd());
+    forgetting.pruning.on(session.as_fd());
     // Nobody else sets it.
     let _ = forgetting.notifier.set(session.notifier());
     Ok(Serving(session.spawn()?))

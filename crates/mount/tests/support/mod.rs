@@ -41,11 +41,22 @@ impl Mounted {
     }
 
     pub fn with(place: Place, options: &Options, plant: impl FnOnce(&Subject)) -> Self {
+        Self::limited(place, options, None, plant)
+    }
+
+    /// With a cache of at most `cache_size` bytes.
+    pub fn limited(
+        place: Place,
+        options: &Options,
+        cache_size: Option<u64>,
+        plant: impl FnOnce(&Subject),
+    ) -> Self {
         let subject = Subject::start(place);
         plant(&subject);
         let (directory, cache) = (scratch(), scratch());
         let options = Options { cache: Some(cache.path().to_owned()), ..options.clone() };
-        let mount = mount(&subject.store, &subject.base, directory.path(), &options).unwrap();
+        let mount =
+            mount_limited(&subject.store, &subject.base, directory.path(), &options, cache_size).unwrap();
         Self { subject, mount, directory, cache }
     }
 
@@ -68,6 +79,11 @@ impl Mounted {
 
     pub fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Bytes received from the store so far.
+    pub fn received(&self) -> u64 {
+        self.subject.store.counters().received
     }
 
     /// Requests sent to the store so far.
@@ -94,8 +110,22 @@ pub fn mount(
     directory: &Path,
     options: &Options,
 ) -> firstbyte_mount::Result<Mount> {
-    let settings =
-        Settings { cache: options.cache.clone(), deadline: options.deadline, ..Settings::default() };
+    mount_limited(store, location, directory, options, None)
+}
+
+fn mount_limited(
+    store: &Store,
+    location: &Location,
+    directory: &Path,
+    options: &Options,
+    cache_size: Option<u64>,
+) -> firstbyte_mount::Result<Mount> {
+    let settings = Settings {
+        cache: options.cache.clone(),
+        cache_size,
+        deadline: options.deadline,
+        ..Settings::default()
+    };
     let hydrator = Hydrator::new(store.clone(), settings).unwrap();
     Mount::start(store.clone(), hydrator, location, directory, options)
 }

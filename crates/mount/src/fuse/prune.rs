@@ -1,0 +1,63 @@
+//! Asks the kernel to forget inodes that nothing uses, many in one message (Linux 6.18).
+//!
+//! Unlike the invalidation of a name it waits for no lock on a directory, which a program that lists one holds nearly all the
+//! time, and leaves alone what is open or a current directory. The library does not know the message yet, so it is made here.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::tree::Ino;
+
+/// The message's code, `FUSE_NOTIFY_PRUNE`; it stands where a reply has its error number.
+const CODE: i32 = 9;
+/// Bytes before the inodes' numbers: the header of every message, their count, and room for later use.
+const HEAD: usize = 16 + 16;
+/// Inodes in one message.
+const MOST: usize = 1024;
+
+/// Sends the messages.
+#[derive(Default)]
+pub(super) struct Pruning {
+    device: OnceLock<OwnedFd>,
+    /// Whether the kernel does not know the message.
+    is_unknown: AtomicBool,
+}
+
+impl Pruning {
+    /// The connection to the kernel is this one from now on.
+    pub(super) fn on(&self, device: BorrowedFd<'_>) {
+        if let Ok(own) = device.try_clone_to_owned() {
+            // Nothing else sets it.
+            let _ = self.device.set(own);
+        }
+    }
+
+    /// Has the kernel forget those of `inodes` that nothing uses. False where it cannot be asked.
+    pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
+        let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        for part in inodes.chunks(MOST) {
+            if let Err(error) = rustix::io::write(device, &message(part)) {
+                tracing::debug!("names are invalidated one by one: {}", io::Error::from(error));
+                self.is_unknown.store(true, Ordering::Relaxed);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn message(inodes: &[Ino]) -> Vec<u8> {
+    let length = HEAD + size_of_val(inodes);
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend((length as u32).to_ne_bytes());
+    bytes.extend(CODE.to_ne_bytes());
+    bytes.extend(0_u64.to_ne_bytes());
+    bytes.extend((inodes.len() as u32).to_ne_bytes());
+    bytes.resize(HEAD, 0);
+    inodes.iter().for_each(|ino| bytes.extend(ino.to_ne_bytes()));
+    bytes
+}
