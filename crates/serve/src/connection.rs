@@ -156,6 +156,9 @@ async fn read_past(wire: &mut Wire, site: &Site) -> bool {
     if wire.body_is_done() {
         return true;
     }
+    if wire.body_is_broken() {
+        return false;
+    }
     if wire.awaits_continue() {
         // It was not told to send: whether the next bytes are a body or a request cannot be known.
         return false;

@@ -96,6 +96,9 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     if length > LONGEST_HEAD {
         return Err(HeadError::TooLarge);
     }
+    if has_bare_line_feed(&bytes[..length]) {
+        return Err(HeadError::Malformed("a line ends without a carriage return"));
+    }
     let minor_version = parsed.version.unwrap_or(1);
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes())
         .map_err(|_| HeadError::Malformed("the method"))?;
@@ -127,6 +130,12 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
         minor_version,
         length,
     }))
+}
+
+/// Whether a line of the head ends in a line feed alone, which httparse takes and a proxy may not.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    let mut before = 0;
+    head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
 }
 
 /// Splits a request target into path and query; the absolute form, meant for proxies, loses its authority.
@@ -211,6 +220,10 @@ mod tests {
             "Content-Length: 99999999999999999999",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
             "Host: second",
+            "A: b\nContent-Length: 1",
+            "A: b\r\n folded",
+            "A : b",
+            "A: b\rc",
         ] {
             let text = format!("PUT / HTTP/1.1\r\nHost: h\r\n{lines}\r\n\r\n");
             assert!(matches!(head(&text), Err(HeadError::Malformed(_))), "{lines}");

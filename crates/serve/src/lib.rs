@@ -10,6 +10,7 @@
 
 mod answer;
 mod auth;
+mod chunks;
 mod condition;
 mod config;
 mod connection;
@@ -46,6 +47,7 @@ mod wire;
 mod writer;
 
 pub use auth::{Key, Keys, Rights};
+pub use chunks::{ChunkDialect, decode_chunked};
 pub use config::{AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Tls, Writing};
 pub use error::{Error, Result};
 pub use head::{Head, HeadError, parse_head};

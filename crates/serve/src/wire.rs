@@ -11,20 +11,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::server::TlsStream;
 
+use crate::chunks::{ChunkDialect, Chunks, Next};
 use crate::head::Framing;
 
 /// The most body bytes handed on at once: large enough that a write to disk outweighs its task switch, small enough that
 /// a thousand uploads stay within memory.
 pub(crate) const BODY_PIECE: usize = 128 << 10;
 
-/// The longest chunk-size line, extensions included.
-const LONGEST_CHUNK_LINE: usize = 4096;
+/// Room made for the lines between chunks.
+const LINE_ROOM: usize = 4096;
 
 /// What bytes travel on.
 #[derive(Debug)]
@@ -50,14 +51,12 @@ pub(crate) struct Wire {
 enum Progress {
     /// Past its end.
     Done,
-    /// So many bytes to come, of the body or of the current chunk.
-    Data { left: u64, chunked: bool },
-    /// At a chunk's size line.
-    ChunkSize,
-    /// At the line end after a chunk's data.
-    ChunkEnd,
-    /// Among the trailers.
-    Trailers,
+    /// So many bytes to come.
+    Data(u64),
+    /// In a chunked body.
+    Chunked(Chunks),
+    /// An error: where the body ends is unknown, so what follows must not be taken for a request.
+    Broken,
 }
 
 impl Wire {
@@ -69,15 +68,20 @@ impl Wire {
     pub(crate) fn begin_body(&mut self, framing: Framing, awaits_continue: bool) {
         self.body = match framing {
             Framing::Length(0) => Progress::Done,
-            Framing::Length(left) => Progress::Data { left, chunked: false },
-            Framing::Chunked => Progress::ChunkSize,
+            Framing::Length(left) => Progress::Data(left),
+            Framing::Chunked => Progress::Chunked(Chunks::new(ChunkDialect::Http)),
         };
         self.awaits_continue = awaits_continue;
     }
 
-    /// Whether the body was read to its end, so that the next request can follow.
+    /// Whether the body was read to its end, so that the next request can follow; never after an error in it.
     pub(crate) fn body_is_done(&self) -> bool {
         self.body == Progress::Done
+    }
+
+    /// Whether the body's end cannot be found any more.
+    pub(crate) fn body_is_broken(&self) -> bool {
+        self.body == Progress::Broken
     }
 
     /// Whether the client still waits to be told to send the body: it may never send it.
@@ -98,8 +102,16 @@ impl Wire {
         Poll::Ready(Ok(count))
     }
 
-    /// The next piece of the body; empty at its end.
+    /// The next piece of the body; empty at its end. After an error there are only errors.
     pub(crate) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let piece = ready!(self.poll_piece(context));
+        if piece.is_err() {
+            self.body = Progress::Broken;
+        }
+        Poll::Ready(piece)
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.awaits_continue && self.buffer.is_empty() {
             let line = b"HTTP/1.1 100 Continue\r\n\r\n";
             // Nothing else is on its way out, so a line this short fits the socket's buffer.
@@ -110,32 +122,35 @@ impl Wire {
         loop {
             match self.body {
                 Progress::Done => return Poll::Ready(Ok(Bytes::new())),
-                Progress::Data { left, chunked } => {
+                Progress::Broken => {
+                    return Poll::Ready(Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the body is broken",
+                    )));
+                }
+                Progress::Data(left) => {
                     let piece = ready!(self.poll_data(context, left))?;
                     let left = left - piece.len() as u64;
-                    self.body = match (left, chunked) {
-                        (0, false) => Progress::Done,
-                        (0, true) => Progress::ChunkEnd,
-                        _ => Progress::Data { left, chunked },
-                    };
+                    self.body = if left == 0 { Progress::Done } else { Progress::Data(left) };
                     return Poll::Ready(Ok(piece));
                 }
-                Progress::ChunkSize => {
-                    let line = ready!(self.poll_line(context))?;
-                    let left = chunk_size(&line)?;
-                    self.body =
-                        if left == 0 { Progress::Trailers } else { Progress::Data { left, chunked: true } };
-                }
-                Progress::ChunkEnd => {
-                    if !ready!(self.poll_line(context))?.is_empty() {
-                        return Poll::Ready(Err(broken("a chunk is longer than it says")));
-                    }
-                    self.body = Progress::ChunkSize;
-                }
-                // Trailers are read past: nothing here has a use for them.
-                Progress::Trailers => {
-                    if ready!(self.poll_line(context))?.is_empty() {
-                        self.body = Progress::Done;
+                Progress::Chunked(mut chunks) => {
+                    // Trailers are read past: nothing here has a use for them.
+                    let next = chunks.next(&mut self.buffer, |_, _| ())?;
+                    self.body = Progress::Chunked(chunks);
+                    match next {
+                        Next::Data(left) => {
+                            let piece = ready!(self.poll_data(context, left))?;
+                            chunks.took(piece.len() as u64);
+                            self.body = Progress::Chunked(chunks);
+                            return Poll::Ready(Ok(piece));
+                        }
+                        Next::End => self.body = Progress::Done,
+                        Next::More => {
+                            if ready!(self.poll_fill(context, LINE_ROOM))? == 0 {
+                                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                            }
+                        }
                     }
                 }
             }
@@ -158,39 +173,6 @@ impl Wire {
         let count = wanted.min(self.buffer.len());
         Poll::Ready(Ok(self.buffer.split_to(count).freeze()))
     }
-
-    /// The next line, without its end.
-    fn poll_line(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let mut line = self.buffer[..end].to_vec();
-                self.buffer.advance(end + 1);
-                if line.pop_if(|byte| *byte == b'\r').is_none() {
-                    return Poll::Ready(Err(broken("a chunk's line ends without a carriage return")));
-                }
-                return Poll::Ready(Ok(line));
-            }
-            if self.buffer.len() > LONGEST_CHUNK_LINE {
-                return Poll::Ready(Err(broken("a chunk's line is too long")));
-            }
-            if ready!(self.poll_fill(context, LONGEST_CHUNK_LINE))? == 0 {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
-        }
-    }
-}
-
-fn broken(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-/// The number at the start of a chunk-size line; extensions after `;` are ignored.
-pub(crate) fn chunk_size(line: &[u8]) -> io::Result<u64> {
-    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    let is_hex = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| is_hex);
-    text.and_then(|text| u64::from_str_radix(text, 16).ok())
-        .ok_or_else(|| broken("a chunk's size is not a number"))
 }
 
 impl AsyncRead for Transport {
@@ -280,20 +262,6 @@ impl WireBody {
                 let reason = "the client stopped sending";
                 Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, reason))))
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chunk_size;
-
-    #[test]
-    fn chunk_sizes_are_hexadecimal_and_nothing_else() {
-        assert_eq!(chunk_size(b"1aF").unwrap(), 0x1af);
-        assert_eq!(chunk_size(b"10;chunk-signature=abc").unwrap(), 16);
-        for bad in [&b""[..], b"0x10", b"+1", b"-1", b"1 2", b"fffffffffffffffff"] {
-            assert!(chunk_size(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -4,6 +4,7 @@ mod access;
 mod client;
 mod conditions;
 mod connection;
+mod framing;
 mod leftovers;
 mod objects;
 mod tls;
