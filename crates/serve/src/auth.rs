@@ -2,7 +2,8 @@
 //!
 //! S3 requests prove their key by signature (checked by s3s with the secret from [`Keys`]); plain HTTP requests carry the
 //! same key by HTTP Basic, or a session cookie that the login form hands out. Rights are given for prefixes of the path
-//! below the served directory, `bucket/key` for S3.
+//! below the served directory, `bucket/key` for S3. A prefix covers itself and what lies below it, so it ends at a `/`.
+//! Whether a request is allowed is decided by its path alone, before any file is looked at.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,6 +14,7 @@ use base64::Engine;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::root::EntryPath;
 
 /// The cookie a browser session lives in.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
@@ -39,7 +41,7 @@ pub struct Key {
     pub access_key: String,
     /// The secret that proves it.
     pub secret: String,
-    /// Rights and the path prefixes they hold for; an empty prefix is everything.
+    /// Rights and the paths they hold for and below, without `/` at either end; the empty one is everything.
     pub grants: Vec<(Rights, String)>,
 }
 
@@ -91,7 +93,11 @@ impl Keys {
                 "write" => Rights::Write,
                 other => return Err(format!("line {number}: rights are `read` or `write`, not `{other}`")),
             };
-            let prefix = words.next().unwrap_or_default().trim_start_matches('/').to_owned();
+            let prefix = words.next().unwrap_or_default();
+            let prefix = match EntryPath::parse(prefix.as_bytes()) {
+                Ok(path) => String::from_utf8_lossy(path.as_bytes()).into_owned(),
+                Err(why) => return Err(format!("line {number}: the prefix `{prefix}`: {why}")),
+            };
             if words.next().is_some() {
                 return Err(format!("line {number}: more than four words"));
             }
@@ -147,24 +153,39 @@ pub(crate) enum Access {
 impl Access {
     /// Whether `rights` hold for `path` (relative, `bucket/key`).
     pub(crate) fn allows(&self, rights: Rights, path: &[u8]) -> bool {
+        self.fence(rights, path).is_some()
+    }
+
+    /// The length of the widest prefix that gives `rights` for `path`; none where none does. Links on the way from
+    /// there to the file must not lead out of it: see [`EntryPath::fenced`].
+    pub(crate) fn fence(&self, rights: Rights, path: &[u8]) -> Option<usize> {
         match self {
-            Self::Everyone => true,
-            Self::Nobody => false,
-            Self::Key(key) => key
-                .grants
-                .iter()
-                .any(|(granted, prefix)| *granted >= rights && path.starts_with(prefix.as_bytes())),
+            Self::Everyone => Some(0),
+            Self::Nobody => None,
+            Self::Key(key) => {
+                let granted = key.grants.iter().filter(|(granted, _)| *granted >= rights);
+                granted.filter(|(_, prefix)| covers(prefix, path)).map(|(_, prefix)| prefix.len()).min()
+            }
         }
     }
 
-    /// Whether anything below `path`, a directory ending in `/` or empty, may be read.
+    /// Whether some path that starts with the bytes of `path` may be read: a directory ending in `/` leads to what
+    /// the key opens, a list of keys with this prefix shows something.
     pub(crate) fn reaches(&self, path: &[u8]) -> bool {
         match self {
             Self::Everyone => true,
             Self::Nobody => false,
-            Self::Key(key) => key.grants.iter().any(|(_, prefix)| {
-                path.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(path)
-            }),
+            Self::Key(key) => {
+                key.grants.iter().any(|(_, prefix)| covers(prefix, path) || leads_to(path, prefix))
+            }
+        }
+    }
+
+    /// `directory`, fenced where all that lies in it may be read.
+    pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
+        match self.fence(Rights::Read, directory.as_bytes()) {
+            Some(fence) => directory.fenced(fence),
+            None => directory,
         }
     }
 
@@ -177,10 +198,28 @@ impl Access {
     }
 }
 
+/// Whether `path` is what `prefix` names or lies below it.
+fn covers(prefix: &str, path: &[u8]) -> bool {
+    let rest = path.strip_prefix(prefix.as_bytes());
+    prefix.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Whether `prefix`, or a path below it, starts with the bytes of `path`.
+fn leads_to(path: &[u8], prefix: &str) -> bool {
+    prefix.as_bytes().starts_with(path) || path.strip_suffix(b"/") == Some(prefix.as_bytes())
+}
+
 /// Browser sessions: random tokens, held in memory only.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sessions {
     held: Mutex<HashMap<String, (String, Instant)>>,
+}
+
+impl std::fmt::Debug for Sessions {
+    /// Shows no token: each is as good as a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
 }
 
 impl Sessions {
@@ -258,6 +297,35 @@ mod tests {
         assert!(!alice.allows(Rights::Write, b"data/bob/x"));
         assert!(!alice.allows(Rights::Read, b"other"));
         assert!(alice.reaches(b"") && alice.reaches(b"data/") && !alice.reaches(b"other/"));
+    }
+
+    #[test]
+    fn a_prefix_ends_at_a_slash_however_it_is_written() {
+        for prefix in ["b/public", "/b/public", "b/public/"] {
+            let keys = Keys::parse(&format!("alice s3cret write {prefix}\n")).unwrap();
+            let alice = Access::Key(keys.check("alice", "s3cret").unwrap().clone());
+            for path in ["b/public", "b/public/", "b/public/x"] {
+                assert!(alice.allows(Rights::Write, path.as_bytes()), "{prefix}: {path}");
+            }
+            for path in ["b/public-secret", "b/public.txt", "b/publi", "b/", "b", "", "b/public-secret/x"] {
+                assert!(!alice.allows(Rights::Read, path.as_bytes()), "{prefix}: {path}");
+            }
+            for path in ["", "b", "b/", "b/pub", "b/public", "b/public/", "b/public/x"] {
+                assert!(alice.reaches(path.as_bytes()), "{prefix}: {path}");
+            }
+            for path in ["b/public-", "b/x", "c/"] {
+                assert!(!alice.reaches(path.as_bytes()), "{prefix}: {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_widest_prefix_fences() {
+        let keys = Keys::parse("alice s write data/alice\nalice s read data\nalice s read\n").unwrap();
+        let alice = Access::Key(keys.check("alice", "s").unwrap().clone());
+        assert_eq!(alice.fence(Rights::Read, b"data/alice/x"), Some(0));
+        assert_eq!(alice.fence(Rights::Write, b"data/alice/x"), Some("data/alice".len()));
+        assert_eq!(alice.fence(Rights::Write, b"data/x"), None);
     }
 
     #[test]

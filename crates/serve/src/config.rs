@@ -19,6 +19,8 @@ pub struct Config {
     pub buckets: Buckets,
     /// Who may come in.
     pub authentication: Authentication,
+    /// Which versions of S3 signatures prove a key.
+    pub signatures: SignatureVersions,
     /// Whether listening beyond loopback without keys is meant.
     pub exposure: Exposure,
     /// Certificate and key, for HTTPS.
@@ -43,6 +45,7 @@ impl Config {
             writing: Writing::Refused,
             buckets: Buckets::FirstLevel,
             authentication: Authentication::None,
+            signatures: SignatureVersions::V4Only,
             exposure: Exposure::Guarded,
             tls: None,
             cors: Cors::SameOrigin,
@@ -78,6 +81,15 @@ pub enum Authentication {
     None,
     /// Holders of these keys, each within its rights.
     Keys(Keys),
+}
+
+/// Which versions of S3 signatures prove a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureVersions {
+    /// Version 4 only. Version 2 covers neither the host nor most of the query.
+    V4Only,
+    /// Version 2 as well, for clients that know nothing else; within 15 minutes of its date.
+    V2Too,
 }
 
 /// Whether listening beyond loopback without keys is meant.

@@ -20,6 +20,7 @@ use crate::limits::RateLimit;
 use crate::log;
 use crate::request::{Request, RequestBody};
 use crate::response::Response;
+use crate::sandbox;
 use crate::site::Site;
 use crate::wire::{Transport, Wire, WireBody};
 
@@ -81,6 +82,7 @@ async fn exchange(
         if head.query.is_empty() { head.path.clone() } else { format!("{}?{}", head.path, head.query) };
     let request = Request {
         method: head.method,
+        prefix: String::new(),
         path: head.path,
         query: head.query,
         headers: head.headers,
@@ -180,7 +182,7 @@ async fn read_past(wire: &mut Wire, site: &Site) -> bool {
 async fn refuse(wire: &mut Wire, refused: &HeadError, site: &Site) {
     let framing =
         answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
-    let response = Response::text(refused.status(), refused);
+    let response = sandbox::confine(site, "", Response::text(refused.status(), refused));
     let own_rate = RateLimit::new(None);
     site.metrics.count(crate::route::Route::Plain, refused.status());
     if answer::send(&mut wire.transport, response, framing, site, &own_rate).await.is_ok() {

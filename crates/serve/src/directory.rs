@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags};
 
+use crate::auth::{Access, Rights};
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root, is_hidden};
 
@@ -39,13 +40,31 @@ pub(crate) struct Reader<'a> {
     root: &'a Root,
     path: &'a EntryPath,
     entries: Dir,
+    /// Who may see only what it may read and what leads there; none where everything is shown.
+    shown_to: Option<&'a Access>,
 }
 
 impl<'a> Reader<'a> {
     /// Opens the directory `path`.
     pub(crate) fn open(root: &'a Root, path: &'a EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
-        Ok(Self { root, path, entries })
+        Ok(Self { root, path, entries, shown_to: None })
+    }
+
+    /// Opens the directory `path`, to show of it what `access` may read and the directories that lead there.
+    pub(crate) fn open_for(root: &'a Root, path: &'a EntryPath, access: &'a Access) -> io::Result<Self> {
+        let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then_some(access);
+        Ok(Self { shown_to, ..Self::open(root, path)? })
+    }
+
+    /// Whether the entry `name` is shown, as far as its name and its `kind`, once that is known, tell.
+    fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
+        let Some(access) = self.shown_to else { return true };
+        let path = self.path.join(name);
+        match kind {
+            Some(Kind::File) => access.allows(Rights::Read, path.as_bytes()),
+            _ => access.reaches(&path.as_directory()),
+        }
     }
 
     /// The version of the entry `name` in this directory; none when it went away.
@@ -85,7 +104,12 @@ impl Iterator for Reader<'_> {
                 continue;
             }
             let name = OsString::from_vec(name.to_vec());
-            if let Some(kind) = self.kind(&name, entry.file_type()) {
+            if !self.is_shown(&name, None) {
+                continue;
+            }
+            if let Some(kind) = self.kind(&name, entry.file_type())
+                && self.is_shown(&name, Some(kind))
+            {
                 return Some(Ok(Entry { name, kind }));
             }
         }

@@ -13,9 +13,9 @@ use crate::page;
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::EntryPath;
-use crate::route::{Route, route};
+use crate::route::{Route, route, split_bucket};
 use crate::site::{Access, Site};
-use crate::{files, s3};
+use crate::{files, s3, sandbox};
 
 /// An answer and what the log and the counters say of it.
 #[derive(Debug)]
@@ -31,33 +31,26 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     let allowed = origin.filter(|origin| allows_origin(&site.config.cors, origin));
     let sent_path = match strip_base(site, &mut request) {
         Ok(sent) => sent,
-        Err(refused) => return Outcome { response: *refused, route: Route::Plain, who: "-".to_owned() },
-    };
-    let route = route(&request);
-    let access = site.access(&request);
-    let mut who = access.name().to_owned();
-    let mut response = if let Err(reason) = site.check_origin(&request) {
-        Response::text(StatusCode::FORBIDDEN, reason)
-    } else if request.method == Method::OPTIONS {
-        preflight()
-    } else {
-        match route {
-            Route::S3 => {
-                let (response, key) = s3::answer(site, request, sent_path).await;
-                if let Some(key) = key {
-                    who = key;
-                }
-                response
-            }
-            Route::Metrics => metrics(site, &access),
-            Route::Reserved => {
-                let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
-                page::reserved(site, request, &rest, &access).await
-            }
-            Route::Plain if is_metrics(site, &request).await => metrics(site, &access),
-            Route::Plain => files::answer(site, request, &access).await,
+        Err(refused) => {
+            let response = sandbox::confine(site, "", *refused);
+            return Outcome { response, route: Route::Plain, who: "-".to_owned() };
         }
     };
+    let route = route(&request);
+    let named = sandbox::named_type(&request.path);
+    let (response, who) = if let Err(reason) = site.check_origin(&request) {
+        (Response::text(StatusCode::FORBIDDEN, reason), None)
+    } else if request.method == Method::OPTIONS {
+        (preflight(), None)
+    } else if route == Route::S3 {
+        s3::answer(site, request, sent_path).await
+    } else {
+        match site.access(&request) {
+            Ok(access) => (unsigned(site, request, route, &access).await, Some(access.name().to_owned())),
+            Err(wait) => (files::too_many_attempts(wait), None),
+        }
+    };
+    let mut response = sandbox::confine(site, named, response);
     if let Some(origin) = allowed {
         let origin = if site.config.cors == Cors::Any { "*".to_owned() } else { origin };
         response = response
@@ -65,7 +58,26 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
             .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, "etag, content-length, content-range, last-modified")
             .with_header(VARY, "origin");
     }
-    Outcome { response, route, who }
+    Outcome { response, route, who: who.unwrap_or_else(|| "-".to_owned()) }
+}
+
+/// Answers a request that proves its key by password or cookie, if at all.
+async fn unsigned(site: &Arc<Site>, mut request: Request, route: Route, access: &Access) -> Response {
+    match route {
+        Route::Metrics => metrics(site, access),
+        Route::Reserved => {
+            let rest = request.path.trim_start_matches("/.firstbyte/").to_owned();
+            page::reserved(site, request, &rest, access).await
+        }
+        _ if is_metrics(site, &request).await => metrics(site, access),
+        _ => {
+            if let Some((bucket, rest)) = split_bucket(&site.config.buckets, &request.path) {
+                request.prefix.push_str(bucket);
+                request.path = rest.to_owned();
+            }
+            files::answer(site, request, access).await
+        }
+    }
 }
 
 /// Takes the base path off a request's path; gives the path as it was sent, where there is a base.
@@ -84,6 +96,7 @@ fn strip_base(site: &Site, request: &mut Request) -> Result<Option<String>, Box<
             )));
         }
     };
+    request.prefix.clone_from(base);
     Ok(Some(std::mem::replace(&mut request.path, path)))
 }
 

@@ -4,14 +4,16 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use http::header::{
-    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, LAST_MODIFIED, LOCATION, RANGE, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::auth::Rights;
 use crate::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::config::Writing;
 use crate::content_type::content_type;
@@ -37,47 +39,61 @@ pub(crate) async fn answer(site: &Arc<Site>, request: Request, access: &Access) 
     };
     let method = request.method.clone();
     match method {
-        Method::GET | Method::HEAD => get(site, request, &path, access).await,
-        Method::PUT | Method::DELETE if !site.may_write(access, &path) => refuse_write(site, access),
-        Method::PUT => put(site, request, &path).await.unwrap_or_else(|error| failure(&error)),
-        Method::DELETE => delete(site, &request, path).await.unwrap_or_else(|error| failure(&error)),
+        Method::GET | Method::HEAD => get(site, request, path, access).await,
+        Method::PUT | Method::DELETE => {
+            let Some(path) = site.writable(access, &path) else { return refuse_write(site, access) };
+            let done = match method {
+                Method::PUT => put(site, request, &path).await,
+                _ => delete(site, &request, path).await,
+            };
+            done.unwrap_or_else(|error| failure(&error))
+        }
         _ => Response::text(StatusCode::METHOD_NOT_ALLOWED, format_args!("{method} means nothing here"))
             .with_header(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
     }
 }
 
-async fn get(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Access) -> Response {
+/// Answers from the path alone what `access` has no right to: whether anything has that name is not looked at.
+async fn get(site: &Arc<Site>, request: Request, path: EntryPath, access: &Access) -> Response {
     let is_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
     if matches!(access, Access::Nobody) {
         return if is_page { page::login(site, &request) } else { unauthorized() };
     }
-    match site.root.open_file(path).await {
-        Ok(_) if !site.may_read(access, path) => forbidden(),
+    let refuse = || if is_page { page::refused(site, &request, access) } else { forbidden() };
+    let Some(fence) = access.fence(Rights::Read, path.as_bytes()) else {
+        if !access.reaches(&path.as_directory()) {
+            return refuse();
+        }
+        // A directory above what the key opens: of its entries only those that lead there are shown.
+        return match site.root.open_entry(&path).await.and_then(|entry| entry.metadata()) {
+            Ok(metadata) if metadata.is_dir() => directory(site, request, &path, access).await,
+            _ => refuse(),
+        };
+    };
+    let path = path.fenced(fence);
+    match site.root.open_file(&path).await {
         Ok(_) if request.path.ends_with('/') => not_found(),
         Ok(file) => match file.metadata() {
-            Ok(metadata) => page::fence(site, file_response(&request, path, file, &metadata)),
+            Ok(metadata) => file_response(&request, &path, file, &metadata),
             Err(error) => failure(&error),
         },
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            directory(site, request, path, access).await
+            directory(site, request, &path, access).await
         }
         Err(error) => failure(&error),
     }
 }
 
 async fn directory(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Access) -> Response {
-    if !site.may_list(access, path) {
-        return forbidden();
-    }
     if !request.path.ends_with('/') {
         let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
-        let target = format!("{}{}/{query}", site.config.base_path, request.path);
+        let target = format!("{}{}/{query}", request.prefix, request.path);
         return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
             .with_header(LOCATION, target);
     }
     match listing::Format::asked_by(&request) {
-        Some(format) => listing::answer(site, &request, path, format).await,
-        None => page::directory(site, path, access).await,
+        Some(format) => listing::answer(site, &request, path, format, access).await,
+        None => page::directory(site, &request, path, access).await,
     }
 }
 
@@ -113,10 +129,6 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
     let by_name = content_type(path.name());
     let content_type = kept.content_type.as_deref().unwrap_or(by_name);
     response = response.with_header(CONTENT_TYPE, content_type);
-    if content_type != by_name {
-        // Whoever uploaded the file chose it, and may have chosen a document that runs scripts.
-        response = response.with_header(CONTENT_SECURITY_POLICY, "sandbox");
-    }
     if request.query("download").is_some() {
         response = response.with_header(CONTENT_DISPOSITION, attachment(path));
     }
@@ -233,6 +245,13 @@ fn refuse_write(site: &Site, access: &Access) -> Response {
 pub(crate) fn unauthorized() -> Response {
     Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
         .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
+}
+
+/// 429: too many wrong secrets came for a key.
+pub(crate) fn too_many_attempts(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let line = format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
+    Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
 }
 
 /// 403: the key does not reach so far.

@@ -9,6 +9,7 @@
 //! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] brings its own.
 
 mod answer;
+mod attempts;
 mod auth;
 mod chunks;
 mod condition;
@@ -36,6 +37,7 @@ mod response;
 mod root;
 mod route;
 mod s3;
+mod sandbox;
 mod sendfile;
 mod server;
 mod site;
@@ -48,7 +50,9 @@ mod writer;
 
 pub use auth::{Key, Keys, Rights};
 pub use chunks::{ChunkDialect, decode_chunked};
-pub use config::{AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, Tls, Writing};
+pub use config::{
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Limits, SignatureVersions, Tls, Writing,
+};
 pub use error::{Error, Result};
 pub use head::{Head, HeadError, parse_head};
 pub use range::{RangeAnswer, parse_range};

@@ -14,6 +14,7 @@ use serde::Serialize;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::mpsc;
 
+use crate::auth::Access;
 use crate::directory::{Kind, Reader};
 use crate::etag::Identity;
 use crate::request::Request;
@@ -66,19 +67,20 @@ struct Row<'a> {
     etag: Option<String>,
 }
 
-/// Streams the listing of `path`.
+/// Streams what `access` may see of the listing of `path`.
 pub(crate) async fn answer(
     site: &Arc<Site>,
     request: &Request,
     path: &EntryPath,
     format: Format,
+    access: &Access,
 ) -> Response {
     let recursive = request.query("recursive").is_some();
     // Two pieces on their way: one being sent, one being filled.
     let (pieces, receiver) = mpsc::channel(2);
-    let (root, path) = (site.root.clone(), path.clone());
+    let (root, path, access) = (site.root.clone(), path.clone(), access.clone());
     tokio::task::spawn_blocking(move || {
-        let mut writer = RowWriter { pieces, buffer: Vec::with_capacity(PIECE), format, rows: 0 };
+        let mut writer = RowWriter { pieces, buffer: Vec::with_capacity(PIECE), format, rows: 0, access };
         let walked = writer.walk(&root, &path, &[], recursive).and_then(|()| writer.end());
         if let Err(error) = walked {
             // Breaks the answer off, so that the client does not take it for whole.
@@ -98,11 +100,14 @@ struct RowWriter {
     buffer: Vec<u8>,
     format: Format,
     rows: u64,
+    /// Who asks: of a directory that it may not read as a whole, it sees what it may read.
+    access: Access,
 }
 
 impl RowWriter {
     fn walk(&mut self, root: &Root, path: &EntryPath, prefix: &[u8], recursive: bool) -> io::Result<()> {
-        let mut reader = Reader::open(root, path)?;
+        let access = self.access.clone();
+        let mut reader = Reader::open_for(root, path, &access)?;
         let mut below = Vec::new();
         while let Some(entry) = reader.next() {
             let entry = entry?;
@@ -112,7 +117,7 @@ impl RowWriter {
             self.row(&name, entry.kind, &identity)?;
             if recursive && entry.kind == Kind::Directory {
                 name.push(b'/');
-                below.push((path.join(&entry.name), name));
+                below.push((access.entering(path.join(&entry.name)), name));
             }
         }
         drop(reader);

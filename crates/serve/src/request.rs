@@ -10,11 +10,14 @@ use http::{HeaderMap, Method};
 
 use crate::wire::WireBody;
 
-/// A request, its target relative to the base path.
+/// A request, its target relative to the base path and, by plain HTTP, to the name of the one bucket.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
+    /// What stood before `path`: the base path, and the name of the one bucket where it was named. Links and
+    /// redirections begin with it.
+    pub(crate) prefix: String,
     /// The path as sent, still percent-encoded, starting with `/`.
     pub(crate) path: String,
     /// What stands after `?`, still percent-encoded; empty for none.

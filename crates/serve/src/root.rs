@@ -27,8 +27,41 @@ const LONGEST_NAME: usize = 255;
 
 /// A path below the served directory: no empty, `.` or `..` component, no NUL, nothing hidden by [`is_hidden`].
 /// The empty path is the directory itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct EntryPath(PathBuf);
+///
+/// It may be fenced: then links below its first components must not lead out of what these name. Two paths of the same
+/// name are equal whatever their fences.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EntryPath {
+    path: PathBuf,
+    /// How many bytes of `path` name the directory that links must not lead out of; 0 for the served one.
+    fence: usize,
+}
+
+impl PartialEq for EntryPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for EntryPath {}
+
+impl std::hash::Hash for EntryPath {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.path.hash(state);
+    }
+}
+
+impl PartialOrd for EntryPath {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for EntryPath {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.path.cmp(&other.path)
+    }
+}
 
 /// Why a text is no [`EntryPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +104,18 @@ impl EntryPath {
                 return Err(PathError::Hidden);
             }
         }
-        Ok(Self(PathBuf::from(OsStr::from_bytes(path))))
+        Ok(Self { path: PathBuf::from(OsStr::from_bytes(path)), fence: 0 })
+    }
+
+    /// The same path, whose links must not lead out of the directory that its first `fence` bytes name.
+    pub(crate) fn fenced(mut self, fence: usize) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// How many bytes of the path name the directory that links must not lead out of.
+    pub(crate) fn fence(&self) -> usize {
+        self.fence
     }
 
     /// The path a percent-encoded URL path names, decoded exactly once.
@@ -82,47 +126,70 @@ impl EntryPath {
 
     /// The entry `name` in this directory.
     pub(crate) fn join(&self, name: &OsStr) -> Self {
-        Self(self.0.join(name))
+        Self { path: self.path.join(name), fence: self.fence }
     }
 
     /// Whether it is the served directory itself.
     pub(crate) fn is_root(&self) -> bool {
-        self.0.as_os_str().is_empty()
+        self.path.as_os_str().is_empty()
     }
 
     /// The last component; none for the root.
     pub(crate) fn name(&self) -> Option<&OsStr> {
-        self.0.file_name()
+        self.path.file_name()
     }
 
     /// The first component; the root for the root.
     pub(crate) fn first(&self) -> Self {
-        Self(self.0.iter().next().map(PathBuf::from).unwrap_or_default())
+        let path = self.path.iter().next().map(PathBuf::from).unwrap_or_default();
+        Self { path, fence: 0 }
     }
 
-    /// The directory it lies in; the root for the root.
+    /// The directory it lies in; the root for the root. Above its fence there is none.
     pub(crate) fn parent(&self) -> Self {
-        Self(self.0.parent().map(Path::to_path_buf).unwrap_or_default())
+        let path = self.path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let fence = if path.as_os_str().len() < self.fence { 0 } else { self.fence };
+        Self { path, fence }
     }
 
     /// Its bytes, `/` between components.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_os_str().as_bytes()
+        self.path.as_os_str().as_bytes()
+    }
+
+    /// Its bytes with a `/` behind them; nothing for the root.
+    pub(crate) fn as_directory(&self) -> Vec<u8> {
+        let mut bytes = self.as_bytes().to_vec();
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes
     }
 
     /// It as a relative path.
     pub(crate) fn as_path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     fn for_kernel(&self) -> &Path {
-        if self.is_root() { Path::new(".") } else { &self.0 }
+        if self.is_root() { Path::new(".") } else { &self.path }
+    }
+
+    /// The directory that links must not lead out of and the path below it; none where that is the served one. The
+    /// directory's own name was given by the owner of the server, so links in it are followed anywhere inside.
+    fn at_fence(&self) -> Option<(&Path, &Path)> {
+        let bytes = self.as_bytes();
+        if self.fence == 0 || self.fence >= bytes.len() {
+            return None;
+        }
+        let (directory, below) = (&bytes[..self.fence], &bytes[self.fence + 1..]);
+        Some((Path::new(OsStr::from_bytes(directory)), Path::new(OsStr::from_bytes(below))))
     }
 }
 
 impl std::fmt::Display for EntryPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "/{}", self.0.display())
+        write!(f, "/{}", self.path.display())
     }
 }
 
@@ -164,13 +231,12 @@ impl Root {
     /// Opens a directory for listing. Blocking.
     pub(crate) fn open_directory(&self, path: &EntryPath) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(open_beneath(&self.directory, path.for_kernel(), flags, ResolveFlags::empty())?)
+        Ok(open_entry(&self.directory, path, flags, ResolveFlags::empty())?)
     }
 
     /// Opens a file with `flags` without waiting for other tasks. Blocking.
     pub(crate) fn open_blocking(&self, path: &EntryPath, flags: OFlags) -> io::Result<File> {
-        Ok(open_beneath(&self.directory, path.for_kernel(), flags | OFlags::CLOEXEC, ResolveFlags::empty())?
-            .into())
+        Ok(open_entry(&self.directory, path, flags | OFlags::CLOEXEC, ResolveFlags::empty())?.into())
     }
 
     /// Opens the directory `path`, making what is missing on the way. Blocking.
@@ -207,10 +273,11 @@ impl Root {
         Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
-    /// Removes the directories that `path` left empty, from the innermost up to, not including, `keep`. Blocking.
+    /// Removes the directories that `path` left empty, from the innermost up to, not including, `keep` and what its
+    /// fence names. Blocking.
     pub(crate) fn remove_empty_parents(&self, path: &EntryPath, keep: &EntryPath) {
         let mut directory = path.parent();
-        while directory != *keep && !directory.is_root() {
+        while directory != *keep && directory.as_bytes().len() > path.fence() {
             if self.remove(&directory, AtFlags::REMOVEDIR).is_err() {
                 return;
             }
@@ -219,13 +286,13 @@ impl Root {
     }
 
     async fn resolve(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
-        match open_beneath(&self.directory, path.for_kernel(), flags, ResolveFlags::CACHED) {
+        match open_entry(&self.directory, path, flags, ResolveFlags::CACHED) {
             // Not in the kernel's memory: the lookup may wait for a disk or a network, other connections must not.
             Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
             done => return Ok(done?),
         }
         let (directory, path) = (self.directory.clone(), path.clone());
-        let task = move || open_beneath(&directory, path.for_kernel(), flags, ResolveFlags::empty());
+        let task = move || open_entry(&directory, &path, flags, ResolveFlags::empty());
         Ok(tokio::task::spawn_blocking(task).await.map_err(io::Error::other)??)
     }
 }
@@ -234,6 +301,21 @@ impl AsFd for Root {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.directory.as_fd()
     }
+}
+
+/// Opens `path` below `root`, and below its fence where it has one.
+fn open_entry(
+    root: &OwnedFd,
+    path: &EntryPath,
+    flags: OFlags,
+    extra: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let Some((directory, below)) = path.at_fence() else {
+        return open_beneath(root, path.for_kernel(), flags, extra);
+    };
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open_beneath(root, directory, step, extra)?;
+    open_beneath(&directory, below, flags, extra)
 }
 
 fn open_beneath(
@@ -300,5 +382,34 @@ mod tests {
         assert!(open_without_links(&root.directory, Path::new("file"), read).is_ok());
         assert!(open_without_links(&root.directory, Path::new("in"), read).is_err());
         assert!(open_without_links(&root.directory, Path::new("out/secret"), read).is_err());
+    }
+
+    #[test]
+    fn below_a_fence_links_lead_nowhere_else() {
+        let inside = tempfile::tempdir().unwrap();
+        for name in ["own/sub", "other"] {
+            std::fs::create_dir_all(inside.path().join(name)).unwrap();
+            std::fs::write(inside.path().join(name).join("file"), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("../other", inside.path().join("own/out")).unwrap();
+        std::os::unix::fs::symlink("sub", inside.path().join("own/in")).unwrap();
+        std::os::unix::fs::symlink("own", inside.path().join("named")).unwrap();
+        let root = Root::open(inside.path()).unwrap();
+        let opens = |path: &str, fence: usize| {
+            let path = EntryPath::parse(path.as_bytes()).unwrap().fenced(fence);
+            root.open_blocking(&path, OFlags::RDONLY).is_ok()
+        };
+        assert!(opens("own/out/file", 0) && !opens("own/out/file", 3));
+        assert!(opens("own/in/file", 3) && opens("named/in/file", 5) && !opens("named/out/file", 5));
+        assert!(opens("own", 3) && opens("own/sub", 3));
+        let path = EntryPath::parse(b"own/sub/file").unwrap().fenced(3);
+        assert_eq!(path.parent().parent().fence(), 3);
+        assert_eq!(path.parent().parent().parent().fence(), 0);
+        assert_eq!(path.parent(), EntryPath::parse(b"own/sub").unwrap());
+        std::fs::remove_file(inside.path().join("own/sub/file")).unwrap();
+        std::fs::remove_file(inside.path().join("own/in")).unwrap();
+        std::fs::remove_file(inside.path().join("own/out")).unwrap();
+        root.remove_empty_parents(&path, &EntryPath::default());
+        assert!(!inside.path().join("own/sub").exists() && inside.path().join("own").exists());
     }
 }

@@ -7,11 +7,15 @@
 //! 3. it has a header whose name starts with `x-amz-`;
 //! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or `location`.
 //!
+//! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in the bucket, as it does for
+//! S3: a client that signs nothing sends the same path and must get the same object. NAME can be left out.
+//!
 //! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl http://host/bucket?list-type=2` an S3 list. The two
 //! agree on what bytes and which `ETag` a file has; they differ in what errors and directories look like.
 
 use http::header::AUTHORIZATION;
 
+use crate::config::Buckets;
 use crate::request::{Request, query_pairs};
 
 /// Which part of the server answers.
@@ -91,6 +95,14 @@ pub(crate) fn route(request: &Request) -> Route {
     if is_s3(request) { Route::S3 } else { Route::Plain }
 }
 
+/// A plain `path` that begins in the one bucket, cut behind the bucket's name; the rest is empty or begins with `/`.
+pub(crate) fn split_bucket<'a>(buckets: &Buckets, path: &'a str) -> Option<(&'a str, &'a str)> {
+    let Buckets::Named(name) = buckets else { return None };
+    let end = path.strip_prefix('/')?.find('/').map_or(path.len(), |at| at + 1);
+    let is_bucket = percent_encoding::percent_decode_str(&path[1..end]).eq(name.bytes());
+    is_bucket.then(|| path.split_at(end))
+}
+
 fn is_s3(request: &Request) -> bool {
     let signed = request
         .header(AUTHORIZATION)
@@ -116,7 +128,8 @@ mod tests {
             header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
         let peer = ([127, 0, 0, 1], 1).into();
         let (path, query) = (path.to_owned(), query.to_owned());
-        Request { method: Method::GET, path, query, headers, peer, body: RequestBody::Empty }
+        let prefix = String::new();
+        Request { method: Method::GET, prefix, path, query, headers, peer, body: RequestBody::Empty }
     }
 
     #[test]

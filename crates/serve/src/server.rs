@@ -9,13 +9,13 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
+use crate::attempts::Attempts;
 use crate::auth::Sessions;
 use crate::config::{Authentication, Config, Exposure};
 use crate::error::{Error, Result};
 use crate::limits::RateLimit;
 use crate::listener;
 use crate::metrics::Metrics;
-use crate::page::Page;
 use crate::root::Root;
 use crate::s3::Service;
 use crate::site::Site;
@@ -62,7 +62,7 @@ impl Server {
             root: root.clone(),
             uploads: uploads.clone(),
             sessions: Sessions::default(),
-            page: Page::default(),
+            attempts: Attempts::default(),
             metrics: Metrics::default(),
             rate: RateLimit::new(config.limits.rate),
             s3: Service::new(root, uploads, &config),

@@ -2,15 +2,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 
-use crate::auth::{Rights, SESSION_COOKIE, Sessions, basic, cookie};
+use crate::attempts::Attempts;
+use crate::auth::{Key, Rights, SESSION_COOKIE, Sessions, basic, cookie};
 use crate::config::{Authentication, Config, Cors, Writing};
 use crate::limits::RateLimit;
 use crate::metrics::Metrics;
-use crate::page::Page;
 use crate::request::Request;
 use crate::root::{EntryPath, Root};
 use crate::s3::Service;
@@ -31,8 +32,8 @@ pub(crate) struct Site {
     pub(crate) uploads: Arc<Uploads>,
     /// Browser sessions.
     pub(crate) sessions: Sessions,
-    /// What the directory page remembers between requests.
-    pub(crate) page: Page,
+    /// Wrong secrets of late.
+    pub(crate) attempts: Attempts,
     /// The counters behind `/metrics`.
     pub(crate) metrics: Metrics,
     /// The rate over all connections.
@@ -41,36 +42,71 @@ pub(crate) struct Site {
     pub(crate) s3: Service,
 }
 
+/// What comes of an access key and a secret.
+#[derive(Clone, Debug)]
+pub(crate) enum SignIn {
+    /// They belong together.
+    Key(Arc<Key>),
+    /// They do not.
+    Wrong,
+    /// They were not compared: too many wrong secrets came for this key from this address.
+    Wait(Duration),
+}
+
 impl Site {
     /// Whose request this is, by HTTP Basic or session cookie. (S3 signatures are the S3 service's business.)
-    pub(crate) fn access(&self, request: &Request) -> Access {
-        let Authentication::Keys(keys) = &self.config.authentication else { return Access::Everyone };
-        let by_password = request.header(AUTHORIZATION).and_then(basic);
-        if let Some((access_key, secret)) = by_password {
-            return keys.check(&access_key, &secret).map_or(Access::Nobody, |key| Access::Key(key.clone()));
+    ///
+    /// # Errors
+    /// How long to wait, where too many wrong secrets came.
+    pub(crate) fn access(&self, request: &Request) -> Result<Access, Duration> {
+        let Authentication::Keys(keys) = &self.config.authentication else { return Ok(Access::Everyone) };
+        if let Some((access_key, secret)) = request.header(AUTHORIZATION).and_then(basic) {
+            return match self.sign_in(request.peer.ip(), &access_key, &secret) {
+                SignIn::Key(key) => Ok(Access::Key(key)),
+                SignIn::Wrong => Ok(Access::Nobody),
+                SignIn::Wait(wait) => Err(wait),
+            };
         }
         let token = request.header(COOKIE).and_then(|header| cookie(header, SESSION_COOKIE));
         let holder = token.and_then(|token| self.sessions.holder(token));
-        holder.and_then(|id| keys.get(&id)).map_or(Access::Nobody, |key| Access::Key(key.clone()))
+        let key = holder.and_then(|id| keys.get(&id));
+        Ok(key.map_or(Access::Nobody, |key| Access::Key(key.clone())))
     }
 
-    /// Whether `access` may read `path`.
-    pub(crate) fn may_read(&self, access: &Access, path: &EntryPath) -> bool {
-        access.allows(Rights::Read, path.as_bytes())
-    }
-
-    /// Whether `access` may see the directory `path`: everything in it is below a prefix it may read.
-    pub(crate) fn may_list(&self, access: &Access, path: &EntryPath) -> bool {
-        let mut directory = path.as_bytes().to_vec();
-        if !directory.is_empty() {
-            directory.push(b'/');
+    /// Weighs a secret, unless too many wrong ones came before.
+    pub(crate) fn sign_in(&self, from: IpAddr, access_key: &str, secret: &str) -> SignIn {
+        let Authentication::Keys(keys) = &self.config.authentication else { return SignIn::Wrong };
+        let counted = self.counted(access_key);
+        if let Some(wait) = self.attempts.wait(from, counted) {
+            return SignIn::Wait(wait);
         }
-        access.allows(Rights::Read, &directory)
+        match keys.check(access_key, secret) {
+            Some(key) => {
+                self.attempts.succeeded(from, counted);
+                SignIn::Key(key.clone())
+            }
+            None => {
+                self.attempts.failed(from, counted);
+                SignIn::Wrong
+            }
+        }
     }
 
-    /// Whether `access` may write `path`, on a server that takes writes at all.
-    pub(crate) fn may_write(&self, access: &Access, path: &EntryPath) -> bool {
-        self.config.writing == Writing::Allowed && access.allows(Rights::Write, path.as_bytes())
+    /// The name under which wrong secrets of `access_key` are counted: all unknown ones share the empty name.
+    pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
+        match &self.config.authentication {
+            Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
+            _ => "",
+        }
+    }
+
+    /// `path` for writing by `access`, fenced by its rights; none where it has no right to, or the server takes no
+    /// writes at all.
+    pub(crate) fn writable(&self, access: &Access, path: &EntryPath) -> Option<EntryPath> {
+        if self.config.writing == Writing::Refused {
+            return None;
+        }
+        Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
     }
 
     /// Refuses what a browser may have been tricked into: a name that was rebound to loopback, a form on another site.

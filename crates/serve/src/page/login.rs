@@ -1,57 +1,20 @@
 //! Signing in from a browser: key and secret once, then a session cookie that scripts cannot read and other sites
-//! cannot send. Wrong secrets are counted by address, so that guessing is slow.
-
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+//! cannot send. It leads to what was asked for, or to the first page where the key does not open that.
 
 use http::StatusCode;
-use http::header::{COOKIE, LOCATION, SET_COOKIE};
+use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
-use crate::auth::{SESSION_COOKIE, cookie};
+use crate::auth::{Access, SESSION_COOKIE, cookie};
 use crate::config::Authentication;
 use crate::request::{Request, query_pairs};
 use crate::response::Response;
-use crate::site::Site;
+use crate::root::EntryPath;
+use crate::route::split_bucket;
+use crate::site::{SignIn, Site};
 
-/// Wrong secrets an address may send within [`WINDOW`]: plenty for typing errors, useless for guessing.
-const MOST_FAILURES: u32 = 10;
-/// How long they are remembered.
-const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses remembered at once; some 40 bytes each.
-const MOST_ADDRESSES: usize = 10_000;
 /// Longest form read: a key, a secret and a path fit well.
 const LONGEST_FORM: usize = 16 << 10;
-
-/// Wrong secrets of late, by address.
-#[derive(Debug, Default)]
-pub(super) struct Attempts {
-    failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
-}
-
-impl Attempts {
-    fn allowed(&self, from: IpAddr) -> bool {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&from).is_none_or(|(count, since)| *count < MOST_FAILURES || since.elapsed() > WINDOW)
-    }
-
-    fn failed(&self, from: IpAddr) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= MOST_ADDRESSES {
-            failures.retain(|_, (_, since)| since.elapsed() <= WINDOW);
-        }
-        if failures.len() >= MOST_ADDRESSES {
-            failures.clear();
-        }
-        let (count, since) = failures.entry(from).or_insert((0, Instant::now()));
-        if since.elapsed() > WINDOW {
-            (*count, *since) = (0, Instant::now());
-        }
-        *count += 1;
-    }
-}
 
 /// Takes the form: on the right secret a session and the way back, else the form again.
 pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
@@ -65,20 +28,35 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
     };
     let next = field("next");
     let next = if is_local(&next) { next.as_str() } else { "/" };
-    let from = request.peer.ip();
-    let Authentication::Keys(keys) = &site.config.authentication else { return go_to(base, next) };
-    if !site.page.attempts.allowed(from) {
-        let problem = "Too many wrong secrets from your address. Wait a minute, then try again.";
-        let mut answer = shell::login(base, next, Some(problem));
-        answer.status = StatusCode::TOO_MANY_REQUESTS;
-        return answer;
+    if matches!(site.config.authentication, Authentication::None) {
+        return go_to(base, next);
     }
-    let Some(key) = keys.check(&field("key"), &field("secret")) else {
-        site.page.attempts.failed(from);
-        return shell::login(base, next, Some("That key and secret do not belong together."));
-    };
-    let token = site.sessions.begin(&key.access_key);
-    go_to(base, next).with_header(SET_COOKIE, set_cookie(site, &token, ""))
+    let again = |problem: &str| shell::login(base, next, Some(problem), shell::WayOn::None);
+    match site.sign_in(request.peer.ip(), &field("key"), &field("secret")) {
+        SignIn::Key(key) => {
+            let token = site.sessions.begin(&key.access_key);
+            let next = if opens(site, &Access::Key(key), next) { next } else { "/" };
+            go_to(base, next).with_header(SET_COOKIE, set_cookie(site, &token, ""))
+        }
+        SignIn::Wrong => again("That key and secret do not belong together."),
+        SignIn::Wait(wait) => {
+            let seconds = (wait.as_secs() + 1).to_string();
+            let problem = format!(
+                "Too many wrong secrets of this key came from your address. Try again in {seconds} seconds."
+            );
+            let mut answer = again(&problem).with_header(RETRY_AFTER, seconds);
+            answer.status = StatusCode::TOO_MANY_REQUESTS;
+            answer
+        }
+    }
+}
+
+/// Whether `next`, a path on this server, leads to something the key opens. The first page always does: it shows what
+/// the key may read.
+fn opens(site: &Site, access: &Access, next: &str) -> bool {
+    let path = next.split(['?', '#']).next().unwrap_or_default();
+    let path = split_bucket(&site.config.buckets, path).map_or(path, |(_, rest)| rest);
+    EntryPath::from_url(path).is_ok_and(|path| access.reaches(&path.as_directory()))
 }
 
 /// Ends the session, here and in the browser.
@@ -122,17 +100,5 @@ mod tests {
         {
             assert!(!is_local(other), "{other:?}");
         }
-    }
-
-    #[test]
-    fn guessing_is_stopped_for_its_address_only() {
-        let attempts = Attempts::default();
-        let (guesser, other) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
-        for _ in 0..MOST_FAILURES {
-            assert!(attempts.allowed(guesser));
-            attempts.failed(guesser);
-        }
-        assert!(!attempts.allowed(guesser));
-        assert!(attempts.allowed(other));
     }
 }

@@ -12,36 +12,37 @@ mod rows;
 mod shell;
 mod upload;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION};
 use http::{Method, StatusCode};
 
-use crate::auth::{Access, Rights};
-use crate::config::{Authentication, Writing};
+use crate::auth::Access;
+use crate::config::Buckets;
 use crate::files;
 use crate::request::Request;
 use crate::response::Response;
 use crate::root::EntryPath;
 use crate::site::Site;
 
-/// What the page remembers between requests.
-#[derive(Debug, Default)]
-pub(crate) struct Page {
-    attempts: login::Attempts,
-}
-
 /// The page of the directory `path`, which `access` may list.
-pub(crate) async fn directory(site: &Site, path: &EntryPath, access: &Access) -> Response {
-    let (root, below) = (site.root.clone(), path.clone());
-    let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below)).await {
+pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, access: &Access) -> Response {
+    if let Some(moved) = below_the_bucket(site, request, path).await {
+        return moved;
+    }
+    let (root, below, reader) = (site.root.clone(), path.clone(), access.clone());
+    let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => return files::failure(&error),
         Err(stopped) => return files::failure(&std::io::Error::other(stopped)),
     };
-    let uploading =
-        if may_upload(site, access, path) { shell::Uploading::Offered } else { shell::Uploading::Hidden };
+    let uploading = if site.writable(access, path).is_some() {
+        shell::Uploading::Offered
+    } else {
+        shell::Uploading::Hidden
+    };
     let account = matches!(access, Access::Key(_)).then(|| access.name());
     shell::directory(&shell::Directory {
         base: &site.config.base_path,
+        links: &request.prefix,
         path,
         uploading,
         account,
@@ -49,17 +50,33 @@ pub(crate) async fn directory(site: &Site, path: &EntryPath, access: &Access) ->
     })
 }
 
+/// Leads from the root to the same page below the bucket's name, where the directory holds an entry of that name: the
+/// links of the page to that entry would lead back to the bucket.
+async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> Option<Response> {
+    let Buckets::Named(name) = &site.config.buckets else { return None };
+    if !path.is_root() || !own_prefix(site, request).is_empty() {
+        return None;
+    }
+    site.root.open_entry(&path.join(name.as_ref())).await.ok()?;
+    let target = format!("{}/{}/", request.prefix, html::url_path(name.as_bytes()));
+    let moved = Response::text(StatusCode::TEMPORARY_REDIRECT, "this page is the bucket's");
+    Some(moved.with_header(LOCATION, target))
+}
+
 /// Asks a browser that showed no key to sign in, and brings it back to what it asked for afterwards.
 pub(crate) fn login(site: &Site, request: &Request) -> Response {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
-    shell::login(&site.config.base_path, &format!("{}{query}", request.path), None)
+    let next = format!("{}{}{query}", own_prefix(site, request), request.path);
+    shell::login(&site.config.base_path, &next, None, shell::WayOn::None)
 }
 
 /// Answers what lies below `/.firstbyte/`, at `rest`.
 pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: &Access) -> Response {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
-        (&Method::GET | &Method::HEAD, "login") => shell::login(&site.config.base_path, "/", None),
+        (&Method::GET | &Method::HEAD, "login") => {
+            shell::login(&site.config.base_path, "/", None, shell::WayOn::None)
+        }
         (&Method::POST, "login") => login::sign_in(site, request).await,
         (&Method::POST, "logout") => login::sign_out(site, &request),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
@@ -69,34 +86,22 @@ pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: 
     }
 }
 
-/// Fences a served file off from the page: a document somebody uploaded runs in an origin of its own, where it can
-/// neither write here nor read with the visitor's session. Where there is nothing to gain (read-only, no keys), a
-/// document keeps its origin, and with it all that a report may want of a browser.
-pub(crate) fn fence(site: &Site, response: Response) -> Response {
-    let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let is_document =
-        ["text/html", "image/svg+xml", "application/xml"].iter().any(|document| kind.starts_with(document));
-    let guarded = site.config.writing == Writing::Allowed
-        || matches!(site.config.authentication, Authentication::Keys(_));
-    let response = response.with_header(X_CONTENT_TYPE_OPTIONS, "nosniff");
-    if !(is_document && guarded) {
-        return response;
-    }
-    response.with_header(CONTENT_SECURITY_POLICY, "sandbox allow-scripts allow-popups allow-downloads")
+/// Refuses a page that the visitor's key does not open, and shows the way to what it does open or to another key.
+pub(crate) fn refused(site: &Site, request: &Request, access: &Access) -> Response {
+    let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
+    let next = format!("{}{}", own_prefix(site, request), request.path);
+    let mut answer = shell::login(&site.config.base_path, &next, Some(&problem), shell::WayOn::Home);
+    answer.status = StatusCode::FORBIDDEN;
+    answer
 }
 
-/// Whether `access` may put files into `directory`.
-fn may_upload(site: &Site, access: &Access, directory: &EntryPath) -> bool {
-    let mut prefix = directory.as_bytes().to_vec();
-    if !prefix.is_empty() {
-        prefix.push(b'/');
-    }
-    site.config.writing == Writing::Allowed && access.allows(Rights::Write, &prefix)
+/// What stands before the request's path beside the base path: the name of the one bucket, where it was named.
+fn own_prefix<'a>(site: &Site, request: &'a Request) -> &'a str {
+    request.prefix.strip_prefix(site.config.base_path.as_str()).unwrap_or_default()
 }
 
 fn worker() -> Response {
     Response::document("text/javascript; charset=utf-8", shell::UPLOAD_WORKER)
         .with_header(CONTENT_SECURITY_POLICY, "default-src 'none'; connect-src 'self'")
-        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff")
         .with_header(CACHE_CONTROL, "no-cache")
 }

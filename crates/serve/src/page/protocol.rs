@@ -15,12 +15,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use firstbyte_location::Algorithm;
-use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use http::header::CACHE_CONTROL;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::may_upload;
 use super::upload::{Directory, Error, Existing, Source, claim, record};
 use crate::auth::Access;
 use crate::request::{Request, RequestBody};
@@ -75,11 +74,11 @@ pub(super) async fn answer(site: &Site, access: &Access, request: Request) -> Re
 async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer {
     let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
     let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
-    if !may_upload(site, access, &path) {
+    let Some(path) = site.writable(access, &path) else {
         let message =
             "uploading here is not allowed: the server is read-only, or your key may not write here";
         return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
-    }
+    };
     if request.method != Method::GET && request.headers.get(FROM_PAGE).is_none() {
         let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
         return Err(Refusal(StatusCode::FORBIDDEN, "origin", message));
@@ -174,9 +173,8 @@ async fn read_json<T: serde::de::DeserializeOwned>(
 }
 
 fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
-    let mut response = Response::document("application/json", value.to_string())
-        .with_header(CACHE_CONTROL, "no-store")
-        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let mut response =
+        Response::document("application/json", value.to_string()).with_header(CACHE_CONTROL, "no-store");
     response.status = status;
     response
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 
+use crate::auth::Access;
 use crate::directory::{Kind, Reader};
 use crate::root::{EntryPath, Root};
 
@@ -18,9 +19,9 @@ pub(super) struct Row {
     pub(super) size: Option<u64>,
 }
 
-/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path`, then sorts these: directories first, then by name. Blocking.
-pub(super) fn first(root: &Root, path: &EntryPath) -> io::Result<Vec<Row>> {
-    let mut reader = Reader::open(root, path)?;
+/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts these: directories first, then by name. Blocking.
+pub(super) fn first(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Vec<Row>> {
+    let mut reader = Reader::open_for(root, path, access)?;
     let mut rows = Vec::new();
     while rows.len() < ROWS_WITHOUT_SCRIPTS
         && let Some(entry) = reader.next()

@@ -8,9 +8,7 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use http::StatusCode;
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use sha2::{Digest as _, Sha256};
 
 use super::html::{escape, fill, human_size, url_path, visible};
@@ -54,6 +52,8 @@ pub(super) enum Uploading {
 pub(super) struct Directory<'a> {
     /// Path prefix of a reverse proxy, such as `/data`; empty for none.
     pub(super) base: &'a str,
+    /// What links to files and directories begin with: the base, and the name of the one bucket where it was named.
+    pub(super) links: &'a str,
     /// The directory.
     pub(super) path: &'a EntryPath,
     /// Whether to offer uploads.
@@ -76,27 +76,40 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
         "css" => CSS.into(),
         "base" => escape(of.base).into(),
         "path" => path.clone().into(),
-        "crumbs" => crumbs(of.base, trail).into(),
+        "crumbs" => crumbs(of.links, trail).into(),
         "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
         "upload_panel" => offered(UPLOAD_PANEL).into(),
         "account" => of.account.map_or(Cow::Borrowed(""), |account| sign_out(of.base, account).into()),
         "listing_js" => LISTING.into(),
         "upload_js" if of.uploading == Uploading::Offered => format!("<script>{UPLOAD}</script>").into(),
-        "rows" => rows(&format!("{}{path}", of.base), of.rows).into(),
+        "rows" => rows(&format!("{}{path}", of.links), of.rows).into(),
         _ => "".into(),
     });
     page(StatusCode::OK, html)
 }
 
+/// Whether the form that asks for a key also leads to what the visitor's key opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WayOn {
+    /// By a link to the first page.
+    Home,
+    /// It does not: there is no key.
+    None,
+}
+
 /// The form that asks for a key and its secret; `next` is where to go afterwards.
-pub(super) fn login(base: &str, next: &str, problem: Option<&str>) -> Response {
+pub(super) fn login(base: &str, next: &str, problem: Option<&str>, way_on: WayOn) -> Response {
     let status = StatusCode::UNAUTHORIZED;
     let html = fill(LOGIN, |place| match place {
         "css" => CSS.into(),
         "action" => format!("{}/.firstbyte/login", escape(base)).into(),
         "next" => escape(next).into(),
         "problem" => problem.map_or(Cow::Borrowed(""), |why| {
-            format!("<p class=\"bad\" role=\"alert\">{}</p>", escape(why)).into()
+            let home = match way_on {
+                WayOn::Home => format!(" <a href=\"{}/\">To what it opens</a>", escape(base)),
+                WayOn::None => String::new(),
+            };
+            format!("<p class=\"bad\" role=\"alert\">{}{home}</p>", escape(why)).into()
         }),
         _ => "".into(),
     });
@@ -107,7 +120,6 @@ fn page(status: StatusCode, html: String) -> Response {
     Response::new(status)
         .with_header(CONTENT_TYPE, "text/html; charset=utf-8")
         .with_header(CONTENT_SECURITY_POLICY, &*POLICY)
-        .with_header(X_CONTENT_TYPE_OPTIONS, "nosniff")
         .with_header(REFERRER_POLICY, "same-origin")
         // It depends on who asks, and on what the server was told at its last start.
         .with_header(CACHE_CONTROL, "no-cache, private")

@@ -70,14 +70,14 @@ impl S3Access for RightsByPrefix {
             Buckets::Named(_) => key.to_owned(),
         };
         let allowed = match (context.s3_path(), operation) {
-            // Shows only what the key reaches.
+            // Lists show only what the key may read.
             (S3Path::Root, _) => true,
             (
                 S3Path::Bucket { bucket },
                 "HeadBucket" | "GetBucketLocation" | "GetBucketVersioning" | "DeleteObjects",
             ) => access.reaches(below(bucket, "").as_bytes()),
             (S3Path::Bucket { bucket }, "ListObjects" | "ListObjectsV2" | "ListMultipartUploads") => {
-                access.allows(Rights::Read, below(bucket, &prefix).as_bytes())
+                access.reaches(below(bucket, &prefix).as_bytes())
             }
             (S3Path::Bucket { bucket }, _) => access.allows(Rights::Write, below(bucket, "").as_bytes()),
             (

@@ -9,12 +9,13 @@ use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
 use crate::auth::{Access, Keys, Rights};
 use crate::condition::{Current, Verdict, judge_copy_source};
-use crate::config::{Authentication, Buckets, Config, Writing};
+use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
 use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
 use crate::s3::objects::{self, Found};
+use crate::s3::signed::version_2_refused;
 use crate::s3::{below, buckets, listings, multipart, reads, unfinished, writes};
 use crate::uploads::Uploads;
 
@@ -26,6 +27,7 @@ pub(crate) struct Api {
     writing: Writing,
     pub(crate) buckets: Buckets,
     keys: Option<Keys>,
+    signatures: SignatureVersions,
     pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may lie untouched.
     pub(crate) abandoned: Duration,
@@ -45,8 +47,8 @@ impl Api {
             Authentication::None => None,
         };
         let (writing, buckets) = (config.writing, config.buckets.clone());
-        let abandoned = config.limits.abandoned;
-        Self { root, index: Arc::default(), writing, buckets, keys, uploads, abandoned }
+        let (signatures, abandoned) = (config.signatures, config.limits.abandoned);
+        Self { root, index: Arc::default(), writing, buckets, keys, signatures, uploads, abandoned }
     }
 
     /// The directory of an existing bucket.
@@ -63,14 +65,28 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object.
-    pub(crate) async fn target(&self, bucket: &str, key: &str) -> S3Result<Target> {
-        let bucket = self.bucket(bucket).await?;
+    /// The bucket and path of an object that `access` has `rights` to. These are judged by the names alone, before
+    /// it is looked up whether there is such a bucket; the path is fenced by them.
+    pub(crate) async fn target(
+        &self,
+        access: &Access,
+        rights: Rights,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<Target> {
+        let directory = match &self.buckets {
+            Buckets::Named(_) => EntryPath::default(),
+            Buckets::FirstLevel => EntryPath::parse(bucket.as_bytes()).map_err(from_path)?,
+        };
         let below = EntryPath::parse(key.as_bytes()).map_err(from_path)?;
         if below.is_root() || key.starts_with('/') {
             return Err(s3_error!(InvalidArgument, "no file can be named after this key"));
         }
-        Ok(Target { path: bucket.join(below.as_path().as_os_str()), bucket })
+        let path = directory.join(below.as_path().as_os_str());
+        let Some(fence) = access.fence(rights, path.as_bytes()) else {
+            return Err(s3_error!(AccessDenied, "this key gives no right to do so"));
+        };
+        Ok(Target { bucket: self.bucket(bucket).await?, path: path.fenced(fence) })
     }
 
     pub(crate) fn check_writing(&self) -> S3Result<()> {
@@ -82,10 +98,35 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that is to be written, where writes are taken.
-    pub(crate) async fn writable(&self, bucket: &str, key: &str) -> S3Result<Target> {
+    /// The bucket and path of an object that the signer may read.
+    pub(crate) async fn readable<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<Target> {
+        self.target(&self.access(request), Rights::Read, bucket, key).await
+    }
+
+    /// The bucket and path of an object that the signer may write, where writes are taken.
+    pub(crate) async fn writable<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<Target> {
         self.check_writing()?;
-        self.target(bucket, key).await
+        self.target(&self.access(request), Rights::Write, bucket, key).await
+    }
+
+    /// Refuses an object put by an HTML form that is signed by Signature Version 2, where that is not taken: only
+    /// version 4 names a region.
+    pub(crate) fn check_form<T>(&self, request: &S3Request<T>) -> S3Result<()> {
+        let is_version_2 = request.region.is_none();
+        if self.keys.is_some() && is_version_2 && self.signatures == SignatureVersions::V4Only {
+            return Err(version_2_refused());
+        }
+        Ok(())
     }
 
     /// Whose request it is.
@@ -102,10 +143,7 @@ impl Api {
         if version_id.as_deref().is_some_and(|version| version != "null") {
             return Err(s3_error!(NoSuchVersion, "versions are not kept"));
         }
-        let target = self.target(bucket, key).await?;
-        if !self.access(request).allows(Rights::Read, target.path.as_bytes()) {
-            return Err(s3_error!(AccessDenied, "this key gives no right to read the source"));
-        }
+        let target = self.readable(request, bucket, key).await?;
         let source = objects::open(&self.root, &target.path, key).await?;
         let etag = source.identity.etag();
         let current = Current { etag: &etag, modified: source.identity.last_modified() };

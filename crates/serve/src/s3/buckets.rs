@@ -3,6 +3,7 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
+use crate::auth::Access;
 use crate::condition::Condition;
 use crate::config::Buckets;
 use crate::directory::{Kind, Reader};
@@ -104,7 +105,7 @@ pub(crate) async fn delete(
     let abandoned = api.abandoned;
     let removed = tokio::task::spawn_blocking(move || {
         let query = Query { limit: 1, ..Query::default() };
-        if !page(&root, &index, &path, &query)?.objects.is_empty() {
+        if !page(&root, &index, &path, &query, &Access::Everyone)?.objects.is_empty() {
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
         uploads.remove_all(&path)?;

@@ -33,7 +33,8 @@ struct Kept {
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<EntryPath, Kept>,
+    /// By path and fence, since links are visible or not by the latter.
+    kept: HashMap<(EntryPath, usize), Kept>,
     bytes: usize,
     clock: u64,
 }
@@ -73,7 +74,7 @@ impl Index {
         let names = Arc::new(read(root, path, self.room)?);
         let settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
         if settled {
-            self.keep(path.clone(), names.clone(), version);
+            self.keep(path, names.clone(), version);
         }
         Ok(names)
     }
@@ -82,22 +83,26 @@ impl Index {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let clock = state.clock;
-        let kept = state.kept.get_mut(path).filter(|kept| kept.version == *version)?;
+        let kept = state.kept.get_mut(&key(path)).filter(|kept| kept.version == *version)?;
         kept.used = clock;
         Some(kept.names.clone())
     }
 
-    fn keep(&self, path: EntryPath, names: Arc<SortedNames>, version: Identity) {
+    fn keep(&self, path: &EntryPath, names: Arc<SortedNames>, version: Identity) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let used = state.clock;
         state.bytes += names.weight();
-        if let Some(old) = state.kept.insert(path, Kept { names, version, used }) {
+        if let Some(old) = state.kept.insert(key(path), Kept { names, version, used }) {
             state.bytes -= old.names.weight();
         }
         if state.bytes > MOST_BYTES {
             state.drop_least_used();
         }
     }
+}
+
+fn key(path: &EntryPath) -> (EntryPath, usize) {
+    (path.clone(), path.fence())
 }
 
 fn version(root: &Root, path: &EntryPath) -> io::Result<Identity> {
@@ -122,15 +127,15 @@ fn read(root: &Root, path: &EntryPath, room: usize) -> io::Result<SortedNames> {
 impl State {
     /// Down to half of what is allowed, so that this is rare.
     fn drop_least_used(&mut self) {
-        let mut by_use: Vec<(u64, EntryPath)> =
-            self.kept.iter().map(|(path, kept)| (kept.used, path.clone())).collect();
+        let mut by_use: Vec<(u64, (EntryPath, usize))> =
+            self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
         by_use.sort_unstable();
         let newest = by_use.pop();
-        for (_, path) in by_use {
+        for (_, key) in by_use {
             if self.bytes <= MOST_BYTES / 2 {
                 return;
             }
-            if let Some(kept) = self.kept.remove(&path) {
+            if let Some(kept) = self.kept.remove(&key) {
                 self.bytes -= kept.names.weight();
             }
         }

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use crate::auth::{Access, Rights};
 use crate::directory::identity_at;
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
@@ -47,9 +48,15 @@ pub(crate) struct Page {
     pub(crate) next: Option<After>,
 }
 
-/// Lists one page of the bucket at `bucket`. Blocking.
-pub(crate) fn page(root: &Root, index: &Index, bucket: &EntryPath, query: &Query) -> io::Result<Page> {
-    let mut walk = Walk { root, index, query, page: Page::default(), last: After::Start };
+/// Lists one page of the bucket at `bucket`, with what `access` may read of it. Blocking.
+pub(crate) fn page(
+    root: &Root,
+    index: &Index,
+    bucket: &EntryPath,
+    query: &Query,
+    access: &Access,
+) -> io::Result<Page> {
+    let mut walk = Walk { root, index, query, access, page: Page::default(), last: After::Start };
     if query.limit == 0 {
         return Ok(walk.page);
     }
@@ -76,6 +83,7 @@ struct Walk<'a> {
     root: &'a Root,
     index: &'a Index,
     query: &'a Query,
+    access: &'a Access,
     page: Page,
     /// What was put on the page last.
     last: After,
@@ -91,6 +99,8 @@ enum Step {
 impl Walk<'_> {
     /// Walks the directory whose keys start with `key`.
     fn directory(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
+        let path = &self.access.entering(path.clone());
+        let is_open = self.access.allows(Rights::Read, path.as_bytes());
         let sorted = self.index.get(self.root, path)?;
         let directory = self.root.open_directory(path)?;
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
@@ -104,14 +114,25 @@ impl Walk<'_> {
                 }
                 continue;
             }
+            if !is_open && !self.may_show(path, name) {
+                continue;
+            }
             if self.entry(path, &directory, &full, name)? == Step::Full {
                 return Ok(Step::Full);
             }
         }
-        if sorted.is_empty() && !key.is_empty() {
+        if sorted.is_empty() && !key.is_empty() && is_open {
             return self.marker(path, key);
         }
         Ok(Step::On)
+    }
+
+    /// Whether the entry `name` of a directory that may not be read as a whole may be read, or leads to what may.
+    fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
+        match name.strip_suffix('/') {
+            Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
+            None => self.access.allows(Rights::Read, directory.join(name.as_ref()).as_bytes()),
+        }
     }
 
     fn entry(&mut self, path: &EntryPath, directory: &OwnedFd, full: &str, name: &str) -> io::Result<Step> {

@@ -3,6 +3,7 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
+use crate::auth::Access;
 use crate::s3::api::Api;
 use crate::s3::list::{After, Page, Query, page};
 use crate::s3::objects::blocking;
@@ -14,6 +15,7 @@ pub(crate) async fn second_version(
     api: &Api,
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
+    let access = api.access(&request);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
     let after = match (&input.continuation_token, &input.start_after) {
@@ -23,7 +25,7 @@ pub(crate) async fn second_version(
     };
     let prefix = input.prefix.clone().unwrap_or_default();
     let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
-    let page = page_of(api, &input.bucket, query).await?;
+    let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
     Ok(S3Response::new(ListObjectsV2Output {
@@ -48,6 +50,7 @@ pub(crate) async fn first_version(
     api: &Api,
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
+    let access = api.access(&request);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
     let after = match (&input.marker, &input.delimiter) {
@@ -60,7 +63,7 @@ pub(crate) async fn first_version(
     };
     let prefix = input.prefix.clone().unwrap_or_default();
     let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
-    let page = page_of(api, &input.bucket, query).await?;
+    let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
     let next_marker = match &page.next {
@@ -82,8 +85,9 @@ pub(crate) async fn first_version(
     }))
 }
 
-async fn page_of(api: &Api, bucket: &str, query: Query) -> S3Result<Page> {
+/// The page as far as `access` may see it.
+async fn page_of(api: &Api, access: Access, bucket: &str, query: Query) -> S3Result<Page> {
     let bucket = api.bucket(bucket).await?;
     let (root, index) = (api.root.clone(), api.index.clone());
-    blocking(move || page(&root, &index, &bucket, &query)).await
+    blocking(move || page(&root, &index, &bucket, &query, &access)).await
 }

@@ -19,6 +19,7 @@ mod objects;
 mod outputs;
 mod pages;
 mod reads;
+mod signed;
 mod sorted;
 mod unfinished;
 mod writes;
@@ -26,14 +27,15 @@ mod writes;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use futures::StreamExt;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, StatusCode, Uri};
-use s3s::S3;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3, S3Error, S3ErrorCode};
 
 use self::api::Api;
 use self::below::{Below, NoOperations};
@@ -121,7 +123,16 @@ pub(crate) async fn answer(
     mut request: Request,
     sent_path: Option<String>,
 ) -> (Response, Option<String>) {
+    let from = request.peer.ip();
     let key = site.s3.keys().and_then(|_| signer(&request));
+    if site.s3.keys().is_some() {
+        if let Err(refused) = signed::check(&request, site.config.signatures) {
+            return (error_response(refused), None);
+        }
+        if let Some(wait) = key.as_ref().and_then(|key| site.attempts.wait(from, site.counted(key))) {
+            return (too_many_attempts(wait), None);
+        }
+    }
     // A form's signature is among its fields and covers no path.
     let service = match (&site.s3.verifying, &key, sent_path) {
         (Some(verifying), Some(_), Some(sent)) => {
@@ -142,14 +153,59 @@ pub(crate) async fn answer(
             Response::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
         }
     };
-    (response, key)
+    let Some(key) = key else { return (response, None) };
+    let counted = site.counted(&key);
+    if is_wrong_signature(&response) {
+        site.attempts.failed(from, counted);
+        return (response, None);
+    }
+    if response.status.is_success() {
+        site.attempts.succeeded(from, counted);
+    }
+    // Only keys that exist are named in the log: the name was sent by the client.
+    let known = (!counted.is_empty()).then(|| key.clone());
+    (response, known)
 }
 
-/// The access key a signature names.
+/// An S3 error made before s3s sees the request.
+fn error_response(error: S3Error) -> Response {
+    match error.to_http_response() {
+        Ok(response) => from_s3s(response),
+        Err(error) => {
+            tracing::error!(?error, "an S3 error could not be written");
+            Response::text(StatusCode::INTERNAL_SERVER_ERROR, "the S3 service failed")
+        }
+    }
+}
+
+/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a key.
+fn too_many_attempts(wait: Duration) -> Response {
+    let seconds = wait.as_secs() + 1;
+    let message =
+        format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
+    error_response(S3Error::with_message(S3ErrorCode::SlowDown, message))
+        .with_header(RETRY_AFTER, seconds.to_string())
+}
+
+/// Whether s3s found the signature to be made with another secret.
+fn is_wrong_signature(response: &Response) -> bool {
+    let code = b"<Code>SignatureDoesNotMatch</Code>";
+    response.status == StatusCode::FORBIDDEN
+        && matches!(&response.body, Body::Bytes(bytes) if bytes.windows(code.len()).any(|part| part == code))
+}
+
+/// The access key a signature names; it need not exist.
 fn signer(request: &Request) -> Option<String> {
-    let credential = match request.header(AUTHORIZATION) {
-        Some(value) => value.split_once("Credential=")?.1.to_owned(),
-        None => request.query("X-Amz-Credential")?,
+    let by_header = request.header(AUTHORIZATION).filter(|value| value.starts_with("AWS"));
+    let credential = match by_header {
+        Some(value) => match value.strip_prefix("AWS ") {
+            Some(version_2) => return Some(version_2.split_once(':')?.0.to_owned()),
+            None => value.split_once("Credential=")?.1.to_owned(),
+        },
+        None => match request.query("X-Amz-Credential") {
+            Some(credential) => credential,
+            None => return request.query("AWSAccessKeyId"),
+        },
     };
     Some(credential.split('/').next()?.to_owned())
 }

@@ -48,7 +48,7 @@ pub(crate) async fn create(
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let input = &request.input;
-    let target = api.writable(&input.bucket, &input.key).await?;
+    let target = api.writable(&request, &input.bucket, &input.key).await?;
     if input.key.ends_with('/') {
         return Err(s3_error!(InvalidArgument, "a key ending in `/` is a directory: it holds no bytes"));
     }
@@ -179,7 +179,7 @@ pub(crate) async fn complete(
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let input = &request.input;
-    let target = api.writable(&input.bucket, &input.key).await?;
+    let target = api.writable(&request, &input.bucket, &input.key).await?;
     let done = match find(api, &input.bucket, &input.key, &input.upload_id).await {
         Ok(upload) => publish_upload(api, &request, upload, &target).await,
         Err(error) => Err(error),

@@ -19,7 +19,7 @@ pub(crate) async fn head(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let key = &request.input.key;
-    let target = api.target(&request.input.bucket, key).await?;
+    let target = api.readable(&request, &request.input.bucket, key).await?;
     let found = objects::open(&api.root, &target.path, key).await?;
     check_read(&request.headers, &found)?;
     let range = asked(request.input.part_number, &request.headers, found.identity.size)?;
@@ -32,7 +32,7 @@ pub(crate) async fn get(
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let key = &request.input.key;
-    let target = api.target(&request.input.bucket, key).await?;
+    let target = api.readable(&request, &request.input.bucket, key).await?;
     let found = objects::open(&api.root, &target.path, key).await?;
     check_read(&request.headers, &found)?;
     let size = found.identity.size;

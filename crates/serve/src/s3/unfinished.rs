@@ -3,6 +3,7 @@
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
+use crate::auth::Rights;
 use crate::etag::Identity;
 use crate::s3::api::Api;
 use crate::s3::multipart::{find, working};
@@ -49,10 +50,11 @@ pub(crate) async fn list_uploads(
     api: &Api,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let access = api.access(&request);
     let input = request.input;
     let bucket = api.bucket(&input.bucket).await?;
-    let known = api.uploads.clone();
-    let listed = blocking(move || known.list(&bucket)).await?;
+    let (known, of) = (api.uploads.clone(), bucket.clone());
+    let listed = blocking(move || known.list(&of)).await?;
     let of_s3 = |listed: Listed| match listed.description.origin {
         Origin::S3 { key, .. } => Some((key, listed.id, listed.begun)),
         Origin::Page { .. } => None,
@@ -64,7 +66,8 @@ pub(crate) async fn list_uploads(
     let by_key = input.upload_id_marker.is_none();
     uploads.retain(|(key, id, _)| {
         let behind = if by_key { *key > marker.0 } else { (key, id) > (&marker.0, &marker.1) };
-        key.starts_with(&prefix) && (behind || input.key_marker.is_none())
+        let readable = access.allows(Rights::Read, bucket.join(key.as_ref()).as_bytes());
+        key.starts_with(&prefix) && (behind || input.key_marker.is_none()) && readable
     });
     uploads.sort_unstable_by(|left, right| (&left.0, &left.1).cmp(&(&right.0, &right.1)));
     let most = input.max_uploads.unwrap_or(1000).clamp(1, 1000);

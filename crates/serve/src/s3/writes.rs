@@ -39,7 +39,10 @@ pub(crate) async fn put(
     api: &Api,
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let target = api.writable(&request.input.bucket, &request.input.key).await?;
+    if request.method == http::Method::POST {
+        api.check_form(&request)?;
+    }
+    let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
     objects::check_write(&api.root, &target.path, &condition).await?;
     let body = request.input.body.take();
@@ -71,7 +74,7 @@ pub(crate) async fn copy(
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let input = &request.input;
-    let target = api.writable(&input.bucket, &input.key).await?;
+    let target = api.writable(&request, &input.bucket, &input.key).await?;
     let source = api.source(&request, &input.copy_source).await?;
     let replaced = input.metadata_directive.as_ref().is_some_and(|directive| directive.as_str() == "REPLACE");
     let mut kept = if replaced { described(&request.headers) } else { source.metadata.clone() };
@@ -97,7 +100,7 @@ pub(crate) async fn delete(
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let input = &request.input;
-    let target = api.writable(&input.bucket, &input.key).await?;
+    let target = api.writable(&request, &input.bucket, &input.key).await?;
     let modified = input.if_match_last_modified_time.clone().map(moment);
     let size = input.if_match_size.and_then(|size| u64::try_from(size).ok());
     let condition = Condition::of_headers(&request.headers).and_is(None, size, modified);
@@ -121,10 +124,7 @@ pub(crate) async fn delete_many(
         let etag = e_tag.map(|tag| tag.into_value());
         let size = size.and_then(|size| u64::try_from(size).ok());
         let condition = Condition::default().and_is(etag, size, last_modified_time.map(moment));
-        let removed = match api.target(&request.input.bucket, &key).await {
-            Ok(target) if !access.allows(Rights::Write, target.path.as_bytes()) => {
-                Err(s3_error!(AccessDenied, "this key gives no right to do so"))
-            }
+        let removed = match api.target(&access, Rights::Write, &request.input.bucket, &key).await {
             Ok(target) => objects::delete(&api.root, target, &key, condition).await,
             Err(error) => Err(error),
         };

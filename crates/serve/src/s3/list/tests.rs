@@ -22,7 +22,7 @@ fn all_pages(root: &Root, query: &Query, index: &Index) -> Vec<String> {
     let mut query = query.clone();
     let mut rows = Vec::new();
     loop {
-        let page = page(root, index, &EntryPath::default(), &query).unwrap();
+        let page = page(root, index, &EntryPath::default(), &query, &Access::Everyone).unwrap();
         let mut here: Vec<String> =
             page.objects.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
         assert!(here.len() <= query.limit);
@@ -87,7 +87,7 @@ fn a_page_begins_behind_a_key_whether_it_exists_or_not() {
     let root = Root::open(directory.path()).unwrap();
     let keys = |after: &str| {
         let query = Query { after: After::Key(after.into()), limit: 10, ..Query::default() };
-        let page = page(&root, &Index::default(), &EntryPath::default(), &query).unwrap();
+        let page = page(&root, &Index::default(), &EntryPath::default(), &query, &Access::Everyone).unwrap();
         page.objects.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
     assert_eq!(keys(""), ["a.txt", "a/x", "a/y", "b"]);

@@ -1,0 +1,168 @@
+//! Wrong secrets of late, so that guessing one is slow however it is tried: by form, by HTTP Basic or by signature.
+//!
+//! They are counted for each pair of address and access key. A key that is being guessed from one address is delayed
+//! there alone, so behind a proxy, where all have one address, other keys come in at once. Access keys that do not
+//! exist share one count for each address, which bounds what an address can make the server remember.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The wrong secret that brings the first delay. Fewer are typing errors, or a program that sends an outdated secret in
+/// parallel.
+const DELAYED: u32 = 10;
+/// The delay after it, which doubles with each further one.
+const FIRST_DELAY: Duration = Duration::from_secs(10);
+/// The longest delay: it leaves some 300 guesses a day.
+const LONGEST_DELAY: Duration = Duration::from_secs(300);
+/// How long wrong secrets are remembered after the last; longer than [`LONGEST_DELAY`].
+const REMEMBERED: Duration = Duration::from_secs(900);
+/// Pairs remembered at once, some 100 bytes each.
+const MOST_PAIRS: usize = 10_000;
+
+/// Wrong secrets of late, by address and access key.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    failures: Mutex<HashMap<(IpAddr, String), Failures>>,
+    /// How many pairs there are, for requests to see without the lock that there are none.
+    pairs: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: Instant,
+}
+
+impl Failures {
+    fn delay(&self) -> Duration {
+        self.count.checked_sub(DELAYED).map_or(Duration::ZERO, |further| {
+            FIRST_DELAY.saturating_mul(1 << further.min(20)).min(LONGEST_DELAY)
+        })
+    }
+
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let left = (self.last + self.delay()).saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+impl Attempts {
+    /// How long no secret of `access_key` is weighed from this address; none when one is weighed now.
+    /// Give an empty `access_key` for every one that does not exist.
+    pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
+        if self.pairs.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.lock().get(&pair(from, access_key))?.left(Instant::now())
+    }
+
+    /// Counts a wrong secret.
+    pub(crate) fn failed(&self, from: IpAddr, access_key: &str) {
+        let now = Instant::now();
+        let mut failures = self.lock();
+        let pair = pair(from, access_key);
+        if failures.len() >= MOST_PAIRS && !failures.contains_key(&pair) {
+            make_room(&mut failures, now);
+        }
+        let entry = failures.entry(pair).or_insert(Failures { count: 0, last: now });
+        if now.duration_since(entry.last) > REMEMBERED {
+            entry.count = 0;
+        }
+        (entry.count, entry.last) = (entry.count.saturating_add(1), now);
+        self.pairs.store(failures.len(), Ordering::Relaxed);
+    }
+
+    /// Forgets the wrong secrets, now that the right one came.
+    pub(crate) fn succeeded(&self, from: IpAddr, access_key: &str) {
+        if self.pairs.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut failures = self.lock();
+        failures.remove(&pair(from, access_key));
+        self.pairs.store(failures.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(IpAddr, String), Failures>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops what is outdated, else the pair with the fewest failures: one under attack is never forgotten for a new one.
+fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
+    failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
+    if failures.len() < MOST_PAIRS {
+        return;
+    }
+    let least = failures.iter().min_by_key(|(_, entry)| (entry.count, entry.last));
+    if let Some(pair) = least.map(|(pair, _)| pair.clone()) {
+        failures.remove(&pair);
+    }
+}
+
+fn pair(from: IpAddr, access_key: &str) -> (IpAddr, String) {
+    (network(from), access_key.to_owned())
+}
+
+/// The address, or the network of an IPv6 one: a single client has 2^64 of these.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 64)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    #[test]
+    fn delays_double_up_to_a_bound() {
+        let delays: Vec<u64> = (DELAYED - 2..DELAYED + 8)
+            .map(|count| Failures { count, last: Instant::now() }.delay().as_secs())
+            .collect();
+        assert_eq!(delays, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(Failures { count: u32::MAX, last: Instant::now() }.delay(), LONGEST_DELAY);
+    }
+
+    #[test]
+    fn one_key_from_one_address_is_delayed_and_no_other() {
+        let attempts = Attempts::default();
+        for _ in 0..DELAYED {
+            assert_eq!(attempts.wait(HERE, "alice"), None);
+            attempts.failed(HERE, "alice");
+        }
+        assert!(attempts.wait(HERE, "alice").is_some());
+        assert_eq!(attempts.wait(HERE, "bob"), None);
+        assert_eq!(attempts.wait([192, 0, 2, 2].into(), "alice"), None);
+        attempts.succeeded(HERE, "alice");
+        assert_eq!(attempts.wait(HERE, "alice"), None);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_as_one() {
+        let attempts = Attempts::default();
+        for host in 0..DELAYED {
+            attempts.failed(format!("2001:db8::{host:x}").parse().unwrap(), "alice");
+        }
+        assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), "alice").is_some());
+        assert_eq!(attempts.wait("2001:db8:0:1::1".parse().unwrap(), "alice"), None);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_is_bounded_and_does_not_end_a_delay() {
+        let attempts = Attempts::default();
+        for _ in 0..DELAYED + 5 {
+            attempts.failed(HERE, "alice");
+        }
+        for number in 0..u32::try_from(MOST_PAIRS).unwrap() + 50 {
+            attempts.failed(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), "alice");
+        }
+        assert!(attempts.lock().len() <= MOST_PAIRS);
+        assert!(attempts.wait(HERE, "alice").is_some());
+    }
+}

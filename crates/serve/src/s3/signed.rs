@@ -1,0 +1,263 @@
+//! What a signature must cover and how old it may be, beyond what s3s checks.
+//!
+//! s3s verifies that a signature is right for what it covers, and leaves open what that is. Here a request is refused
+//! that says more than its signer signed: the holder of an upload URL must not turn it into a copy of what the signer
+//! may read. Checked before s3s sees the request; it decides nothing about who the signer is.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+use crate::config::SignatureVersions;
+use crate::etag::parse_http_date;
+use crate::request::{Request, query_pairs};
+
+/// The longest life of a presigned URL, as AWS has it.
+const LONGEST_LIFE: u64 = 7 * 24 * 3600;
+
+/// How far the date of a request signed by Signature Version 2 may be from the server's clock, as AWS has it.
+const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
+
+/// The form of `x-amz-date`.
+const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
+
+/// The one header that need not be among the signed ones. By header, its value is part of what is signed in any case;
+/// beside a presigned URL, where clients send it unsigned, it can only make a body be refused that has another hash.
+const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
+
+/// How a request is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scheme {
+    Unsigned,
+    /// Version 4, with what it names as signed.
+    Header {
+        signed: String,
+    },
+    /// Version 4 in the query, with how long it says to be good.
+    Presigned {
+        signed: String,
+        expires: String,
+    },
+    HeaderVersion2,
+    PresignedVersion2,
+    /// An HTML form: its fields are signed, nothing of its head is.
+    Form,
+}
+
+/// Refuses what its signature does not cover, and signatures that are not to be taken.
+///
+/// # Errors
+/// The S3 error to answer with.
+pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<()> {
+    let scheme = scheme(request)?;
+    match &scheme {
+        Scheme::Unsigned => Ok(()),
+        Scheme::Form => covers(&request.headers, "host", &scheme),
+        Scheme::Header { signed } => covers(&request.headers, signed, &scheme),
+        Scheme::Presigned { signed, expires } => {
+            covers(&request.headers, signed, &scheme)?;
+            check_life(expires)
+        }
+        // Version 2 covers every `x-amz-` header that there is.
+        Scheme::HeaderVersion2 | Scheme::PresignedVersion2 if versions == SignatureVersions::V4Only => {
+            Err(version_2_refused())
+        }
+        Scheme::HeaderVersion2 => check_date(&request.headers),
+        Scheme::PresignedVersion2 => Ok(()),
+    }
+}
+
+/// What is answered to a signature of version 2 that is not taken.
+pub(super) fn version_2_refused() -> S3Error {
+    s3_error!(
+        InvalidRequest,
+        "the authorization mechanism you have provided is not supported; please use AWS4-HMAC-SHA256"
+    )
+}
+
+fn scheme(request: &Request) -> S3Result<Scheme> {
+    let query: Vec<(String, String)> = query_pairs(&request.query).collect();
+    let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let by_header = request.headers.get_all(AUTHORIZATION).iter();
+    let mut by_header =
+        by_header.filter_map(|value| value.to_str().ok()).filter(|value| value.starts_with("AWS"));
+    let (header, presigned, version_2) = (by_header.next(), value("X-Amz-Signature"), value("Signature"));
+    let ways = [header.is_some(), by_header.next().is_some(), presigned.is_some(), version_2.is_some()];
+    if ways.iter().filter(|way| **way).count() > 1 {
+        return Err(s3_error!(
+            InvalidArgument,
+            "only one way of signing is allowed: X-Amz-Signature, Signature or the Authorization header"
+        ));
+    }
+    if is_form(request) {
+        return Ok(Scheme::Form);
+    }
+    if presigned.is_some() {
+        let missing = |name| {
+            S3Error::with_message(
+                S3ErrorCode::AuthorizationQueryParametersError,
+                format!("a presigned URL needs {name}"),
+            )
+        };
+        let signed = value("X-Amz-SignedHeaders").ok_or_else(|| missing("X-Amz-SignedHeaders"))?;
+        let expires = value("X-Amz-Expires").ok_or_else(|| missing("X-Amz-Expires"))?;
+        return Ok(Scheme::Presigned { signed, expires });
+    }
+    if version_2.is_some() {
+        return Ok(Scheme::PresignedVersion2);
+    }
+    match header {
+        None => Ok(Scheme::Unsigned),
+        Some(value) if value.starts_with("AWS ") => Ok(Scheme::HeaderVersion2),
+        Some(value) => signed_headers(value).map(|signed| Scheme::Header { signed }),
+    }
+}
+
+fn is_form(request: &Request) -> bool {
+    request.method == http::Method::POST
+        && request
+            .header(CONTENT_TYPE)
+            .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+}
+
+/// The `SignedHeaders` of an `Authorization` value, which must hold them once: another parser may read another one.
+fn signed_headers(authorization: &str) -> S3Result<String> {
+    let mut parts = authorization.split("SignedHeaders=").skip(1);
+    match (parts.next(), parts.next()) {
+        (Some(rest), None) => {
+            let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
+            Ok(rest[..end].to_owned())
+        }
+        _ => Err(s3_error!(AuthorizationHeaderMalformed, "there must be one SignedHeaders")),
+    }
+}
+
+/// Whether `signed`, names joined by `;`, holds the host and every `x-amz-` header of the request.
+fn covers(headers: &HeaderMap, signed: &str, scheme: &Scheme) -> S3Result<()> {
+    let is_signed = |name: &str| signed.split(';').any(|signed| signed == name);
+    let exempt = |name: &str| name == BOUND_OTHERWISE && *scheme != Scheme::Form;
+    let names = headers.keys().map(http::HeaderName::as_str);
+    let amz = names.filter(|name| name.starts_with("x-amz-") && !exempt(name));
+    let unsigned: Vec<&str> = std::iter::once("host").chain(amz).filter(|name| !is_signed(name)).collect();
+    if unsigned.is_empty() {
+        return Ok(());
+    }
+    Err(s3_error!(
+        AccessDenied,
+        "There were headers present in the request which were not signed: {}",
+        unsigned.join(", ")
+    ))
+}
+
+fn check_life(expires: &str) -> S3Result<()> {
+    if expires.parse::<u64>().is_ok_and(|seconds| seconds <= LONGEST_LIFE) {
+        return Ok(());
+    }
+    Err(s3_error!(
+        AuthorizationQueryParametersError,
+        "X-Amz-Expires must be a number of seconds up to {LONGEST_LIFE}, which is a week"
+    ))
+}
+
+/// Refuses a request signed by version 2 at another time than now: it may have been captured.
+fn check_date(headers: &HeaderMap) -> S3Result<()> {
+    let name = if headers.contains_key("x-amz-date") { "x-amz-date" } else { "date" };
+    let mut values = headers.get_all(name).iter();
+    let date = values.next().and_then(|value| parse_date(value.to_str().ok()?));
+    let (Some(date), None) = (date, values.next()) else {
+        return Err(s3_error!(AccessDenied, "one valid Date or x-amz-date is needed"));
+    };
+    let now = SystemTime::now();
+    let skew = now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or(Duration::MAX);
+    if skew <= MOST_SKEW {
+        return Ok(());
+    }
+    Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))
+}
+
+/// A date as clients of version 2 send it: HTTP's form, with `+0000` for `GMT` too, or that of `x-amz-date`.
+fn parse_date(text: &str) -> Option<SystemTime> {
+    let text = text.trim();
+    let in_http = match text.strip_suffix("+0000") {
+        Some(start) => parse_http_date(&format!("{start}GMT")),
+        None => parse_http_date(text),
+    };
+    in_http.or_else(|| {
+        let date = time::PrimitiveDateTime::parse(text, AMZ_DATE).ok()?;
+        Some(date.assume_utc().into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::RequestBody;
+
+    fn request(target: &str, lines: &[(&'static str, &str)]) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        Request {
+            method: http::Method::PUT,
+            prefix: String::new(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            peer: ([127, 0, 0, 1], 1).into(),
+            body: RequestBody::Empty,
+        }
+    }
+
+    fn code(target: &str, lines: &[(&'static str, &str)]) -> Option<String> {
+        let refused = check(&request(target, lines), SignatureVersions::V4Only).err()?;
+        Some(refused.code().as_str().to_owned())
+    }
+
+    #[test]
+    fn what_names_its_signed_headers_twice_is_not_trusted_with_either() {
+        let once = "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host;x-amz-date, Signature=00";
+        let lines = [("authorization", once), ("x-amz-date", "x"), ("x-amz-content-sha256", "y")];
+        assert_eq!(code("/b/k", &lines), None);
+        let twice = format!("{once}, SignedHeaders=host;x-amz-copy-source");
+        let lines = [("authorization", twice.as_str()), ("x-amz-copy-source", "/b/secret")];
+        assert_eq!(code("/b/k", &lines).as_deref(), Some("AuthorizationHeaderMalformed"));
+        let case = once.replace("host", "Host");
+        assert_eq!(code("/b/k", &[("authorization", &case)]).as_deref(), Some("AccessDenied"));
+    }
+
+    #[test]
+    fn a_form_signs_nothing_of_its_head() {
+        let mut form =
+            request("/b", &[("content-type", "multipart/form-data; boundary=x"), ("x-amz-acl", "x")]);
+        form.method = http::Method::POST;
+        assert!(check(&form, SignatureVersions::V4Only).is_err());
+        form.headers.remove("x-amz-acl");
+        assert!(check(&form, SignatureVersions::V4Only).is_ok());
+    }
+
+    #[test]
+    fn version_2_needs_one_fresh_date() {
+        let versions = SignatureVersions::V2Too;
+        let now = crate::etag::http_date(SystemTime::now());
+        let authorization = ("authorization", "AWS a:b");
+        for (lines, fresh) in [
+            (vec![("date", now.as_str())], true),
+            (vec![("date", &now.replace("GMT", "+0000"))], true),
+            (vec![("date", "Tue, 27 Mar 2007 19:36:42 GMT")], false),
+            (vec![("date", "Tue, 27 Mar 2207 19:36:42 GMT")], false),
+            (vec![("date", now.as_str()), ("x-amz-date", "20070327T193642Z")], false),
+            (vec![("date", now.as_str()), ("date", now.as_str())], false),
+            (vec![("date", "today")], false),
+            (vec![], false),
+        ] {
+            let all = [&[authorization], lines.as_slice()].concat();
+            assert_eq!(check(&request("/b/k", &all), versions).is_ok(), fresh, "{lines:?}");
+        }
+    }
+}

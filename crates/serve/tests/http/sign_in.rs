@@ -1,0 +1,125 @@
+//! Wrong secrets, by form and by HTTP Basic, and where signing in leads.
+
+use base64::Engine as _;
+use firstbyte_serve::{Authentication, Keys};
+
+use crate::client::{Answer, Client, Fixture, serve};
+
+fn with_keys(lines: &str) -> Fixture {
+    let keys = Keys::parse(lines).unwrap();
+    let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
+    std::fs::create_dir_all(fixture.directory.path().join("bucket/public")).unwrap();
+    std::fs::write(fixture.directory.path().join("bucket/public/f"), "x").unwrap();
+    fixture
+}
+
+fn basic(fixture: &Fixture, key: &str, secret: &str) -> Answer {
+    let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{key}:{secret}"));
+    let line = format!("Authorization: Basic {credentials}\r\n");
+    Client::new(&fixture.server).ask("GET", "/bucket/public/f", &line, b"")
+}
+
+fn form(fixture: &Fixture, key: &str, secret: &str, next: &str) -> Answer {
+    let body = format!("key={key}&secret={secret}&next={next}");
+    Client::new(&fixture.server).ask("POST", "/.firstbyte/login", "", body.as_bytes())
+}
+
+/// Sends wrong secrets of alice's until they are not weighed any more.
+fn guess_until_refused(fixture: &Fixture) {
+    let refused = (0..100).any(|_| basic(fixture, "alice", "guess").status == 429);
+    assert!(refused, "100 wrong secrets were all weighed");
+}
+
+const KEYS: &str = "alice secret read\nbob word read\n";
+
+#[test]
+fn guessing_a_secret_is_slowed_down_by_basic_as_by_the_form() {
+    for by_form in [false, true] {
+        let fixture = with_keys(KEYS);
+        let guess = |number: usize| {
+            let secret = format!("guess-{number}");
+            if by_form { form(&fixture, "alice", &secret, "/") } else { basic(&fixture, "alice", &secret) }
+        };
+        let answers: Vec<Answer> = (0..40).map(guess).collect();
+        assert_eq!(answers[0].status, 401);
+        let refused = answers.iter().find(|answer| answer.status == 429);
+        let refused = refused.unwrap_or_else(|| panic!("40 guesses were all weighed; by form: {by_form}"));
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=300).contains(&wait), "{wait}");
+    }
+}
+
+#[test]
+fn what_is_refused_by_basic_is_refused_by_the_form_and_by_signature() {
+    let fixture = with_keys(KEYS);
+    guess_until_refused(&fixture);
+    assert_eq!(form(&fixture, "alice", "guess", "/").status, 429);
+    let date = "x-amz-date: 20260101T000000Z\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n";
+    let signed = format!(
+        "Authorization: AWS4-HMAC-SHA256 Credential=alice/20260101/us-east-1/s3/aws4_request, \
+         SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=00\r\n{date}"
+    );
+    let answer = Client::new(&fixture.server).ask("GET", "/bucket/public/f", &signed, b"");
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("<Code>SlowDown</Code>"), "{}", answer.text());
+}
+
+#[test]
+fn secrets_are_not_guessed_by_signatures_either() {
+    let fixture = with_keys(KEYS);
+    let mut client = Client::new(&fixture.server);
+    let refused = (0..400).any(|number| {
+        let (target, lines) = crate::signing::Signed::new("GET", "/bucket/public/f").by_header();
+        let at = lines.find("Signature=").unwrap() + "Signature=".len();
+        let wrong = format!("{}{number:064x}{}", &lines[..at], &lines[at + 64..]);
+        client.ask("GET", &target, &wrong, b"").status == 503
+    });
+    assert!(refused, "400 wrong signatures were all weighed");
+    // Nobody else is kept out by it.
+    assert_eq!(basic(&fixture, "bob", "word").status, 200);
+}
+
+#[test]
+fn an_attack_on_one_key_locks_out_no_other_behind_the_same_address() {
+    let fixture = with_keys(KEYS);
+    guess_until_refused(&fixture);
+    for number in 0..200 {
+        form(&fixture, &format!("unknown-{number}"), "guess", "/");
+    }
+    assert_eq!(basic(&fixture, "bob", "word").status, 200);
+    let signed_in = form(&fixture, "bob", "word", "/");
+    assert_eq!(signed_in.status, 303, "{}", signed_in.text());
+}
+
+#[test]
+fn a_typing_error_or_two_delay_nothing_and_are_forgotten_with_the_right_secret() {
+    let fixture = with_keys(KEYS);
+    for _ in 0..20 {
+        assert_eq!(basic(&fixture, "alice", "typo").status, 401);
+        assert_eq!(form(&fixture, "alice", "typo", "/").status, 401);
+        assert_eq!(basic(&fixture, "alice", "secret").status, 200);
+    }
+}
+
+#[test]
+fn signing_in_with_a_key_for_a_prefix_leads_to_what_it_may_read() {
+    let fixture = with_keys("alice secret read bucket/public\n");
+    for next in ["/", "/elsewhere/", "/bucket/private"] {
+        let answer = form(&fixture, "alice", "secret", next);
+        assert_eq!(answer.status, 303);
+        let location = answer.header("location").unwrap().to_owned();
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let lines = format!("Cookie: {cookie}\r\nAccept: text/html\r\n");
+        let mut client = Client::new(&fixture.server);
+        let page = client.ask("GET", &location, &lines, b"");
+        assert_eq!(page.status, 200, "{next} leads to {location}: {}", page.text());
+        assert!(page.text().contains("bucket/"), "{next}: nothing leads on from {location}");
+        let refused = client.ask("GET", "/elsewhere/", &lines, b"");
+        assert_eq!(refused.status, 403);
+        assert!(refused.text().contains("<form"), "no way on: {}", refused.text());
+    }
+    assert_eq!(
+        form(&fixture, "alice", "secret", "/bucket/public/").header("location"),
+        Some("/bucket/public/")
+    );
+}

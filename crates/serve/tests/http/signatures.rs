@@ -1,0 +1,117 @@
+//! What a signature must cover, and which signatures are taken.
+
+use firstbyte_serve::{Authentication, Keys};
+use time::OffsetDateTime;
+
+use crate::client::{Answer, Client, Fixture, serve};
+use crate::signing::{Signed, http_date, presigned_version_2, version_2};
+
+fn with_keys() -> Fixture {
+    let keys = Keys::parse("alice secret write\n").unwrap();
+    let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
+    std::fs::write(fixture.directory.path().join("bucket/private"), "TOP-SECRET").unwrap();
+    fixture
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    answer.status == 403 && answer.text().contains("<Code>AccessDenied</Code>")
+}
+
+#[test]
+fn the_holder_of_an_upload_url_cannot_copy_what_its_signer_may_read() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let url = Signed::new("PUT", "/bucket/drop").presigned();
+    let copy = client.ask("PUT", &url, "x-amz-copy-source: /bucket/private\r\n", b"");
+    assert!(is_refused(&copy), "{} {}", copy.status, copy.text());
+    assert!(copy.text().contains("headers present in the request which were not signed"), "{}", copy.text());
+    assert!(!fixture.directory.path().join("bucket/drop").exists());
+    let part =
+        Signed { query: &[("partNumber", "1"), ("uploadId", "00")], ..Signed::new("PUT", "/bucket/drop") };
+    let copy = client.ask("PUT", &part.presigned(), "x-amz-copy-source: /bucket/private\r\n", b"");
+    assert!(is_refused(&copy), "{} {}", copy.status, copy.text());
+    // The URL itself does what it was made for.
+    assert_eq!(client.ask("PUT", &url, "", b"content").status, 200);
+}
+
+#[test]
+fn no_amz_header_counts_that_the_signature_does_not_cover() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    for line in
+        ["x-amz-meta-owner: mallory\r\n", "x-amz-copy-source: /bucket/private\r\n", "x-amz-acl: x\r\n"]
+    {
+        let url = Signed::new("PUT", "/bucket/drop").presigned();
+        let answer = client.ask("PUT", &url, line, b"x");
+        assert!(is_refused(&answer), "presigned, {line}: {} {}", answer.status, answer.text());
+        let (target, signed) = Signed::new("PUT", "/bucket/drop").by_header();
+        let answer = client.ask("PUT", &target, &format!("{signed}{line}"), b"x");
+        assert!(is_refused(&answer), "by header, {line}: {} {}", answer.status, answer.text());
+    }
+    assert!(!fixture.directory.path().join("bucket/drop").exists());
+    let headers = [("host", "localhost"), ("x-amz-meta-owner", "alice")];
+    let with_owner = Signed { headers: &headers, ..Signed::new("PUT", "/bucket/drop") };
+    let put = client.ask("PUT", &with_owner.presigned(), "x-amz-meta-owner: alice\r\n", b"x");
+    assert_eq!(put.status, 200, "{}", put.text());
+    let (target, signed) = with_owner.by_header();
+    assert_eq!(client.ask("PUT", &target, &signed, b"x").status, 200);
+}
+
+#[test]
+fn the_hash_of_a_body_may_come_with_a_presigned_url_and_is_checked() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let url = Signed::new("PUT", "/bucket/drop").presigned();
+    let hash = "x-amz-content-sha256: 2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\r\n";
+    assert_eq!(client.ask("PUT", &url, hash, b"x").status, 200);
+    assert_eq!(client.ask("PUT", &url, hash, b"y").status / 100, 4);
+    assert_eq!(std::fs::read(fixture.directory.path().join("bucket/drop")).unwrap(), b"x");
+}
+
+#[test]
+fn a_signature_must_cover_the_host() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let headers = [("range", "bytes=0-2")];
+    let hostless = Signed { headers: &headers, ..Signed::new("GET", "/bucket/private") };
+    let answer = client.ask("GET", &hostless.presigned(), "range: bytes=0-2\r\n", b"");
+    assert!(is_refused(&answer), "{} {}", answer.status, answer.text());
+    let (target, signed) = hostless.by_header();
+    assert!(is_refused(&client.ask("GET", &target, &signed, b"")));
+}
+
+#[test]
+fn a_url_is_good_for_a_week_at_most() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    for (expires, status) in [("604800", 200), ("604801", 400), ("31536000", 400)] {
+        let signed = Signed { expires, ..Signed::new("GET", "/bucket/private") };
+        let answer = client.ask("GET", &signed.presigned(), "", b"");
+        assert_eq!(answer.status, status, "{expires}: {}", answer.text());
+    }
+}
+
+#[test]
+fn two_ways_of_signing_at_once_are_refused() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let url = Signed::new("GET", "/bucket/private").presigned();
+    let (_, signed) = Signed::new("GET", "/bucket/private").by_header();
+    assert_eq!(client.ask("GET", &url, &signed, b"").status, 400);
+}
+
+#[test]
+fn signature_version_2_is_taken_only_where_the_server_was_told_to_and_only_fresh() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let fresh = version_2("GET", "/bucket/private", &http_date(0));
+    let captured = version_2("GET", "/bucket/private", "Tue, 27 Mar 2007 19:36:42 GMT");
+    let url = presigned_version_2("GET", "/bucket/private", now + 600);
+    for lines in [&fresh, &captured] {
+        let answer = client.ask("GET", "/bucket/private", lines, b"");
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
+    }
+    assert_eq!(client.ask("GET", &url, "", b"").status, 400);
+}

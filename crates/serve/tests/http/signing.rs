@@ -1,0 +1,145 @@
+//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and leaves out what a test asks for.
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+/// The access key that signs.
+pub(crate) const KEY: &str = "alice";
+const SECRET: &str = "secret";
+
+/// What of a request is signed.
+#[derive(Clone, Debug)]
+pub(crate) struct Signed<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a [(&'a str, &'a str)],
+    /// Names and values, in ascending order.
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+    pub(crate) expires: &'a str,
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn new(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, query: &[], headers: &[("host", "localhost")], expires: "600" }
+    }
+
+    /// The target of a presigned URL, Signature Version 4.
+    pub(crate) fn presigned(&self) -> String {
+        let (stamp, scope) = (stamp(), scope());
+        let names = self.names();
+        let credential = format!("{KEY}/{scope}");
+        let mut query = vec![
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+            ("X-Amz-Credential", &credential),
+            ("X-Amz-Date", &stamp),
+            ("X-Amz-Expires", self.expires),
+            ("X-Amz-SignedHeaders", &names),
+        ];
+        query.extend_from_slice(self.query);
+        let query = canonical_query(&query);
+        let signature = self.signature(&query, "UNSIGNED-PAYLOAD", &stamp);
+        format!("{}?{query}&X-Amz-Signature={signature}", self.path)
+    }
+
+    /// The target and the header lines of a request signed by `Authorization`, Signature Version 4.
+    pub(crate) fn by_header(&self) -> (String, String) {
+        let stamp = stamp();
+        let mut headers = vec![("x-amz-content-sha256", "UNSIGNED-PAYLOAD"), ("x-amz-date", stamp.as_str())];
+        headers.extend_from_slice(self.headers);
+        headers.sort_unstable();
+        let all = Signed {
+            method: self.method,
+            path: self.path,
+            query: self.query,
+            headers: &headers,
+            expires: self.expires,
+        };
+        let query = canonical_query(self.query);
+        let signature = all.signature(&query, "UNSIGNED-PAYLOAD", &stamp);
+        let mut lines = format!(
+            "Authorization: AWS4-HMAC-SHA256 Credential={KEY}/{}, SignedHeaders={}, Signature={signature}\r\n",
+            scope(),
+            all.names()
+        );
+        for (name, value) in headers.iter().filter(|(name, _)| *name != "host") {
+            lines.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let target = if query.is_empty() { self.path.to_owned() } else { format!("{}?{query}", self.path) };
+        (target, lines)
+    }
+
+    fn names(&self) -> String {
+        self.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";")
+    }
+
+    fn signature(&self, query: &str, payload: &str, stamp: &str) -> String {
+        let headers: String = self.headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let canonical =
+            format!("{}\n{}\n{query}\n{headers}\n{}\n{payload}", self.method, self.path, self.names());
+        let scope = scope();
+        let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", hex::encode(Sha256::digest(&canonical)));
+        let key = scope
+            .split('/')
+            .fold(format!("AWS4{SECRET}").into_bytes(), |key, part| hmac::<Sha256>(&key, part.as_bytes()));
+        hex::encode(hmac::<Sha256>(&key, text.as_bytes()))
+    }
+}
+
+/// The header lines of a request signed by Signature Version 2 at `date`.
+pub(crate) fn version_2(method: &str, path: &str, date: &str) -> String {
+    let signature = sign_2(&format!("{method}\n\n\n{date}\n{path}"));
+    format!("Date: {date}\r\nAuthorization: AWS {KEY}:{signature}\r\n")
+}
+
+/// The target of a URL presigned by Signature Version 2 that expires at `expires`, seconds since 1970.
+pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> String {
+    let signature = sign_2(&format!("{method}\n\n\n{expires}\n{path}"));
+    let signature = encode(&signature);
+    format!("{path}?AWSAccessKeyId={KEY}&Expires={expires}&Signature={signature}")
+}
+
+fn sign_2(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(hmac::<Sha1>(SECRET.as_bytes(), text.as_bytes()))
+}
+
+fn hmac<D: Digest>(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let inner = D::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(text).finalize();
+    D::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().to_vec()
+}
+
+/// What is encoded in a canonical query.
+const ENCODED: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+fn encode(text: &str) -> String {
+    percent_encoding::percent_encode(text.as_bytes(), ENCODED).to_string()
+}
+
+fn canonical_query(pairs: &[(&str, &str)]) -> String {
+    let mut pairs: Vec<_> =
+        pairs.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+    pairs.sort_unstable();
+    pairs.join("&")
+}
+
+fn stamp() -> String {
+    let format = format_description!("[year][month][day]T[hour][minute][second]Z");
+    OffsetDateTime::now_utc().format(format).unwrap()
+}
+
+fn scope() -> String {
+    format!("{}/us-east-1/s3/aws4_request", &stamp()[..8])
+}
+
+/// `seconds` from now as HTTP writes dates.
+pub(crate) fn http_date(seconds: i64) -> String {
+    let format = format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
+    );
+    (OffsetDateTime::now_utc() + time::Duration::seconds(seconds)).format(format).unwrap()
+}
