@@ -32,37 +32,35 @@ const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 /// How a request is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Scheme {
+    /// Not at all in its head.
     Unsigned,
     /// Version 4, with what it names as signed.
-    Header {
-        signed: String,
-    },
+    Header { signed: String },
     /// Version 4 in the query, with how long it says to be good.
-    Presigned {
-        signed: String,
-        expires: String,
-    },
+    Presigned { signed: String, expires: String },
+    /// Version 2, which covers every `x-amz-` header that there is.
     HeaderVersion2,
+    /// The same in the query.
     PresignedVersion2,
-    /// An HTML form: its fields are signed, nothing of its head is.
-    Form,
 }
 
-/// Refuses what its signature does not cover, and signatures that are not to be taken.
+/// Refuses what its signature does not cover, and signatures that are not to be taken. Where s3s could read a request
+/// in another way than this does, it is refused.
 ///
 /// # Errors
 /// The S3 error to answer with.
 pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<()> {
-    let scheme = scheme(request)?;
-    match &scheme {
+    if may_be_form(request) {
+        // Its fields are signed, nothing of its head is.
+        refuse_unsigned(&request.headers, "host", "")?;
+    }
+    match scheme(request)? {
         Scheme::Unsigned => Ok(()),
-        Scheme::Form => covers(&request.headers, "host", &scheme),
-        Scheme::Header { signed } => covers(&request.headers, signed, &scheme),
+        Scheme::Header { signed } => refuse_unsigned(&request.headers, &signed, BOUND_OTHERWISE),
         Scheme::Presigned { signed, expires } => {
-            covers(&request.headers, signed, &scheme)?;
-            check_life(expires)
+            refuse_unsigned(&request.headers, &signed, BOUND_OTHERWISE)?;
+            check_life(&expires)
         }
-        // Version 2 covers every `x-amz-` header that there is.
         Scheme::HeaderVersion2 | Scheme::PresignedVersion2 if versions == SignatureVersions::V4Only => {
             Err(version_2_refused())
         }
@@ -82,66 +80,77 @@ pub(super) fn version_2_refused() -> S3Error {
 fn scheme(request: &Request) -> S3Result<Scheme> {
     let query: Vec<(String, String)> = query_pairs(&request.query).collect();
     let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-    let by_header = request.headers.get_all(AUTHORIZATION).iter();
-    let mut by_header =
-        by_header.filter_map(|value| value.to_str().ok()).filter(|value| value.starts_with("AWS"));
-    let (header, presigned, version_2) = (by_header.next(), value("X-Amz-Signature"), value("Signature"));
-    let ways = [header.is_some(), by_header.next().is_some(), presigned.is_some(), version_2.is_some()];
-    if ways.iter().filter(|way| **way).count() > 1 {
+    let header = authorization(&request.headers)?;
+    let (presigned, version_2) = (value("X-Amz-Signature"), value("Signature"));
+    let by_header = header.is_some_and(|value| value.starts_with("AWS"));
+    if [by_header, presigned.is_some(), version_2.is_some()].iter().filter(|way| **way).count() > 1 {
         return Err(s3_error!(
             InvalidArgument,
             "only one way of signing is allowed: X-Amz-Signature, Signature or the Authorization header"
         ));
     }
-    if is_form(request) {
-        return Ok(Scheme::Form);
-    }
     if presigned.is_some() {
-        let missing = |name| {
-            S3Error::with_message(
-                S3ErrorCode::AuthorizationQueryParametersError,
-                format!("a presigned URL needs {name}"),
-            )
+        let needed = |name: &str| {
+            value(name).ok_or_else(|| {
+                let message = format!("a presigned URL needs {name}");
+                S3Error::with_message(S3ErrorCode::AuthorizationQueryParametersError, message)
+            })
         };
-        let signed = value("X-Amz-SignedHeaders").ok_or_else(|| missing("X-Amz-SignedHeaders"))?;
-        let expires = value("X-Amz-Expires").ok_or_else(|| missing("X-Amz-Expires"))?;
-        return Ok(Scheme::Presigned { signed, expires });
-    }
-    if version_2.is_some() {
-        return Ok(Scheme::PresignedVersion2);
+        return Ok(Scheme::Presigned {
+            signed: needed("X-Amz-SignedHeaders")?,
+            expires: needed("X-Amz-Expires")?,
+        });
     }
     match header {
+        _ if version_2.is_some() => Ok(Scheme::PresignedVersion2),
         None => Ok(Scheme::Unsigned),
         Some(value) if value.starts_with("AWS ") => Ok(Scheme::HeaderVersion2),
         Some(value) => signed_headers(value).map(|signed| Scheme::Header { signed }),
     }
 }
 
-fn is_form(request: &Request) -> bool {
-    request.method == http::Method::POST
-        && request
-            .header(CONTENT_TYPE)
-            .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+/// The one `Authorization` value, which is text.
+fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next(), values.next()) else {
+        return Err(s3_error!(InvalidArgument, "there must be one Authorization header"));
+    };
+    let text = value.map(|value| value.to_str()).transpose();
+    text.map_err(|_| s3_error!(AuthorizationHeaderMalformed, "the Authorization header must be ASCII"))
 }
 
-/// The `SignedHeaders` of an `Authorization` value, which must hold them once: another parser may read another one.
+/// Whether s3s may take the request for an HTML form.
+fn may_be_form(request: &Request) -> bool {
+    let kinds = request.headers.get_all(CONTENT_TYPE).iter();
+    let mut kinds = kinds.map(|kind| String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase());
+    request.method == http::Method::POST && kinds.any(|kind| kind.contains("form-data"))
+}
+
+/// The `SignedHeaders` of an `Authorization` value of version 4. They must stand there once and hold nothing but names:
+/// nothing signs the value itself, and s3s passes over names that it does not find.
 fn signed_headers(authorization: &str) -> S3Result<String> {
-    let mut parts = authorization.split("SignedHeaders=").skip(1);
-    match (parts.next(), parts.next()) {
-        (Some(rest), None) => {
-            let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
-            Ok(rest[..end].to_owned())
-        }
-        _ => Err(s3_error!(AuthorizationHeaderMalformed, "there must be one SignedHeaders")),
+    let malformed = |why: &'static str| s3_error!(AuthorizationHeaderMalformed, "{why}");
+    if !authorization.starts_with("AWS4-HMAC-SHA256 ") {
+        return Err(malformed("the algorithm must be AWS4-HMAC-SHA256"));
     }
+    let mut parts = authorization.split("SignedHeaders=").skip(1);
+    let (Some(rest), None) = (parts.next(), parts.next()) else {
+        return Err(malformed("there must be one SignedHeaders"));
+    };
+    let signed = rest.split(',').next().unwrap_or_default();
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.;".contains(&byte);
+    if !signed.bytes().all(is_name) {
+        return Err(malformed("SignedHeaders must be names in lower case, joined by `;`"));
+    }
+    Ok(signed.to_owned())
 }
 
-/// Whether `signed`, names joined by `;`, holds the host and every `x-amz-` header of the request.
-fn covers(headers: &HeaderMap, signed: &str, scheme: &Scheme) -> S3Result<()> {
+/// Refuses a request whose host or any of whose `x-amz-` headers but `exempt` is not among `signed`, names joined by
+/// `;`.
+fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|signed| signed == name);
-    let exempt = |name: &str| name == BOUND_OTHERWISE && *scheme != Scheme::Form;
     let names = headers.keys().map(http::HeaderName::as_str);
-    let amz = names.filter(|name| name.starts_with("x-amz-") && !exempt(name));
+    let amz = names.filter(|name| name.starts_with("x-amz-") && *name != exempt);
     let unsigned: Vec<&str> = std::iter::once("host").chain(amz).filter(|name| !is_signed(name)).collect();
     if unsigned.is_empty() {
         return Ok(());
@@ -220,25 +229,49 @@ mod tests {
     }
 
     #[test]
-    fn what_names_its_signed_headers_twice_is_not_trusted_with_either() {
+    fn an_authorization_that_could_be_read_in_two_ways_is_refused() {
         let once = "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host;x-amz-date, Signature=00";
         let lines = [("authorization", once), ("x-amz-date", "x"), ("x-amz-content-sha256", "y")];
         assert_eq!(code("/b/k", &lines), None);
-        let twice = format!("{once}, SignedHeaders=host;x-amz-copy-source");
-        let lines = [("authorization", twice.as_str()), ("x-amz-copy-source", "/b/secret")];
-        assert_eq!(code("/b/k", &lines).as_deref(), Some("AuthorizationHeaderMalformed"));
-        let case = once.replace("host", "Host");
-        assert_eq!(code("/b/k", &[("authorization", &case)]).as_deref(), Some("AccessDenied"));
+        for (from, to) in [
+            ("", "SignedHeaders=host;x-amz-copy-source, "),
+            ("x-amz-date,", "x-amz-date;x-amz-copy-source ,"),
+            ("x-amz-date,", "x-amz-date;x-amz-copy-source\t,"),
+            ("x-amz-date,", "x-amz-date;x-amz-copy-source\u{e9},"),
+            ("AWS4-HMAC-SHA256", "AWS4"),
+            ("AWS4-HMAC-SHA256", "Other"),
+            ("AWS4-HMAC-SHA256", "aws4-hmac-sha256"),
+            ("host", "Host"),
+        ] {
+            let value = once.replacen(from, to, 1);
+            let refused = check(&with_value(&value), SignatureVersions::V4Only);
+            assert!(refused.is_err(), "{value}");
+        }
+    }
+
+    /// A request with this `Authorization` and a header that its signature does not cover.
+    fn with_value(authorization: &str) -> Request {
+        let mut request = request("/b/k", &[("x-amz-copy-source", "/b/secret")]);
+        let value = http::HeaderValue::from_bytes(authorization.as_bytes()).unwrap();
+        request.headers.insert(AUTHORIZATION, value);
+        request
     }
 
     #[test]
     fn a_form_signs_nothing_of_its_head() {
-        let mut form =
-            request("/b", &[("content-type", "multipart/form-data; boundary=x"), ("x-amz-acl", "x")]);
-        form.method = http::Method::POST;
-        assert!(check(&form, SignatureVersions::V4Only).is_err());
-        form.headers.remove("x-amz-acl");
-        assert!(check(&form, SignatureVersions::V4Only).is_ok());
+        for kind in
+            ["multipart/form-data; boundary=x", "Multipart/Form-Data", "multipart/form-data; x=\u{e9}"]
+        {
+            let mut form = request("/b", &[("host", "h"), ("x-amz-acl", "x")]);
+            form.method = http::Method::POST;
+            form.headers.append(CONTENT_TYPE, http::HeaderValue::from_bytes(kind.as_bytes()).unwrap());
+            assert!(check(&form, SignatureVersions::V4Only).is_err(), "{kind}");
+            form.headers.remove("x-amz-acl");
+            assert!(check(&form, SignatureVersions::V4Only).is_ok(), "{kind}");
+            // What looks like a form is checked for every other signature all the same.
+            form.headers.append(AUTHORIZATION, "AWS a:b".parse().unwrap());
+            assert!(check(&form, SignatureVersions::V4Only).is_err(), "{kind}");
+        }
     }
 
     #[test]

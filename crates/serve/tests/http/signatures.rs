@@ -1,14 +1,21 @@
 //! What a signature must cover, and which signatures are taken.
 
-use firstbyte_serve::{Authentication, Keys};
+use firstbyte_serve::{Authentication, Keys, SignatureVersions};
 use time::OffsetDateTime;
 
 use crate::client::{Answer, Client, Fixture, serve};
-use crate::signing::{Signed, http_date, presigned_version_2, version_2};
+use crate::signing::{Signed, form_version_2, http_date, presigned_version_2, version_2};
 
 fn with_keys() -> Fixture {
+    taking(SignatureVersions::V4Only)
+}
+
+fn taking(signatures: SignatureVersions) -> Fixture {
     let keys = Keys::parse("alice secret write\n").unwrap();
-    let fixture = serve(|config| config.authentication = Authentication::Keys(keys));
+    let fixture = serve(|config| {
+        config.authentication = Authentication::Keys(keys);
+        config.signatures = signatures;
+    });
     std::fs::write(fixture.directory.path().join("bucket/private"), "TOP-SECRET").unwrap();
     fixture
 }
@@ -55,6 +62,26 @@ fn no_amz_header_counts_that_the_signature_does_not_cover() {
     assert_eq!(put.status, 200, "{}", put.text());
     let (target, signed) = with_owner.by_header();
     assert_eq!(client.ask("PUT", &target, &signed, b"x").status, 200);
+}
+
+#[test]
+fn a_captured_signature_cannot_be_made_to_name_more_than_it_covers() {
+    let fixture = with_keys();
+    let mut client = Client::new(&fixture.server);
+    let (target, signed) = Signed::new("PUT", "/bucket/drop").by_header();
+    let source = "x-amz-copy-source: /bucket/private\r\n";
+    for (from, to) in [
+        ("AWS4-HMAC-SHA256", "Other"),
+        ("x-amz-date,", "x-amz-date;x-amz-copy-source ,"),
+        ("x-amz-date,", "x-amz-date;x-amz-copy-source\u{e9},"),
+        ("host;", "host;\u{e9};"),
+        ("Signature=", "SignedHeaders=host;x-amz-copy-source, Signature="),
+    ] {
+        let changed = signed.replacen(from, to, 1);
+        let answer = client.ask("PUT", &target, &format!("{changed}{source}"), b"");
+        assert_eq!(answer.status / 100, 4, "{to}: {}", answer.text());
+        assert!(!fixture.directory.path().join("bucket/drop").exists(), "{to}");
+    }
 }
 
 #[test]
@@ -114,4 +141,35 @@ fn signature_version_2_is_taken_only_where_the_server_was_told_to_and_only_fresh
         assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
     }
     assert_eq!(client.ask("GET", &url, "", b"").status, 400);
+}
+
+#[test]
+fn where_it_is_taken_signature_version_2_is_good_for_minutes_or_until_it_expires() {
+    let fixture = taking(SignatureVersions::V2Too);
+    let mut client = Client::new(&fixture.server);
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    for (date, status) in [
+        (http_date(0), 200),
+        (http_date(-600), 200),
+        (http_date(-1200), 403),
+        (http_date(1200), 403),
+        ("Tue, 27 Mar 2007 19:36:42 GMT".to_owned(), 403),
+    ] {
+        let answer = client.ask("GET", "/bucket/private", &version_2("GET", "/bucket/private", &date), b"");
+        assert_eq!(answer.status, status, "{date}: {}", answer.text());
+    }
+    for (expires, status) in [(now + 600, 200), (now - 10, 403)] {
+        let url = presigned_version_2("GET", "/bucket/private", expires);
+        assert_eq!(client.ask("GET", &url, "", b"").status, status, "{expires}");
+    }
+}
+
+#[test]
+fn a_form_signed_by_version_2_is_refused_like_any_other_request() {
+    let fixture = with_keys();
+    let (head, body) = form_version_2("bucket", "posted", "content");
+    let answer = Client::new(&fixture.server).ask("POST", "/bucket?x-id=PostObject", &head, &body);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("AWS4-HMAC-SHA256"), "{}", answer.text());
+    assert!(!fixture.directory.path().join("bucket/posted").exists());
 }

@@ -100,6 +100,28 @@ pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> Str
     format!("{path}?AWSAccessKeyId={KEY}&Expires={expires}&Signature={signature}")
 }
 
+/// The header lines and the body of an HTML form that uploads a file, signed by Signature Version 2.
+pub(crate) fn form_version_2(bucket: &str, key: &str, content: &str) -> (String, Vec<u8>) {
+    use base64::Engine as _;
+    let policy = serde_json::json!({
+        "expiration": "2099-01-01T00:00:00.000Z",
+        "conditions": [{ "bucket": bucket }, { "key": key }],
+    });
+    let policy = base64::engine::general_purpose::STANDARD.encode(policy.to_string());
+    let signature = sign_2(&policy);
+    let mut body = String::new();
+    for (name, value) in
+        [("key", key), ("AWSAccessKeyId", KEY), ("policy", &policy), ("signature", &signature)]
+    {
+        body.push_str(&format!(
+            "--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+        ));
+    }
+    let file = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"";
+    body.push_str(&format!("--edge\r\n{file}\r\n\r\n{content}\r\n--edge--\r\n"));
+    ("Content-Type: multipart/form-data; boundary=edge\r\n".to_owned(), body.into_bytes())
+}
+
 fn sign_2(text: &str) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(hmac::<Sha1>(SECRET.as_bytes(), text.as_bytes()))
