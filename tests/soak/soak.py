@@ -203,6 +203,11 @@ def kill_layout(soak: Soak) -> int:
     return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
+def serve_model(soak: Soak) -> int:
+    """100,000 writes, removals, uploads and reads of 8 clients of `serve` under kill -9, against a model"""
+    return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
+
+
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations of open, read, seek, evict, overwrite and remount through a mount, against what was put"""
     return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
@@ -218,7 +223,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@
 mod destination;
 mod error;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -98,16 +99,17 @@ fn counted(number: usize) -> u32 {
 }
 
 impl Directory {
-    /// Begins the upload of `source`, or finds what is there of it; makes the directory.
+    /// Begins the upload of `source`, or finds what is there of it. The directory is made when the upload is complete, but
+    /// for the first level: what is unfinished lies there.
     pub(crate) fn begin(&self, source: Source) -> Result<Status> {
         destination::check_name(&source.name)?;
-        let open = self.root.make_directory(&self.path).map_err(|e| Error::io(self.path.to_string(), e))?;
+        self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;
         let bucket = self.bucket();
         let begin = || {
             let id = self.id(&source);
             let upload = match self.uploads.find(&bucket, &id) {
                 Err(crate::uploads::Error::NoUpload(_)) => {
-                    check_space(&open, source.size)?;
+                    self.check_space(&bucket, source.size)?;
                     let (object, slots) = (metadata(&source), Some(part_size(&source)));
                     let origin = Origin::Page { directory: self.encoded(), source: source.clone() };
                     self.uploads.create(&bucket, &id, &Description { origin, object, slots })?
@@ -186,9 +188,38 @@ impl Directory {
         })
     }
 
+    /// Refuses a path that leads out or through a file, and makes its first level.
+    fn check_reachable(&self) -> io::Result<()> {
+        let mut path = self.path.clone();
+        while let Err(error) = self.root.open_directory(&path) {
+            if error.kind() != io::ErrorKind::NotFound || path.is_root() {
+                return Err(error);
+            }
+            path = path.parent();
+        }
+        if self.buckets == Buckets::FirstLevel {
+            self.root.make_directory(&self.path.first())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses at once what cannot fit, rather than after an hour.
+    fn check_space(&self, bucket: &EntryPath, size: u64) -> Result<()> {
+        let open = self.root.open_directory(bucket).map_err(|e| Error::io(bucket.to_string(), e))?;
+        let free = rustix::fs::fstatvfs(&open).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
+        match free {
+            Ok(free) if size > free => Err(Error::Space { size, free }),
+            _ => Ok(()),
+        }
+    }
+
     /// What stands under `name`, where something does; a link is not followed.
     fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
-        let open = self.root.open_directory(&self.path).map_err(|e| Error::io(self.path.to_string(), e))?;
+        let open = match self.root.open_directory(&self.path) {
+            // Not made yet, or removed by a DELETE that emptied it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            done => done.map_err(|e| Error::io(self.path.to_string(), e))?,
+        };
         match rustix::fs::statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Occupant {
                 size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -257,15 +288,6 @@ fn source(upload: &Upload) -> Result<&Source> {
     match &upload.description.origin {
         Origin::Page { source, .. } => Ok(source),
         Origin::S3 { .. } => Err(Error::NoUpload(upload.id.clone())),
-    }
-}
-
-/// Refuses at once what cannot fit, rather than after an hour.
-fn check_space(directory: &std::os::fd::OwnedFd, size: u64) -> Result<()> {
-    let free = rustix::fs::fstatvfs(directory).map(|s| s.f_bavail.saturating_mul(s.f_frsize));
-    match free {
-        Ok(free) if size > free => Err(Error::Space { size, free }),
-        _ => Ok(()),
     }
 }
 

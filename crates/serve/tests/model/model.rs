@@ -1,0 +1,203 @@
+//! What one key may hold: a register that conditional writes compare and set, checked for linearizability.
+//!
+//! Events are taken in the order they happened. All states that any order of the running operations could have led to
+//! are kept; an answer that fits none of them is an error. An operation cut off by a kill took effect before the kill or
+//! never.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A condition of a write or a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    None,
+    Absent,
+    /// To the version some write made.
+    Version(u64),
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Makes version `id`.
+    Write {
+        id: u64,
+        bound: Bound,
+    },
+    /// Makes version `id`, once, however often it is asked to.
+    Complete {
+        id: u64,
+        bound: Bound,
+    },
+    Remove {
+        bound: Bound,
+    },
+    Read,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// Its condition does not hold of the version that is there.
+    Different,
+    /// Its condition wants a version and there is none.
+    Missing,
+    /// The upload is unknown: completed before, and the object is another now.
+    Unknown,
+    /// One of these two.
+    Failed,
+    /// Nothing changed, for a reason the register does not know.
+    Refused,
+    Seen(Option<u64>),
+    /// The server was killed.
+    Cut,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Begin { operation: u64, action: Action },
+    End { operation: u64, outcome: Outcome },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    version: Option<u64>,
+    completed: BTreeSet<u64>,
+    /// Running operations that have taken effect, and how that must end.
+    effected: BTreeMap<u64, Ending>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ending {
+    Done,
+    Different,
+    Missing,
+    Unknown,
+    Seen(Option<u64>),
+}
+
+impl State {
+    fn judge(&self, bound: &Bound) -> Option<Ending> {
+        match (bound, self.version) {
+            (Bound::None, _) | (Bound::Absent, None) => None,
+            (Bound::Absent, Some(_)) => Some(Ending::Different),
+            (Bound::Version(_), None) => Some(Ending::Missing),
+            (Bound::Version(wanted), Some(version)) if *wanted == version => None,
+            (Bound::Version(_), Some(_)) => Some(Ending::Different),
+        }
+    }
+
+    /// The state after `operation` took effect.
+    fn after(&self, operation: u64, action: &Action) -> Self {
+        let mut next = self.clone();
+        let ending = match action {
+            Action::Read => Ending::Seen(self.version),
+            Action::Write { id, bound } => self.judge(bound).unwrap_or_else(|| {
+                next.version = Some(*id);
+                Ending::Done
+            }),
+            Action::Remove { bound } => self.judge(bound).unwrap_or_else(|| {
+                next.version = None;
+                Ending::Done
+            }),
+            Action::Complete { id, .. } if self.completed.contains(id) => {
+                if self.version == Some(*id) {
+                    Ending::Done
+                } else {
+                    Ending::Unknown
+                }
+            }
+            Action::Complete { id, bound } => self.judge(bound).unwrap_or_else(|| {
+                next.version = Some(*id);
+                next.completed.insert(*id);
+                Ending::Done
+            }),
+        };
+        next.effected.insert(operation, ending);
+        next
+    }
+}
+
+/// Checks the history of one key, which begins without a version.
+///
+/// # Errors
+/// What no order of the operations explains.
+pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
+    let mut states = BTreeSet::from([State::default()]);
+    let mut running: BTreeMap<u64, Action> = BTreeMap::new();
+    for (at, event) in history.iter().enumerate() {
+        match event {
+            Event::Begin { operation, action } => {
+                running.insert(*operation, action.clone());
+            }
+            Event::End { operation, outcome } => {
+                let reached = closure(states.clone(), &running);
+                states = reached.into_iter().filter_map(|state| end(state, *operation, outcome)).collect();
+                running.remove(operation);
+                if states.is_empty() {
+                    let from = at.saturating_sub(40);
+                    return Err(format!(
+                        "no order explains {key} up to its last event: {:#?}",
+                        &history[from..=at]
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All states that running operations may lead to from `states`, these included.
+fn closure(states: BTreeSet<State>, running: &BTreeMap<u64, Action>) -> BTreeSet<State> {
+    let mut reached = states.clone();
+    let mut fresh: Vec<State> = states.into_iter().collect();
+    while let Some(state) = fresh.pop() {
+        for (operation, action) in running {
+            if !state.effected.contains_key(operation) {
+                let next = state.after(*operation, action);
+                if reached.insert(next.clone()) {
+                    fresh.push(next);
+                }
+            }
+        }
+    }
+    reached
+}
+
+/// The state without `operation`, if that can have ended so.
+fn end(mut state: State, operation: u64, outcome: &Outcome) -> Option<State> {
+    let effected = state.effected.remove(&operation);
+    let fits = match (outcome, effected) {
+        // Before the kill, or never.
+        (Outcome::Cut, _) | (Outcome::Refused, None) => true,
+        (Outcome::Done, Some(ending)) => ending == Ending::Done,
+        (Outcome::Different, Some(ending)) => ending == Ending::Different,
+        (Outcome::Missing, Some(ending)) => ending == Ending::Missing,
+        (Outcome::Failed, Some(ending)) => matches!(ending, Ending::Different | Ending::Missing),
+        (Outcome::Unknown, Some(ending)) => ending == Ending::Unknown,
+        (Outcome::Seen(seen), Some(ending)) => ending == Ending::Seen(*seen),
+        (_, None) | (Outcome::Refused, Some(_)) => false,
+    };
+    fits.then_some(state)
+}
+
+#[test]
+fn a_lost_update_and_a_stale_read_are_found() {
+    let write = |operation, id, bound| Event::Begin { operation, action: Action::Write { id, bound } };
+    let done = |operation| Event::End { operation, outcome: Outcome::Done };
+    let both = [
+        write(1, 1, Bound::None),
+        done(1),
+        write(2, 2, Bound::Version(1)),
+        write(3, 3, Bound::Version(1)),
+        done(2),
+        done(3),
+    ];
+    assert!(check("key", &both).is_err());
+    assert!(check("key", &both[..5]).is_ok());
+    let read = Event::Begin { operation: 4, action: Action::Read };
+    let seen = |version| Event::End { operation: 4, outcome: Outcome::Seen(version) };
+    let history = |seen| [write(1, 1, Bound::None), done(1), read.clone(), seen];
+    assert!(check("key", &history(seen(None))).is_err());
+    assert!(check("key", &history(seen(Some(1)))).is_ok());
+}
