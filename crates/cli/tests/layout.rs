@@ -246,3 +246,74 @@ fn a_shape_is_assumed_where_there_is_no_layout_and_has_to_agree_where_there_is()
     world.run(&["layout", "path", "data", "x", "--levels", "3"]).fails(1, &["the layout there is"]);
     world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(1, &["the layout there is"]);
 }
+
+/// Plants every kind of damage into the sharded directory `data` of 300 files; how many there are of each kind that can
+/// be mended, and of each that cannot.
+fn damage(world: &World) -> (u64, u64) {
+    let place = |number: u32| {
+        let name = format!("sample-{number}.json");
+        let path = world.run(&["layout", "path", "data", &name]).ok().stdout;
+        String::from_utf8(path).unwrap().trim_end().to_owned()
+    };
+    // Strays, so many that some are met again in the directories they are moved to.
+    (0..40).for_each(|number| drop(world.write(&format!("data/stray-{number}"), b"stray")));
+    // In another directory than its own.
+    for number in 0..5 {
+        let right = place(number);
+        let level = if right.starts_with("data/0/") { "1" } else { "0" };
+        fs::create_dir_all(world.path(&format!("data/{level}/0"))).unwrap();
+        let wrong = format!("data/{level}/0/sample-{number}.json");
+        fs::rename(world.path(&right), world.path(&wrong)).unwrap();
+    }
+    // Files of one name: three equal ones, two that differ.
+    (10..13).for_each(|number| {
+        drop(world.write(&format!("data/sample-{number}.json"), number.to_string().as_bytes()));
+    });
+    (20..22).for_each(|number| drop(world.write(&format!("data/sample-{number}.json"), b"differs")));
+    // What a killed writer left, and a link among files.
+    world.write("data/.put-0123456789abcdef.firstbyte-part", b"half");
+    let level = place(30).rsplit_once('/').unwrap().0.to_owned();
+    std::os::unix::fs::symlink("nowhere", world.path(&format!("{level}/link"))).unwrap();
+    (40 + 5 + 3 + 1, 2 + 1)
+}
+
+#[test]
+fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
+    let world = flat(300);
+    world.run(&["layout", "shard", "data", "--levels", "2", "--width", "1"]).ok();
+    let (can, cannot) = damage(&world);
+    let counts = |args: &[&str]| {
+        let ran = world.run(args);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let receipt = ran.receipt();
+        let rows = String::from_utf8_lossy(&ran.stdout).lines().count() as u64 - 1;
+        assert_eq!(receipt["findings"], rows, "one row for each: {ran:?}");
+        ["objects", "findings", "mended", "left", "failures"].map(|name| receipt[name].as_u64().unwrap())
+    };
+    // Of 300 files and 40 strays, with 5 more of names that there are.
+    assert_eq!(counts(&["--json", "layout", "check", "data"]), [345, can + cannot, 0, can + cannot, 0]);
+    // The equal ones among them go.
+    let mended = counts(&["--json", "layout", "check", "data", "--mend"]);
+    assert_eq!(mended, [342, can + cannot, can, cannot, 0]);
+    assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
+    let ran = world.run(&["layout", "check", "data", "--mend"]);
+    let told = String::from_utf8(ran.stdout).unwrap();
+    assert!(told.lines().last().unwrap().starts_with("342 files, 3 findings, 0 mended, 3 left;"), "{told}");
+}
+
+#[test]
+fn a_dry_run_and_the_run_after_it_count_the_same_also_where_files_lie_wrong() {
+    let world = flat(300);
+    world.run(&["layout", "shard", "data", "--levels", "2", "--width", "1"]).ok();
+    damage(&world);
+    let dry = world.run(&["--json", "layout", "unshard", "data", "--dry-run"]).ok().receipt();
+    let ran = world.run(&["--json", "layout", "unshard", "data"]);
+    let receipt = ran.receipt();
+    let names = |name: &str| receipt[name].as_u64().unwrap();
+    // Two have their names taken in the root, and three equal ones as well; the link is in the way of one directory.
+    assert_eq!(
+        (names("objects") + 5, names("failures")),
+        (dry["would_move"].as_u64().unwrap(), 5 + 1),
+        "{ran:?}"
+    );
+}

@@ -86,7 +86,7 @@ pub struct Checked {
     pub scheme: Scheme,
     /// Which way files move in it.
     pub state: State,
-    /// Files, those in the wrong place too.
+    /// Files, those in the wrong place too; with [`Mend::Apply`] those that are there afterwards.
     pub files: u64,
     /// What was wrong.
     pub findings: u64,
@@ -117,6 +117,11 @@ pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Resul
         Checked { scheme, state, files: 0, findings: 0, mended: 0, failures: 0, failed: Vec::new() };
     let mut examination = Examination { root: &root, scheme, mend, checked, report };
     examination.directory(b"", b"")?;
+    if examination.checked.mended > 0 {
+        // Files that were moved may have been met in both places, and some of a name were removed: only another look
+        // tells how many there are.
+        examination.checked.files = examination.count(b"", 0)?;
+    }
     Ok(examination.checked)
 }
 
@@ -140,6 +145,29 @@ impl Examination<'_> {
             }
         }
         Ok(())
+    }
+
+    /// How many files are in the directory at `path`, so many digits down, and in those of the layout below it. What
+    /// cannot be read has been noted already.
+    fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
+        let mut files = 0;
+        let mut pages = self.root.read(path, BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries().filter(|entry| !record::is_reserved(entry.name())) {
+                let below = [path, entry.name()].concat();
+                files += match type_of(self.root, &below, &entry) {
+                    Ok(FileType::RegularFile) => 1,
+                    Ok(FileType::Directory)
+                        if self.scheme.is_level(entry.name()) && digits < self.scheme.digits() =>
+                    {
+                        self.count(&[&below, b"/".as_slice()].concat(), digits + entry.name().len())
+                            .unwrap_or(0)
+                    }
+                    _ => 0,
+                };
+            }
+        }
+        Ok(files)
     }
 
     fn entry(&mut self, path: &[u8], digits: &[u8], entry: &Entry<'_>) -> Result<()> {
@@ -207,15 +235,16 @@ impl Examination<'_> {
         }
         // Inside, so that no writer replaces the one while the other is compared with it.
         let _gate = Gate::enter(self.root)?;
-        match self.root.move_exclusively(self.scheme, path, right)? {
+        // What cannot be put right is found all the same.
+        let moved = self.root.move_exclusively(self.scheme, path, right);
+        match moved.inspect_err(|_| self.tell(path, lonely, false))? {
             Move::Done => self.tell(path, lonely, true),
             Move::Absent => {}
             Move::Taken => {
-                let equal = equal(self.root, path, right)?;
-                if equal {
-                    self.root.remove(path)?;
-                }
-                self.tell(path, Trouble::Double, equal);
+                let removed = equal(self.root, path, right)
+                    .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
+                self.tell(path, Trouble::Double, matches!(removed, Ok(true)));
+                removed?;
             }
         }
         Ok(())
@@ -224,7 +253,11 @@ impl Examination<'_> {
     fn staged(&mut self, path: &[u8]) -> Result<()> {
         let (abandoned, removed) = match self.mend {
             Mend::Report => (is_abandoned(self.root, path)?, false),
-            Mend::Apply => remove_abandoned(self.root, path).map(|removed| (removed, removed))?,
+            Mend::Apply => {
+                let removed = remove_abandoned(self.root, path);
+                let found = removed.inspect_err(|_| self.tell(path, Trouble::Abandoned, false))?;
+                (found, found)
+            }
         };
         if abandoned {
             self.tell(path, Trouble::Abandoned, removed);

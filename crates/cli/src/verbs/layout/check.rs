@@ -54,7 +54,8 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
     receipt.finish(began);
     if globals.json {
         let fields = json!({
-            "findings": checked.findings, "mended": checked.mended, "failures": checked.failures,
+            "findings": checked.findings, "mended": checked.mended,
+            "left": checked.findings - checked.mended, "failures": checked.failures,
             "state": checked.state.to_string(), "shape": shape_of(checked.scheme),
         });
         console::print(json::line(&with_fields(&receipt, &fields)?))?;
@@ -72,7 +73,8 @@ fn summary(checked: &Checked) -> String {
         count => format!(", {count} could not be checked"),
     };
     let Checked { files, findings, mended, state, scheme, .. } = checked;
-    format!("{files} files, {findings} findings, {mended} mended{failures}; {state}, {scheme}")
+    let left = findings - mended;
+    format!("{files} files, {findings} findings, {mended} mended, {left} left{failures}; {state}, {scheme}")
 }
 
 /// One finding for people, or for programs that read lines.
