@@ -55,7 +55,7 @@ def serving(root: Path, *options: str):
     )
     try:
         ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
-        found = re.search(r"http://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
+        found = re.search(r"https?://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
         assert found, "serve did not say where it listens"
         yield Served(root, found[0].rstrip("/"))
     finally:

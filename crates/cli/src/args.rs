@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use firstbyte_store::{Options, Signing, Store};
+use firstbyte_store::{Options, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 use crate::demo::DemoArgs;
@@ -101,9 +101,12 @@ pub struct Globals {
     /// Agree to pay for requests to requester-pays buckets
     #[arg(long, global = true)]
     pub request_payer: bool,
-    /// PEM file of certificate authorities to trust instead of the system's
+    /// PEM file of certificates to trust instead of the system's: authorities', or a server's own
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
+    /// Follow redirects from https to http, where what is sent can be read and changed on the way
+    #[arg(long, global = true)]
+    pub allow_plain_redirects: bool,
     /// Longest silence on a connection before it counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::parse_duration)]
     pub read_timeout: Duration,
@@ -182,6 +185,7 @@ impl Globals {
                 .ca_bundle
                 .clone()
                 .or_else(|| environment::variable("AWS_CA_BUNDLE").map(PathBuf::from)),
+            redirects: if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls },
             proxies: environment::proxies(&environment::variable),
             read_deadline: self.read_timeout,
             connect_deadline: self.read_timeout.min(Options::default().connect_deadline),

@@ -75,7 +75,7 @@ impl Error {
         use firstbyte_transfer::Error as Transfer;
         let exit = match error {
             Transfer::Interrupted | Transfer::Store(firstbyte_store::Error::Cancelled) => Exit::Interrupted,
-            Transfer::Invalid { .. } => Exit::Usage,
+            Transfer::Invalid { .. } | Transfer::Store(firstbyte_store::Error::Options { .. }) => Exit::Usage,
             _ => Exit::Failed,
         };
         Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }

@@ -354,3 +354,61 @@ fn an_unreadable_source_file_is_named() {
         Err(_) => drop(ran.fails(1, &["locked", "denied"])),
     }
 }
+
+#[test]
+fn no_text_of_the_user_adds_a_header_to_a_request_or_is_taken_for_bad_credentials() {
+    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"1\""], b""));
+    let mut world = World::new();
+    for (name, value) in [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")] {
+        world.set(name, value);
+    }
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    world.write("file", b"content");
+    let cases = [
+        ("--content-type", "text/plain\r\nx-amz-acl: public-read"),
+        ("--content-type", "t\u{e4}xt/plain"),
+        ("--content-type", ""),
+        ("--metadata", "a=b\r\nx-amz-acl: public-read"),
+        ("--metadata", "a\r\nb=c"),
+        ("--storage-class", "STANDARD\r\nx: y"),
+        ("--sse-kms-key-id", "id\r\nx: y"),
+        ("--sse-kms-key-id", "\u{e4}"),
+        ("--region", "us-east-1\r\nx: y"),
+        ("--region", "us east"),
+        ("--profile", "a\r\nb"),
+        ("--endpoint-url", "http://127.0.0.1:1\r\nx: y"),
+        ("--endpoint-url", "http://127.0.0.1:1/a b"),
+        ("--endpoint-url", "127.0.0.1:1"),
+    ];
+    for (option, value) in cases {
+        let ran = world.run(&["cp", "file", "s3://bucket/key", option, value]);
+        assert_eq!(ran.code, Some(2), "{option} {value:?}: {ran:?}");
+        assert!(ran.stderr.contains(option.trim_start_matches("--")), "{option} {value:?}: {ran:?}");
+        assert!(!ran.stderr.contains("credentials"), "{ran:?}");
+    }
+    for url in ["http://127.0.0.1:1/a\r\nx: y", "http://127.0.0.1:1\r\nx: y/a"] {
+        world.run(&["cp", "file", url]).fails(2, &["http://"]);
+    }
+    assert!(server.heads().is_empty(), "{:?}", server.heads());
+    world.set("AWS_ACCESS_KEY_ID", "key\r\nx: y");
+    world.run(&["cp", "file", "s3://bucket/key"]).fails(1, &["access key id"]);
+    world.set("AWS_ACCESS_KEY_ID", "key");
+    world.set("AWS_SESSION_TOKEN", "token\r\nx: y");
+    world.run(&["cp", "file", "s3://bucket/key"]).fails(1, &["session token"]);
+    assert!(server.heads().is_empty(), "{:?}", server.heads());
+}
+
+#[test]
+fn keys_and_metadata_of_any_characters_arrive_as_they_are() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("file", b"content");
+    let key = "s3://bucket/line\r\nx-amz-acl: public-read\u{e4}";
+    world.run(&["cp", "file", key, "--metadata", "note=gr\u{fc}n", "--content-type", "text/plain"]).ok();
+    let stat = world.run(&["--json", "stat", key]).ok().receipt();
+    assert_eq!(
+        (&stat["content_type"], &stat["metadata"]["note"]),
+        (&"text/plain".into(), &"gr\u{fc}n".into()),
+        "{stat}"
+    );
+}

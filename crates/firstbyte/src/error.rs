@@ -117,11 +117,13 @@ fn kind_of(error: &StoreError) -> io::ErrorKind {
         StoreError::Denied { .. } | StoreError::Credentials { .. } => ErrorKind::PermissionDenied,
         StoreError::Changed { .. } => ErrorKind::StaleNetworkFileHandle,
         StoreError::TimedOut { .. } => ErrorKind::TimedOut,
-        StoreError::Unreachable { .. } => ErrorKind::HostUnreachable,
+        StoreError::Unreachable { .. } | StoreError::Certificate { .. } => ErrorKind::HostUnreachable,
         StoreError::Disconnected { .. } | StoreError::Truncated { .. } => ErrorKind::ConnectionReset,
         StoreError::Precondition { .. } => ErrorKind::AlreadyExists,
         StoreError::Unsupported { .. } | StoreError::RangeIgnored { .. } => ErrorKind::Unsupported,
-        StoreError::InvalidName { .. } | StoreError::Options { .. } => ErrorKind::InvalidInput,
+        StoreError::InvalidName { .. } | StoreError::Options { .. } | StoreError::Header { .. } => {
+            ErrorKind::InvalidInput
+        }
         StoreError::Cancelled => ErrorKind::Interrupted,
         _ => ErrorKind::Other,
     }

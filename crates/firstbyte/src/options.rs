@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use firstbyte_store::Signing;
+use firstbyte_store::{Redirects, Signing};
 
 use crate::environment::{self, Lookup};
 use crate::size::{parse_duration, parse_size};
@@ -56,6 +56,9 @@ impl Options {
             store.signing = Signing::Anonymous;
         }
         store.request_payer = flag("REQUEST_PAYER")?.unwrap_or(false);
+        if flag("ALLOW_PLAIN_REDIRECTS")?.unwrap_or(false) {
+            store.redirects = Redirects::AllowPlain;
+        }
         store.ca_bundle = given("CA_BUNDLE").or_else(|| lookup("AWS_CA_BUNDLE")).map(PathBuf::from);
         store.proxies = environment::proxies(lookup);
         if let Some(silence) = time("READ_TIMEOUT")? {

@@ -1,5 +1,6 @@
 //! Everything that can go wrong with a store. Each error names its place; the edges add only an exit code.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -76,6 +77,36 @@ pub enum Error {
         endpoint: String,
         /// The operating system's or TLS library's words.
         detail: String,
+    },
+    /// The server's certificate is refused.
+    #[error("{endpoint}: {fault}{detail}")]
+    Certificate {
+        /// `host:port`.
+        endpoint: String,
+        /// What is wrong with it.
+        fault: CertificateFault,
+        /// The names it is for, or the TLS library's words.
+        detail: String,
+    },
+    /// A redirect from https to http, which was not allowed.
+    #[error(
+        "{location}: redirected from https to {target}, where what is sent can be read and changed on the way"
+    )]
+    PlainRedirect {
+        /// What was asked for.
+        location: String,
+        /// Scheme, host and port.
+        target: String,
+    },
+    /// A header that cannot be sent.
+    #[error("{location}: the header `{name}` cannot be sent: {why}")]
+    Header {
+        /// What was asked for.
+        location: String,
+        /// The header.
+        name: String,
+        /// Why not.
+        why: &'static str,
     },
     /// Silence for longer than the deadline.
     #[error("{location}: no answer for {after:?}")]
@@ -184,7 +215,10 @@ impl Error {
     pub fn concerns_store(&self) -> bool {
         match self {
             Self::NotFound { location } | Self::Unsupported { location, .. } => is_bucket(location),
-            Self::Unreachable { .. } | Self::Credentials { .. } | Self::Options { .. } => true,
+            Self::Unreachable { .. }
+            | Self::Certificate { .. }
+            | Self::Credentials { .. }
+            | Self::Options { .. } => true,
             _ => false,
         }
     }
@@ -211,12 +245,56 @@ impl Error {
             Self::Changed { .. } => "run it again to copy the new version",
             Self::Checksum { .. } => "run it again; if it fails again the source itself is damaged",
             Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
+            Self::Certificate { fault, .. } => fault.advice(),
+            Self::PlainRedirect { .. } => "if that is meant, allow it with --allow-plain-redirects",
             Self::TimedOut { .. } => "check the network; a longer wait can be given with --read-timeout",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space and run it again: it resumes"
             }
             _ => return None,
+        })
+    }
+}
+
+/// What is wrong with a server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateFault {
+    /// Neither it nor an authority that signed it is trusted.
+    Untrusted,
+    /// Its time is over.
+    Expired,
+    /// Its time has not begun.
+    Early,
+    /// It is for other names.
+    Name,
+    /// Anything else.
+    Other,
+}
+
+impl CertificateFault {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Untrusted => "name the authority's certificate, or the server's own, with --ca-bundle",
+            Self::Expired => "renew the server's certificate, or check this machine's clock",
+            Self::Early => "check this machine's clock, and the server's certificate",
+            Self::Name => {
+                "use a name that the certificate is for, or make one with this name as subjectAltName"
+            }
+            Self::Other => "check the server's certificate",
+        }
+    }
+}
+
+impl fmt::Display for CertificateFault {
+    /// What is wrong; names or a library's words come behind it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Untrusted => "its certificate is not signed by an authority that is trusted here",
+            Self::Expired => "its certificate has expired",
+            Self::Early => "its certificate is not yet valid",
+            Self::Name => "its certificate is not for this host, but for ",
+            Self::Other => "its certificate is refused: ",
         })
     }
 }

@@ -13,8 +13,8 @@ use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Result, Stat, Written, answer,
-    header_text,
+    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Redirects, Result, Stat,
+    Written, answer, header_text,
 };
 
 /// Redirects followed for one request, as browsers and curl have it.
@@ -183,6 +183,10 @@ impl Http {
             };
             let next =
                 resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
+            if at.tls && !next.tls && self.client.options.redirects == Redirects::KeepTls {
+                let target = HttpUrl { target: String::new(), ..next };
+                return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
+            }
             // What follows reads the next answer; this one is read out so that its connection lives on.
             let _ = incoming.collect(LONGEST_REFUSAL);
             at = next;

@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::wire::Origin;
+use crate::{Error, Result};
+
 /// Whether S3 requests are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
@@ -12,6 +15,16 @@ pub enum Signing {
     Chain,
     /// Not at all: public buckets.
     Anonymous,
+}
+
+/// Which redirects of web servers are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redirects {
+    /// All but those from https to http.
+    #[default]
+    KeepTls,
+    /// Those too.
+    AllowPlain,
 }
 
 /// Proxies for outgoing requests, as the usual variables give them.
@@ -53,6 +66,8 @@ pub struct Options {
     pub storage_class: Option<String>,
     /// PEM file of certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
+    /// Which redirects of web servers are followed.
+    pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
     /// Longest silence on a connection before it counts as dead.
@@ -74,11 +89,72 @@ impl Default for Options {
             encryption: None,
             storage_class: None,
             ca_bundle: None,
+            redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
             // DESIGN promise 3: a dead endpoint gives an error within 30 s.
             read_deadline: Duration::from_secs(30),
             connect_deadline: Duration::from_secs(10),
             retries: 5,
         }
+    }
+}
+
+impl Options {
+    /// Refuses texts that cannot stand where they go: into host names, headers and signatures.
+    pub(crate) fn check(&self) -> Result<()> {
+        let key = match &self.encryption {
+            Some(ServerSideEncryption::Kms(key)) => key.as_ref(),
+            _ => None,
+        };
+        let texts = [
+            ("--endpoint-url", self.endpoint_url.as_ref()),
+            ("--profile", self.profile.as_ref()),
+            ("--region", self.region.as_ref()),
+            ("--storage-class", self.storage_class.as_ref()),
+            ("--sse-kms-key-id", key),
+        ];
+        for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+            // A profile's name is looked up and never sent, so it may have letters of any kind, and spaces.
+            let checked = match name {
+                "--profile" if text.contains(char::is_control) => Err(CONTROL),
+                "--profile" => Ok(()),
+                _ if text.contains(' ') => Err("has a space"),
+                _ => header_value(text),
+            };
+            checked.map_err(|why| Error::Options {
+                what: name.to_owned(),
+                why: format!("`{}` {why}", text.escape_debug()),
+            })?;
+        }
+        if let Some(url) = self.endpoint_url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
+            let why = format!("`{url}` is no endpoint; write http(s)://HOST[:PORT]");
+            return Err(Error::Options { what: "--endpoint-url".to_owned(), why });
+        }
+        let region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        match &self.region {
+            Some(text) if !text.bytes().all(region) => Err(Error::Options {
+                what: "--region".to_owned(),
+                why: format!("`{text}` is no region's name; write one such as eu-west-1"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+const CONTROL: &str = "has a line break or another control character";
+
+/// Whether a text can be the value of a header as it is.
+///
+/// # Errors
+/// What is wrong with it, to be put behind its name.
+pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
+    if text.contains(char::is_control) {
+        Err(CONTROL)
+    } else if !text.is_ascii() {
+        Err("has characters that are not ASCII")
+    } else if text.trim().is_empty() {
+        Err("is empty")
+    } else {
+        Ok(())
     }
 }

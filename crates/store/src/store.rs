@@ -96,6 +96,7 @@ impl Store {
     /// # Errors
     /// [`Error::Options`].
     pub fn new(options: Options) -> Result<Self> {
+        options.check()?;
         let client = Arc::new(Client::new(Arc::new(options))?);
         Ok(Self {
             s3: Arc::new(S3::new(Arc::clone(&client))),

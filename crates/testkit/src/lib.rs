@@ -6,6 +6,7 @@
 //!
 //! [`Store`]: firstbyte_store::Store
 
+mod certificate;
 pub mod conformance;
 mod data;
 mod process;
@@ -14,8 +15,10 @@ mod scripted;
 mod servers;
 mod slow_fs;
 mod subject;
+mod tls_peer;
 mod unprivileged;
 
+pub use certificate::{Certificate, Made};
 pub use data::{bytes, bytes_at, write_file};
 pub use process::{Process, free_port};
 pub use scratch::scratch;
@@ -23,4 +26,5 @@ pub use scripted::{Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
 pub use slow_fs::SlowFs;
 pub use subject::{Capabilities, Place, Subject, Support};
+pub use tls_peer::{Ending, TlsPeer, Unusual};
 pub use unprivileged::unprivileged;

@@ -14,6 +14,7 @@ const START: Duration = Duration::from_secs(60);
 pub struct Process {
     child: Child,
     address: SocketAddr,
+    scheme: &'static str,
 }
 
 impl Process {
@@ -27,7 +28,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         configure(&mut command, address);
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
-        let mut process = Self { child, address };
+        let mut process = Self { child, address, scheme: "http" };
         let started = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = process.child.try_wait().expect("a child to ask") {
@@ -48,7 +49,14 @@ impl Process {
     /// Its URL, without a `/` at the end.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// The same process, whose URL begins with `https`.
+    pub(crate) fn over_tls(self) -> Self {
+        let mut process = self;
+        process.scheme = "https";
+        process
     }
 }
 

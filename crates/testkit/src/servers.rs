@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Once;
 
-use crate::Process;
+use crate::{Certificate, Process};
 
 /// The access key of every test server.
 pub const ACCESS_KEY: &str = "testkit";
@@ -42,12 +42,22 @@ pub fn versitygw(root: &Path) -> Process {
 /// MinIO, an object store of its own format, over `root`.
 #[must_use]
 pub fn minio(root: &Path) -> Process {
+    minio_with(root, None)
+}
+
+/// The same, over TLS where there is a certificate.
+pub(crate) fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     make_bucket(root);
-    Process::start("minio", |command, address| {
+    let process = Process::start("minio", |command, address| {
         command.env("MINIO_ROOT_USER", ACCESS_KEY).env("MINIO_ROOT_PASSWORD", SECRET_KEY);
         command.env("MINIO_BROWSER", "off").env("MINIO_UPDATE", "off").env("HOME", root);
-        command.args(["server", "--quiet", "--address"]).arg(address.to_string()).arg(root);
-    })
+        command.args(["server", "--quiet", "--address"]).arg(address.to_string());
+        if let Some(certificate) = certificate {
+            command.arg("--certs-dir").arg(certificate.directory());
+        }
+        command.arg(root);
+    });
+    if certificate.is_some() { process.over_tls() } else { process }
 }
 
 /// nginx serving the files below `root`, with directory pages; `/bucket/denied/` is denied. Its own files are kept in `state`.

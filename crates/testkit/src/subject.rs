@@ -4,11 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use firstbyte_location::{Location, S3Object, Strength};
-use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Writing};
+use firstbyte_serve::{Authentication, Config, Keys, Running, Server, Tls, Writing};
 use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Signing, Store};
 use tempfile::TempDir;
 
-use crate::{ACCESS_KEY, BUCKET, Process, SECRET_KEY, minio, nginx, scratch, set_credentials, versitygw};
+use crate::servers::minio_with;
+use crate::{
+    ACCESS_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, nginx, scratch, set_credentials, versitygw,
+};
 
 /// The kinds of places a store opens, each with a real server behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,12 @@ pub enum Place {
     ServeS3,
     /// Our own server, by plain HTTP.
     ServeHttp,
+    /// [`Minio`](Self::Minio) over TLS.
+    MinioTls,
+    /// [`ServeS3`](Self::ServeS3) over TLS.
+    ServeS3Tls,
+    /// [`ServeHttp`](Self::ServeHttp) over TLS.
+    ServeHttpTls,
     /// nginx over plain files.
     Nginx,
 }
@@ -114,6 +123,10 @@ const PLAIN_HTTP: Support = Support::No("plain HTTP has no word for it");
 const READ_ONLY: Support = Support::No("nginx only reads here");
 
 impl Place {
+    fn is_tls(self) -> bool {
+        matches!(self, Self::MinioTls | Self::ServeS3Tls | Self::ServeHttpTls)
+    }
+
     /// What this place can do.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
@@ -139,19 +152,19 @@ impl Place {
                 },
                 ..files
             },
-            Self::ServeS3 => files,
+            Self::ServeS3 | Self::ServeS3Tls => files,
             Self::Versitygw => Capabilities {
                 mistaken_keys: &["a//b", "./x", "x/./y", "a/../b", "../up", "/lead", "a/b//"],
                 refuses_aborted: Support::No("versitygw says done, and changes nothing"),
                 ..files
             },
-            Self::Minio => Capabilities {
+            Self::Minio | Self::MinioTls => Capabilities {
                 mistaken_keys: &["/lead"],
                 stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
                 ..files
             },
             // Sent as headers of S3's names, kept and told again.
-            Self::ServeHttp => Capabilities {
+            Self::ServeHttp | Self::ServeHttpTls => Capabilities {
                 metadata: Support::Yes,
                 modified: Support::Yes,
                 denies: Support::No("served without keys"),
@@ -190,6 +203,7 @@ pub struct Subject {
     files: Option<PathBuf>,
     // Dropped in this order: first the server, then the directory under it.
     _backing: Backing,
+    _certificate: Option<Certificate>,
     scratch: TempDir,
 }
 
@@ -206,21 +220,25 @@ impl Subject {
         let files = root.join(BUCKET);
         fs::create_dir_all(&files).expect("the bucket's directory");
         let s3 = Location::S3(S3Object { bucket: BUCKET.into(), key: String::new() });
+        let certificate = place.is_tls().then(|| Certificate::make(Made::Authority));
         let (backing, url) = match place {
             Place::Local => (Backing::Directory, String::new()),
             Place::Versitygw => process(versitygw(&root)),
-            Place::Minio => process(minio(&root)),
+            Place::Minio | Place::MinioTls => process(minio_with(&root, certificate.as_ref())),
             Place::Nginx => process(nginx(&root, scratch.path())),
-            Place::ServeS3 | Place::ServeHttp => serve(&root, place),
+            Place::ServeS3 | Place::ServeHttp | Place::ServeS3Tls | Place::ServeHttpTls => {
+                serve(&root, place, certificate.as_ref())
+            }
         };
         let http = || Location::parse(format!("{url}/{BUCKET}/").as_ref()).expect("a URL");
         let base = match place {
             Place::Local => Location::Local(files.clone()),
-            Place::Nginx | Place::ServeHttp => http(),
-            Place::Versitygw | Place::Minio | Place::ServeS3 => s3,
+            Place::Nginx | Place::ServeHttp | Place::ServeHttpTls => http(),
+            Place::Versitygw | Place::Minio | Place::MinioTls | Place::ServeS3 | Place::ServeS3Tls => s3,
         };
         let url = (!url.is_empty()).then_some(url);
-        let options = Options { endpoint_url: url.clone(), ..Options::default() };
+        let ca_bundle = certificate.as_ref().map(Certificate::certificate);
+        let options = Options { endpoint_url: url.clone(), ca_bundle, ..Options::default() };
         let stranger = Options { signing: Signing::Anonymous, ..options.clone() };
         Self {
             store: Store::new(options).expect("a store"),
@@ -228,8 +246,9 @@ impl Subject {
             url,
             can: place.capabilities(),
             stranger: Store::new(stranger).expect("a store"),
-            files: (place != Place::Minio).then_some(files),
+            files: (!matches!(place, Place::Minio | Place::MinioTls)).then_some(files),
             _backing: backing,
+            _certificate: certificate,
             scratch,
         }
     }
@@ -333,9 +352,10 @@ fn process(process: Process) -> (Backing, String) {
     (Backing::Process(process), url)
 }
 
-fn serve(root: &std::path::Path, place: Place) -> (Backing, String) {
-    let mut config = Config { writing: Writing::Allowed, ..Config::new(root) };
-    if place == Place::ServeS3 {
+fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>) -> (Backing, String) {
+    let tls = certificate.map(|made| Tls { certificate: made.certificate(), key: made.key() });
+    let mut config = Config { writing: Writing::Allowed, tls, ..Config::new(root) };
+    if matches!(place, Place::ServeS3 | Place::ServeS3Tls) {
         let keys = Keys::parse(&format!("{ACCESS_KEY} {SECRET_KEY} write")).expect("a key");
         config.authentication = Authentication::Keys(keys);
     }

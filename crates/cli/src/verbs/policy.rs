@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use firstbyte_link::Rate;
-use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store};
+use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
 
 use super::report::Deadline;
@@ -42,7 +42,7 @@ pub struct Policy {
     #[arg(long, value_name = "ID")]
     sse_kms_key_id: Option<String>,
     /// Content type of what is uploaded, instead of the source's own
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<String>,
     /// User metadata of what is uploaded, beside the source's own; repeat it, or put commas between
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
@@ -126,6 +126,12 @@ fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
         Some((key, _)) => Err(format!("the value of {key} has a line break or another control character")),
         None => Ok(pairs),
     }
+}
+
+fn parse_content_type(text: &str) -> std::result::Result<String, String> {
+    header_value(text)
+        .map(|()| text.to_owned())
+        .map_err(|why| format!("it {why}; write a type such as text/plain"))
 }
 
 fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
@@ -244,6 +250,17 @@ mod tests {
         assert!(parse_metadata("a b=1").is_err());
         assert!(parse_metadata("mtime=1").unwrap_err().contains("modification time"));
         assert!(parse_metadata("a=x\r\nx-amz-acl: public-read").unwrap_err().contains("control"));
+    }
+
+    #[test]
+    fn a_content_type_is_one_line_of_ascii() {
+        assert_eq!(
+            parse_content_type("text/plain; charset=utf-8").as_deref(),
+            Ok("text/plain; charset=utf-8")
+        );
+        for wrong in ["text/plain\r\nx-amz-acl: public-read", "a\0b", "te\u{e4}xt/plain", "", " "] {
+            assert!(parse_content_type(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

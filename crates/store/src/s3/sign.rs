@@ -11,7 +11,7 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 
 use crate::wire::Request;
-use crate::{Error, Result};
+use crate::{Error, Result, header_value};
 
 /// Adds the authorization headers to `request`.
 pub(super) fn sign_request(
@@ -21,6 +21,20 @@ pub(super) fn sign_request(
     at: SystemTime,
 ) -> Result<()> {
     let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
+    // Said here, where the library would only say that it cannot sign.
+    if let Some((name, _)) =
+        request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.is_empty()))
+    {
+        let why = "S3 takes visible ASCII there, and its value has other characters";
+        return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
+    }
+    for (what, text) in
+        [("access key id", Some(credentials.access_key_id())), ("session token", credentials.session_token())]
+    {
+        if text.is_some_and(|text| header_value(text).is_err()) {
+            return Err(refuse(format!("the {what} is empty, or has characters that none has")));
+        }
+    }
     let mut settings = SigningSettings::default();
     settings.percent_encoding_mode = PercentEncodingMode::Single;
     settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;

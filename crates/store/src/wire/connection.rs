@@ -10,7 +10,8 @@ use std::time::Duration;
 use firstbyte_location::ByteRange;
 
 use super::request::Request;
-use super::tls::Session;
+use super::tls::{self, Session};
+use super::trust;
 use crate::{Cancel, Error, Result};
 
 /// How much of an answer is read at once while its head is looked for: a head with a small object behind it in one call,
@@ -36,19 +37,31 @@ impl Connection {
         Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, used: false }
     }
 
-    /// Agrees on TLS with the other end.
-    pub(crate) fn start_tls(&mut self, mut session: Session, request: &Request<'_>) -> Result<()> {
-        let unreachable =
-            |detail: String| Error::Unreachable { endpoint: request.origin.to_string(), detail };
+    /// Agrees on TLS with the other end, within `deadline`.
+    pub(crate) fn start_tls(
+        &mut self,
+        mut session: Session,
+        request: &Request<'_>,
+        deadline: Duration,
+    ) -> Result<()> {
         if !request.cancel.register(&self.socket) {
             return Err(Error::Cancelled);
         }
-        while session.is_handshaking() {
-            session.complete_io(&mut &*self.socket).map_err(|error| match request.cancel.is_cancelled() {
-                true => Error::Cancelled,
-                false => unreachable(format!("TLS: {error}")),
-            })?;
-        }
+        tls::handshake(&mut session, &self.socket, deadline).map_err(|error| {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+            match cause {
+                _ if request.cancel.is_cancelled() || timed_out(&error) => {
+                    classify(&error, request.place, request.cancel, deadline)
+                }
+                Some(rustls::Error::InvalidCertificate(cause)) => {
+                    trust::refusal(request.origin.to_string(), cause)
+                }
+                _ => Error::Unreachable {
+                    endpoint: request.origin.to_string(),
+                    detail: format!("TLS: {error}"),
+                },
+            }
+        })?;
         self.tls = Some(Box::new(session));
         Ok(())
     }
@@ -141,11 +154,15 @@ fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the file became shorter while it was sent")
 }
 
-fn read_from(mut socket: &TcpStream, mut tls: Option<&mut Session>, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_from(
+    mut socket: &TcpStream,
+    mut session: Option<&mut Session>,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
     loop {
-        let read = match &mut tls {
+        let read = match &mut session {
             None => socket.read(buffer),
-            Some(session) => super::tls::read(session, socket, buffer),
+            Some(session) => tls::read(session, socket, buffer),
         };
         match read {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

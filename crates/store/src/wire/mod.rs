@@ -17,6 +17,7 @@ mod request;
 mod response;
 mod splice;
 mod tls;
+mod trust;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,6 +86,7 @@ impl Client {
 
     /// Sends one request and returns when the head of its answer is here, whatever its status.
     pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
+        request.check()?;
         let route = self.routes.to(request.origin);
         let key =
             pool::Key { origin: request.origin.clone(), proxy: route.map(|proxy| proxy.origin.clone()) };
@@ -112,7 +114,8 @@ impl Client {
             if let Some(proxy) = route {
                 proxy.open_tunnel(&mut connection, request)?;
             }
-            connection.start_tls(self.tls.session(request.origin)?, request)?;
+            let session = self.tls.session(request.origin)?;
+            connection.start_tls(session, request, self.options.read_deadline)?;
         }
         Ok(connection)
     }

@@ -45,7 +45,12 @@ impl Origin {
             }
             Some(digits) => digits.parse().ok()?,
         };
-        (!host.is_empty()).then(|| Self { tls, host: host.to_ascii_lowercase(), port })
+        let legal = |b: u8| b > b' ' && b != 0x7f && !b"\"<>\\^`{|}".contains(&b);
+        (!host.is_empty() && host.bytes().all(legal)).then(|| Self {
+            tls,
+            host: host.to_ascii_lowercase(),
+            port,
+        })
     }
 
     /// `scheme://host[:port]`, as a base URL.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::proxy::Proxy;
 use super::{Connection, Counters, Origin};
-use crate::{Cancel, Payload};
+use crate::{Cancel, Error, Payload, Result};
 
 /// The methods we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,27 @@ pub(crate) struct Request<'a> {
 const JOINED: usize = 16 << 10;
 
 impl Request<'_> {
+    /// Refuses what would end a header before its end: nothing that comes from outside adds a line to a request.
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |name: &str, why: &'static str| {
+            Err(Error::Header { location: self.place.to_owned(), name: name.to_owned(), why })
+        };
+        if self.target.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            return refuse("request line", "its target has a space or a control character");
+        }
+        for (name, value) in &self.headers {
+            if value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
+                return refuse(name, "its value has a line break or another control character");
+            }
+            if name.is_empty()
+                || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+            {
+                return refuse(&name.escape_debug().to_string(), "that is no header's name");
+            }
+        }
+        Ok(())
+    }
+
     /// Writes head and payload.
     pub(super) fn write(
         &self,

@@ -1,0 +1,258 @@
+//! The client's TLS beside peers whose records, key updates and ends are unusual, and beside those it must not trust.
+//! Content is compared byte by byte; what is cut is never taken for whole; nothing waits longer than its deadline.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::{ByteRange, Location};
+use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Sink, Store};
+use firstbyte_testkit::{Certificate, Ending, Made, TlsPeer, Unusual, bytes};
+use rustls::version::{TLS12, TLS13};
+
+/// Far longer than any of these conversations takes on a busy machine; a client that hangs fails by it.
+const HANG: Duration = Duration::from_secs(30);
+
+fn store_with(certificate: &Certificate, read_deadline: Duration) -> Store {
+    let ca_bundle = Some(certificate.certificate());
+    Store::new(Options { ca_bundle, read_deadline, retries: 0, ..Options::default() }).unwrap()
+}
+
+fn store(certificate: &Certificate) -> Store {
+    store_with(certificate, HANG)
+}
+
+fn at(peer: &TlsPeer, name: &str) -> Location {
+    Location::parse(format!("{}/{name}", peer.url()).as_ref()).unwrap()
+}
+
+/// Reads an object in steps of so many bytes.
+fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usize) -> Result<Vec<u8>> {
+    let mut body = store.get(location, &Get { range, ..Get::default() })?;
+    let (mut content, mut buffer) = (Vec::new(), vec![0; step]);
+    loop {
+        match body.read(&mut buffer)? {
+            0 => return Ok(content),
+            count => content.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Runs `work` on a thread; fails where it has not ended in time.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, wait) = channel();
+    thread::spawn(move || done.send(work()));
+    wait.recv_timeout(HANG * 2).expect("an end in time")
+}
+
+/// Every shape of records that is legal and unusual, with the length of a content that it brings in a moment.
+fn shapes() -> Vec<(&'static str, Unusual, usize)> {
+    let usual = Unusual::default();
+    let old = Unusual { version: &TLS12, ..usual.clone() };
+    vec![
+        ("the largest records", usual.clone(), 3_000_001),
+        ("TLS 1.2", old.clone(), 3_000_001),
+        ("segments of one byte", Unusual { segment: 1, ..usual.clone() }, 120_001),
+        ("segments of one byte, TLS 1.2", Unusual { segment: 1, ..old.clone() }, 120_001),
+        ("records of one byte", Unusual { record: 1, batch: 1, ..usual.clone() }, 20_001),
+        ("a thousand records in a segment", Unusual { record: 1, batch: 1000, ..usual.clone() }, 60_001),
+        ("the same, TLS 1.2", Unusual { record: 1, batch: 1000, ..old.clone() }, 60_001),
+        (
+            "records and segments that never meet",
+            Unusual { record: 16_001, segment: 4099, ..usual.clone() },
+            900_001,
+        ),
+        ("split handshake messages", Unusual { fragment: Some(64), record: 64, ..usual.clone() }, 200_001),
+        ("split handshake messages, TLS 1.2", Unusual { fragment: Some(64), record: 64, ..old }, 200_001),
+        ("KeyUpdate", Unusual { key_update: Some(50_000), ..usual.clone() }, 900_001),
+        (
+            "KeyUpdate and segments of one byte",
+            Unusual { key_update: Some(9_000), segment: 1, ..usual },
+            90_001,
+        ),
+    ]
+}
+
+#[test]
+fn every_shape_of_records_brings_the_same_bytes_whole_and_in_ranges_and_keeps_the_connection() {
+    let certificate = Certificate::make(Made::Leaf);
+    for (shape, unusual, length) in shapes() {
+        let content = bytes(5, length);
+        let peer = TlsPeer::start(&certificate, unusual, content.clone());
+        let (store, location) = (store(&certificate), at(&peer, "x"));
+        for step in [997, 16 << 10, 64 << 10, 1 << 20] {
+            assert!(read(&store, &location, None, step).unwrap() == content, "{shape}, {step}");
+            let (start, end) = (length / 3, length / 3 + length / 2);
+            let range = ByteRange::new(start as u64, end as u64);
+            assert!(read(&store, &location, Some(range), step).unwrap() == content[start..end], "{shape}");
+        }
+        let sink = Sink::new(tempfile::tempfile().unwrap());
+        let mut body = store.get(&location, &Get::default()).unwrap();
+        let written = body.write_to(&sink, 0, u64::MAX, &mut vec![0; 256 << 10], None, &mut |_| {}).unwrap();
+        let mut found = Vec::new();
+        sink.file().read_to_end(&mut found).unwrap();
+        assert!((written, &found) == (length as u64, &content), "{shape}");
+        assert_eq!(peer.connections(), 1, "{shape}: kept alive");
+    }
+}
+
+#[test]
+fn what_is_sent_through_every_shape_arrives_as_it_was() {
+    let certificate = Certificate::make(Made::Leaf);
+    let content = bytes(6, 1_000_003);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    for (shape, unusual, _) in shapes() {
+        let peer = TlsPeer::start(&certificate, unusual, b"x".to_vec());
+        let (store, options) = (store(&certificate), PutOptions::default());
+        store.put(&at(&peer, "a"), Payload::Bytes(&content), &options).unwrap();
+        let range = ByteRange::new(0, content.len() as u64);
+        store.put(&at(&peer, "b"), Payload::File(&file, range), &options).unwrap();
+        assert!(peer.puts() == [content.clone(), content.clone()], "{shape}");
+        assert_eq!(peer.connections(), 1, "{shape}");
+    }
+}
+
+#[test]
+fn many_connections_with_key_updates_at_once_do_not_mix_their_bytes() {
+    let certificate = Certificate::make(Made::Leaf);
+    let content = bytes(7, 2_000_003);
+    let unusual = Unusual { key_update: Some(70_000), segment: 5003, ..Unusual::default() };
+    let peer = TlsPeer::start(&certificate, unusual, content.clone());
+    let (store, location) = (store(&certificate), at(&peer, "x"));
+    thread::scope(|scope| {
+        for reader in 0..8_usize {
+            let (store, location, content) = (&store, &location, &content);
+            scope.spawn(move || {
+                let (start, end) = (reader * 100_001, reader * 100_001 + 1_000_000);
+                let range = ByteRange::new(start as u64, end as u64);
+                assert!(read(store, location, Some(range), 128 << 10).unwrap() == content[start..end]);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_body_until_the_end_of_the_connection_is_whole_only_with_close_notify() {
+    let certificate = Certificate::make(Made::Leaf);
+    let content = bytes(8, 300_007);
+    for version in [&TLS12, &TLS13] {
+        let peer = |ending| {
+            let unusual = Unusual { version, ending, ..Unusual::default() };
+            TlsPeer::start(&certificate, unusual, content.clone())
+        };
+        for step in [997, 256 << 10] {
+            let notified = peer(Ending::Notified);
+            assert!(read(&store(&certificate), &at(&notified, "x"), None, step).unwrap() == content);
+            let cut = peer(Ending::Unnotified);
+            let error = read(&store(&certificate), &at(&cut, "x"), None, step).unwrap_err();
+            assert!(matches!(error, Error::Disconnected { .. }), "{error}");
+            assert!(error.is_transient() && error.to_string().contains("close_notify"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_body_cut_short_of_its_length_is_an_error_that_is_worth_another_try() {
+    let certificate = Certificate::make(Made::Leaf);
+    for ending in [Ending::Cut, Ending::CutNotified] {
+        for step in [997, 256 << 10] {
+            let unusual = Unusual { ending, endings: 1, ..Unusual::default() };
+            let content = bytes(9, 500_000);
+            let peer = TlsPeer::start(&certificate, unusual, content.clone());
+            let (store, location) = (store(&certificate), at(&peer, "x"));
+            let error = read(&store, &location, None, step).unwrap_err();
+            assert!(error.is_transient(), "{ending:?}: {error}");
+            assert!(read(&store, &location, None, step).unwrap() == content, "{ending:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_behind_close_notify_are_ignored_and_end_nothing_but_the_connection() {
+    let certificate = Certificate::make(Made::Leaf);
+    for version in [&TLS12, &TLS13] {
+        for step in [997, 256 << 10] {
+            let content = bytes(10, 100_000);
+            let unusual = Unusual { version, ending: Ending::NotifiedThenJunk, ..Unusual::default() };
+            let peer = TlsPeer::start(&certificate, unusual, content.clone());
+            let (store, location) = (store(&certificate), at(&peer, "x"));
+            let found = in_time(move || read(&store, &location, None, step));
+            assert!(found.unwrap() == content, "{step}");
+        }
+    }
+}
+
+/// A listener that sends `bytes` one by one, with a pause after each, and then nothing.
+fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/x", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let _ = bytes.iter().try_for_each(|byte| {
+                    thread::sleep(pause);
+                    socket.write_all(&[*byte])
+                });
+                thread::sleep(HANG * 4);
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn a_peer_that_stalls_or_trickles_in_the_handshake_runs_into_the_deadline() {
+    let certificate = Certificate::make(Made::Leaf);
+    // A record's header that announces 16 KiB of handshake, and zeros from there.
+    static TRICKLE: [u8; 4000] = {
+        let mut bytes = [0; 4000];
+        (bytes[0], bytes[1], bytes[2], bytes[3]) = (0x16, 3, 3, 0x40);
+        bytes
+    };
+    let deadline = Duration::from_millis(400);
+    for url in [silent_peer(&[], deadline), silent_peer(&TRICKLE, Duration::from_millis(100))] {
+        let store = store_with(&certificate, deadline);
+        let location = Location::parse(url.as_ref()).unwrap();
+        let began = Instant::now();
+        let error = in_time(move || store.stat(&location)).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        assert!(began.elapsed() < HANG, "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn certificates_are_trusted_by_their_authority_their_time_and_their_name() {
+    for made in [Made::Authority, Made::Leaf] {
+        let certificate = Certificate::make(made);
+        for version in [&TLS12, &TLS13] {
+            let unusual = Unusual { version, ..Unusual::default() };
+            let peer = TlsPeer::start(&certificate, unusual, b"content".to_vec());
+            assert_eq!(
+                read(&store(&certificate), &at(&peer, "x"), None, 99).unwrap(),
+                b"content",
+                "{made:?}"
+            );
+        }
+    }
+    let refusal = |made, trusted: &dyn Fn(&Certificate) -> Store| {
+        let certificate = Certificate::make(made);
+        let peer = TlsPeer::start(&certificate, Unusual::default(), b"content".to_vec());
+        let error = read(&trusted(&certificate), &at(&peer, "x"), None, 99).unwrap_err();
+        assert!(!error.is_transient() && error.concerns_store(), "{error}");
+        format!("{error}; {}", error.advice().unwrap())
+    };
+    let other = Certificate::make(Made::Authority);
+    let told = refusal(Made::Authority, &|_| store(&other));
+    assert!(told.contains("not signed by an authority") && told.contains("--ca-bundle"), "{told}");
+    let told = refusal(Made::Authority, &|_| Store::new(Options::default()).unwrap());
+    assert!(told.contains("not signed by an authority") && told.contains("--ca-bundle"), "{told}");
+    let told = refusal(Made::Expired, &store);
+    assert!(told.contains("expired") && told.contains("renew"), "{told}");
+    let told = refusal(Made::NotYetValid, &store);
+    assert!(told.contains("not yet valid") && told.contains("clock"), "{told}");
+    let told = refusal(Made::ForAnotherHost, &store);
+    assert!(told.contains("127.0.0.1") && told.contains("elsewhere.invalid"), "{told}");
+}

@@ -1,0 +1,106 @@
+//! Certificates made by openssl for one test: the self-signed kind that `openssl req -x509` gives, which is server
+//! certificate and trust anchor at once. The TLS tests of `store` and `cli`, and [`TlsPeer`](crate::TlsPeer), use them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::scratch;
+
+/// What a certificate is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// As `openssl req -x509` makes it: CA:TRUE, for `localhost` and `127.0.0.1`.
+    Authority,
+    /// The same with CA:FALSE.
+    Leaf,
+    /// As [`Authority`](Self::Authority), for another host only.
+    ForAnotherHost,
+    /// As [`Authority`](Self::Authority), but its time is over.
+    Expired,
+    /// As [`Authority`](Self::Authority), but its time has not begun.
+    NotYetValid,
+}
+
+impl Made {
+    fn constraints(self) -> &'static str {
+        if self == Self::Leaf { "critical,CA:FALSE" } else { "critical,CA:TRUE" }
+    }
+
+    fn names(self) -> &'static str {
+        if self == Self::ForAnotherHost { "DNS:elsewhere.invalid" } else { "DNS:localhost,IP:127.0.0.1" }
+    }
+
+    /// First and last instant, as openssl reads them.
+    fn validity(self) -> [&'static str; 2] {
+        match self {
+            Self::Expired => ["20200101000000Z", "20200102000000Z"],
+            Self::NotYetValid => ["20990101000000Z", "20990201000000Z"],
+            _ => ["20200101000000Z", "20990101000000Z"],
+        }
+    }
+}
+
+/// A certificate and its key, in PEM files that go when it is dropped.
+#[derive(Debug)]
+pub struct Certificate {
+    directory: TempDir,
+}
+
+impl Certificate {
+    /// Makes one.
+    ///
+    /// # Panics
+    /// When openssl is not installed or refuses.
+    #[must_use]
+    pub fn make(made: Made) -> Self {
+        let directory = scratch();
+        let [from, to] = made.validity();
+        let configuration = format!(
+            "[req]\nprompt=no\ndistinguished_name=name\n[name]\nCN=firstbyte test\n\
+            [ca]\ndefault_ca=own\n[own]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\n\
+            policy=any\nx509_extensions=extensions\n[any]\ncommonName=supplied\n\
+            [extensions]\nbasicConstraints={}\nsubjectAltName={}\n",
+            made.constraints(),
+            made.names()
+        );
+        for (name, content) in [("configuration", configuration.as_str()), ("index", ""), ("serial", "01\n")]
+        {
+            fs::write(directory.path().join(name), content).expect("openssl's files");
+        }
+        let curve = "ec_paramgen_curve:prime256v1";
+        let request = ["req", "-new", "-newkey", "ec", "-pkeyopt", curve, "-nodes", "-keyout", "private.key"];
+        openssl(directory.path(), &[&request[..], &["-out", "request"]].concat());
+        let sign = ["ca", "-batch", "-notext", "-selfsign", "-keyfile", "private.key", "-in", "request"];
+        let period = ["-startdate", from, "-enddate", to, "-out", "public.crt"];
+        openssl(directory.path(), &[&sign[..], &period[..]].concat());
+        Self { directory }
+    }
+
+    /// The directory of both files: `public.crt` and `private.key`, as MinIO wants them called.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The certificate.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.directory.path().join("public.crt")
+    }
+
+    /// Its private key.
+    #[must_use]
+    pub fn key(&self) -> PathBuf {
+        self.directory.path().join("private.key")
+    }
+}
+
+fn openssl(directory: &Path, args: &[&str]) {
+    let mut command = Command::new("openssl");
+    command.current_dir(directory).args(args).args(["-config", "configuration"]);
+    let made = command.output().expect("openssl, which `scripts/need.sh servers` installs");
+    assert!(made.status.success(), "{command:?}: {}", String::from_utf8_lossy(&made.stderr));
+}

@@ -1,0 +1,321 @@
+//! An HTTPS server whose TLS is legal and unusual, as told: tiny records and segments, handshake messages split over
+//! records, KeyUpdate in the midst of a body, and ends with and without close_notify. It serves one content at every
+//! path, with ranges, and remembers what was put.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
+
+use crate::Certificate;
+
+/// How a body is delimited, and how its connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By its length; the connection stays open.
+    KeptAlive,
+    /// By the connection's end, with close_notify before it.
+    Notified,
+    /// By the connection's end, without close_notify: an attacker could have cut it there.
+    Unnotified,
+    /// By its length, and half of it is missing; close_notify comes before the connection's end.
+    CutNotified,
+    /// By its length, and half of it is missing; no close_notify.
+    Cut,
+    /// By the connection's end; behind close_notify there are more bytes in the same segment.
+    NotifiedThenJunk,
+}
+
+/// What is unusual.
+#[derive(Clone, Debug)]
+pub struct Unusual {
+    /// The protocol spoken.
+    pub version: &'static SupportedProtocolVersion,
+    /// Bytes in one TCP segment.
+    pub segment: usize,
+    /// Plaintext bytes in one record of a body.
+    pub record: usize,
+    /// Records of a body handed to TCP at once.
+    pub batch: usize,
+    /// Bytes in one record of anything else: handshake messages are split over records.
+    pub fragment: Option<usize>,
+    /// KeyUpdate after so many bytes of a body.
+    pub key_update: Option<usize>,
+    /// How bodies end.
+    pub ending: Ending,
+    /// Where every GET and HEAD is redirected, if anywhere.
+    pub redirect: Option<String>,
+    /// Bodies that end as `ending` says; those after them are [`Ending::KeptAlive`].
+    pub endings: usize,
+}
+
+impl Default for Unusual {
+    /// Nothing is: TLS 1.3, the largest records.
+    fn default() -> Self {
+        Self {
+            version: &rustls::version::TLS13,
+            segment: usize::MAX,
+            record: 16 << 10,
+            batch: 4,
+            fragment: None,
+            key_update: None,
+            ending: Ending::KeptAlive,
+            redirect: None,
+            endings: usize::MAX,
+        }
+    }
+}
+
+/// The server; its threads end with the process.
+pub struct TlsPeer {
+    url: String,
+    state: Arc<State>,
+}
+
+struct State {
+    config: Arc<ServerConfig>,
+    unusual: Unusual,
+    content: Vec<u8>,
+    puts: Mutex<Vec<Vec<u8>>>,
+    connections: AtomicUsize,
+    bodies: AtomicUsize,
+}
+
+impl TlsPeer {
+    /// Serves `content` with this certificate.
+    ///
+    /// # Panics
+    /// When there is no port to listen on, or rustls refuses the certificate.
+    #[must_use]
+    pub fn start(certificate: &Certificate, unusual: Unusual, content: Vec<u8>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let url = format!("https://{}", listener.local_addr().expect("its address"));
+        let config = Arc::new(configuration(certificate, &unusual));
+        let state = Arc::new(State {
+            config,
+            unusual,
+            content,
+            puts: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            bodies: AtomicUsize::new(0),
+        });
+        let accepting = Arc::clone(&state);
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let state = Arc::clone(&accepting);
+                state.connections.fetch_add(1, Ordering::SeqCst);
+                // A client that refuses the certificate hangs up: that is what its test is about.
+                thread::spawn(move || drop(state.converse(&socket)));
+            }
+        });
+        Self { url, state }
+    }
+
+    /// Its URL, without a `/` at the end.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Connections so far.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+
+    /// What was put, in the order it came.
+    #[must_use]
+    pub fn puts(&self) -> Vec<Vec<u8>> {
+        self.state.puts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn configuration(certificate: &Certificate, unusual: &Unusual) -> ServerConfig {
+    let chain = vec![CertificateDer::from_pem_file(certificate.certificate()).expect("the certificate")];
+    let key = PrivateKeyDer::from_pem_file(certificate.key()).expect("its key");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[unusual.version])
+        .expect("a protocol")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("a certificate that fits its key");
+    // Counted with the record's header.
+    config.max_fragment_size = unusual.fragment.map(|fragment| fragment + 5);
+    config
+}
+
+/// A request's head, as far as this server looks.
+struct Asked {
+    method: String,
+    range: Option<(usize, usize)>,
+    length: usize,
+}
+
+impl Asked {
+    fn parse(head: &str) -> Self {
+        let value = |name: &str| {
+            let lines = head.lines().filter_map(|line| line.split_once(':'));
+            lines
+                .into_iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.trim())
+        };
+        let bound = |text: &str| text.parse().ok();
+        let range = value("range").and_then(|text| text.strip_prefix("bytes=")?.split_once('-'));
+        Self {
+            method: head.split(' ').next().unwrap_or_default().to_owned(),
+            range: range.and_then(|(start, end)| Some((bound(start)?, bound(end).unwrap_or(usize::MAX - 1)))),
+            length: value("content-length").and_then(bound).unwrap_or(0),
+        }
+    }
+}
+
+/// Writes reach the network as segments of so many bytes at most.
+struct Segments<'a>(&'a TcpStream, usize);
+
+impl Write for Segments<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(self.1)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl State {
+    fn converse(&self, socket: &TcpStream) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        let mut session = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        session.set_buffer_limit(None);
+        let mut received = Vec::new();
+        loop {
+            let head = loop {
+                if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+                    break received.drain(..end + 4).collect::<Vec<u8>>();
+                }
+                if !self.receive(&mut session, socket, &mut received)? {
+                    return Ok(());
+                }
+            };
+            let asked = Asked::parse(&String::from_utf8_lossy(&head));
+            while received.len() < asked.length {
+                if !self.receive(&mut session, socket, &mut received)? {
+                    return Ok(());
+                }
+            }
+            let body: Vec<u8> = received.drain(..asked.length).collect();
+            if asked.method == "PUT" {
+                self.puts.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+                let answer = b"HTTP/1.1 200 OK\r\nETag: \"put\"\r\nContent-Length: 0\r\n\r\n";
+                session.writer().write_all(answer)?;
+                self.flush(&mut session, socket)?;
+            } else if !self.answer(&mut session, socket, &asked)? {
+                return socket.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// Takes what comes next; false at the end of the connection.
+    fn receive(
+        &self,
+        session: &mut ServerConnection,
+        mut socket: &TcpStream,
+        received: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        let count = session.read_tls(&mut socket)?;
+        let processed = session.process_new_packets().map_err(io::Error::other);
+        self.flush(session, socket)?;
+        let ready = processed?.plaintext_bytes_to_read();
+        let old = received.len();
+        received.resize(old + ready, 0);
+        session.reader().read_exact(&mut received[old..])?;
+        Ok(count > 0)
+    }
+
+    fn flush(&self, session: &mut ServerConnection, socket: &TcpStream) -> io::Result<()> {
+        while session.wants_write() {
+            session.write_tls(&mut Segments(socket, self.unusual.segment))?;
+        }
+        Ok(())
+    }
+
+    /// Answers a GET or HEAD; whether the connection stays open.
+    fn answer(&self, session: &mut ServerConnection, socket: &TcpStream, asked: &Asked) -> io::Result<bool> {
+        if let Some(target) = &self.unusual.redirect {
+            let head = format!("HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
+            session.writer().write_all(head.as_bytes())?;
+            return self.flush(session, socket).map(|()| true);
+        }
+        let whole = (0, self.content.len().saturating_sub(1));
+        let (start, last) = asked.range.map_or(whole, |(start, last)| (start, last.min(whole.1)));
+        let body = &self.content[start..=last];
+        let is_head = asked.method == "HEAD";
+        let ends = !is_head && self.bodies.fetch_add(1, Ordering::SeqCst) < self.unusual.endings;
+        let ending = if ends { self.unusual.ending } else { Ending::KeptAlive };
+        let by_length = matches!(ending, Ending::KeptAlive | Ending::Cut | Ending::CutNotified);
+        let status = if asked.range.is_some() { "206 Partial Content" } else { "200 OK" };
+        let mut head = format!("HTTP/1.1 {status}\r\nETag: \"v\"\r\nAccept-Ranges: bytes\r\n");
+        if asked.range.is_some() {
+            head.push_str(&format!("Content-Range: bytes {start}-{last}/{}\r\n", self.content.len()));
+        }
+        if by_length {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        if ending != Ending::KeptAlive {
+            head.push_str("Connection: close\r\n");
+        }
+        session.writer().write_all(format!("{head}\r\n").as_bytes())?;
+        self.flush(session, socket)?;
+        if is_head {
+            return Ok(true);
+        }
+        let sent =
+            if matches!(ending, Ending::Cut | Ending::CutNotified) { body.len() / 2 } else { body.len() };
+        self.send(session, socket, &body[..sent])?;
+        match ending {
+            Ending::KeptAlive => return Ok(true),
+            Ending::Cut | Ending::Unnotified => {}
+            Ending::Notified | Ending::CutNotified => {
+                session.send_close_notify();
+                self.flush(session, socket)?;
+            }
+            Ending::NotifiedThenJunk => {
+                session.send_close_notify();
+                let mut last = Vec::new();
+                while session.wants_write() {
+                    session.write_tls(&mut last)?;
+                }
+                // More than is taken at once.
+                last.extend_from_slice(&[0x17; 20_000]);
+                (&mut &*socket).write_all(&last)?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// A body, in records and key updates as told.
+    fn send(&self, session: &mut ServerConnection, socket: &TcpStream, body: &[u8]) -> io::Result<()> {
+        let (mut since_update, mut in_batch) = (0, 0);
+        for record in body.chunks(self.unusual.record) {
+            session.writer().write_all(record)?;
+            since_update += record.len();
+            in_batch += 1;
+            if self.unusual.key_update.is_some_and(|every| since_update >= every) {
+                session.refresh_traffic_keys().map_err(io::Error::other)?;
+                since_update = 0;
+            }
+            if in_batch == self.unusual.batch {
+                self.flush(session, socket)?;
+                in_batch = 0;
+            }
+        }
+        self.flush(session, socket)
+    }
+}
