@@ -9,6 +9,7 @@ and kept; `hydrate`, `status` and `release` bring objects here, say what is here
 Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by `asyncio.to_thread`.
 """
 
+import firstbyte._interpreter  # First: it refuses an import that must not reach the native module.
 from firstbyte._columns import Batches, Listing, RecordBatch, iter_batches, list_arrow
 from firstbyte._copy import PartialError, cp
 from firstbyte._hydrate import hydrate, release, status
