@@ -123,3 +123,26 @@ fn a_root_that_is_not_there_is_one_clear_line() {
     let world = World::new();
     world.run(&["du", "none"]).fails(1, &["none", "not found"]);
 }
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_rows() {
+    const ROWS: usize = 60_000;
+    let world = World::new();
+    for number in 0..ROWS {
+        let name = format!("tree/{number:05}-a-directory-with-a-name-of-usual-length-for-a-sample/in");
+        fs::create_dir_all(world.path(&name)).unwrap();
+    }
+    let du = |arguments: &[&str]| {
+        let ran = world.run(&[&["--json", "--memory", "8MiB", "du", "--apparent-size"], arguments].concat());
+        let ran = ran.ok();
+        let lines = ran.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let receipt: Value =
+            ran.stderr.lines().rev().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+        (lines, receipt["peak_memory_bytes"].as_u64().unwrap())
+    };
+    let (few, least) = du(&["tree"]);
+    let (many, most) = du(&["-d", "1", "tree"]);
+    assert_eq!((few, many), (1, ROWS + 1));
+    // 8 MiB for sums, as much for rows that are sorted, and buffers; all of them would take 25 MiB.
+    assert!(most <= least + (14 << 20), "{most} bytes for {many} rows, {least} for one");
+}

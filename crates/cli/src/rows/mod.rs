@@ -12,6 +12,7 @@ mod parquet;
 mod printer;
 mod record;
 mod sort;
+mod sums;
 mod text;
 
 use std::borrow::Cow;
@@ -27,6 +28,7 @@ use crate::error::Error;
 pub use counter::Counter;
 pub use printer::{Format, Page, Printer, Style};
 pub use sort::{Direction, Sort};
+pub use sums::Sums;
 pub use text::{Names, push_name};
 
 /// One value of a row.

@@ -11,7 +11,7 @@ use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
 use rustix::fs::{AtFlags, CWD, FileType, Stat as RootStat};
 use rustix::io::Errno;
 
-use super::totals::{Totals, Tree, shortened};
+use super::totals::{Sums, Totals, Tree, shortened};
 use super::{Measure, View};
 use crate::error::Result;
 use crate::verbs::listed::{Below, Glob, from_listing};
@@ -36,29 +36,29 @@ impl Links {
 ///
 /// # Errors
 /// Its root cannot be listed.
-pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Tree> {
+pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
     let options = listing::Options {
         depth: listing::Depth::Recursive,
         detail: Detail::Usage,
         ..view.args.local.options()
     };
-    let mut tree = Tree::default();
+    let sums = Sums::new(view.memory);
     let root = stat(path).map_err(|error| from_listing(&error))?;
     if FileType::from_raw_mode(root.st_mode) != FileType::Directory {
         let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
-        tree.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
-        return Ok(tree);
+        sums.add(b"", Totals { bytes: files * own_bytes(&root, view), files, directories: 0 });
+        return Ok(sums);
     }
     let tuning = Tuning::of(path, &options).map_err(|error| from_listing(&error))?;
     tracing::info!("{}: {tuning}", shown(path));
-    let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::default() };
-    let parts = listing::scan(path, &options, visitor).map_err(|error| from_listing(&error))?;
-    parts.into_iter().for_each(|part| tree.merge(part.tree));
+    let visitor = || Summer { view, links, root: &root, boundary: options.boundary, tree: Tree::new(&sums) };
+    // What each thread still has is handed over when it is dropped.
+    drop(listing::scan(path, &options, visitor).map_err(|error| from_listing(&error))?);
     if view.operand.glob.is_some() {
-        return view.unless_unmatched(tree);
+        return view.unless_unmatched(sums);
     }
-    tree.add(b"", Totals { bytes: own_bytes(&root, view), ..Totals::default() });
-    Ok(tree)
+    sums.add(b"", Totals { bytes: own_bytes(&root, view), ..Totals::default() });
+    Ok(sums)
 }
 
 /// What a path leads to, or the link itself where that leads nowhere.
@@ -83,7 +83,7 @@ struct Summer<'a> {
     links: &'a Links,
     root: &'a RootStat,
     boundary: Boundary,
-    tree: Tree,
+    tree: Tree<'a>,
 }
 
 impl Visitor for Summer<'_> {

@@ -19,7 +19,7 @@ use crate::error::{Error, Exit, Result};
 use crate::receipt::Receipt;
 use crate::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
 use local::Links;
-use totals::{Totals, Tree};
+use totals::{Sums, Totals};
 
 /// Sum up what is in a directory or below a prefix: bytes, files, name; local files by the disk space they take
 #[derive(Args)]
@@ -70,15 +70,17 @@ struct View<'a> {
     args: &'a DuArgs,
     failures: &'a Failures<'a>,
     counter: &'a Counter,
+    /// Bytes that sums may take.
+    memory: usize,
 }
 
 impl View<'_> {
     /// What was summed, unless a pattern was given and nothing matched it.
-    fn unless_unmatched(&self, tree: Tree) -> Result<Tree> {
-        if self.operand.glob.is_some() && tree.is_empty() {
+    fn unless_unmatched(&self, sums: Sums) -> Result<Sums> {
+        if self.operand.glob.is_some() && sums.is_empty() {
             return Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))));
         }
-        Ok(tree)
+        Ok(sums)
     }
 }
 
@@ -93,25 +95,25 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
     let mut style = args.output.style(SCHEMA, globals, if args.null { 0 } else { b'\n' });
-    // There are few rows, and all come at the end.
     style.sort = style.sort.or(Some((Sort::Name, Direction::Usual)));
     let counter = Counter::new(globals, false);
     let quiet = Counter::new(globals, true);
     let failures = Failures::new(&counter);
     let out = standard_output()?;
     let printer = Printer::new(style, out, &quiet)?;
+    let memory = style.memory;
     let (mut store, links) = (None::<Store>, Links::default());
     let (mut roots, mut all) = (Vec::new(), Totals::default());
     for operand in &operands {
-        let view = View { operand, args, failures: &failures, counter: &counter };
+        let view = View { operand, args, failures: &failures, counter: &counter, memory };
         let summed = match operand.root.as_local() {
             Some(path) => local::sum(path, &view, &links),
             None => remote::sum(opened(&mut store, globals)?, &view, globals),
         };
         match summed {
-            Ok(tree) => {
-                all.add(tree.total());
-                push(tree, &view, printer.page());
+            Ok(sums) => {
+                all.add(sums.total());
+                push(sums, &view, printer.page())?;
             }
             Err(error) => roots.push((shown(&operand.text).to_string(), error)),
         }
@@ -125,21 +127,26 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
 }
 
 /// Pushes the rows of one operand: of its directories, or of what matched.
-fn push(tree: Tree, view: &View<'_>, mut page: Page<'_, '_>) {
+fn push(sums: Sums, view: &View<'_>, mut page: Page<'_, '_>) -> Result<()> {
     let root = view.operand.root_text();
-    let rows = if view.operand.glob.is_some() { tree.into_own() } else { tree.rows() };
-    for (name, totals) in rows {
+    let is_local = view.operand.root.as_local().is_some();
+    let row = |name: &[u8], totals: Totals| {
         // A prefix ends in `/` in its store; a local directory is written as it is everywhere.
-        let name = if view.operand.root.as_local().is_some() {
-            name.strip_suffix(b"/").unwrap_or(&name)
-        } else {
-            &name
-        };
+        let name = if is_local { name.strip_suffix(b"/").unwrap_or(name) } else { name };
         let joint: &[u8] =
             if name.is_empty() || root.is_empty() || root.ends_with(b"/") { b"" } else { b"/" };
         let counts = [totals.bytes, totals.files, totals.directories].map(|count| Value::Number(Some(count)));
         let path = [root, joint, name].concat();
         page.push(&[Value::Name(b"", &path), counts[0], counts[1], counts[2]], 0);
+        if page.is_full() {
+            page.flush();
+        }
+    };
+    if view.operand.glob.is_some() {
+        sums.each_own(row)?;
+    } else {
+        sums.each_directory(row)?;
     }
     page.flush();
+    Ok(())
 }

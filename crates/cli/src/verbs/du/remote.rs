@@ -4,7 +4,7 @@ use firstbyte_location::Kind;
 use firstbyte_store::{ListOptions, Store};
 
 use super::View;
-use super::totals::{Totals, Tree, shortened};
+use super::totals::{Sums, Totals, Tree, shortened};
 use crate::args::Globals;
 use crate::error::Result;
 use crate::verbs::listed::{is_whole, requests};
@@ -16,7 +16,7 @@ const STEP: u64 = 1_000;
 ///
 /// # Errors
 /// Its root cannot be listed, or there is nothing of that name.
-pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Tree> {
+pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<Sums> {
     let root = &view.operand.root;
     let glob = view.operand.glob.as_ref();
     let options = ListOptions {
@@ -25,7 +25,8 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<T
         requests: requests(globals),
         ..ListOptions::default()
     };
-    let mut tree = Tree::default();
+    let sums = Sums::new(view.memory);
+    let mut tree = Tree::new(&sums);
     let (mut objects, mut bytes) = (0, 0);
     let listing = match store.list(root, &options) {
         Ok(listing) => listing,
@@ -52,22 +53,23 @@ pub(super) fn sum(store: &Store, view: &View<'_>, globals: &Globals) -> Result<T
         }
     }
     view.counter.add(objects, bytes);
+    drop(tree);
     match glob {
-        Some(_) => view.unless_unmatched(tree),
-        None if tree.is_empty() && !is_whole(root) => object(store, view),
+        Some(_) => view.unless_unmatched(sums),
+        None if sums.is_empty() && !is_whole(root) => object(store, view),
         None => {
             // An empty bucket has a row too.
-            tree.add(b"", Totals::default());
-            Ok(tree)
+            sums.add(b"", Totals::default());
+            Ok(sums)
         }
     }
 }
 
 /// A location that is one object.
-fn object(store: &Store, view: &View<'_>) -> Result<Tree> {
+fn object(store: &Store, view: &View<'_>) -> Result<Sums> {
     let stat = store.stat(&view.operand.root)?;
-    let mut tree = Tree::default();
+    let sums = Sums::new(view.memory);
     let files = u64::from(stat.kind != Kind::Directory);
-    tree.add(b"", Totals { bytes: stat.size().unwrap_or(0), files, directories: 0 });
-    Ok(tree)
+    sums.add(b"", Totals { bytes: stat.size().unwrap_or(0), files, directories: 0 });
+    Ok(sums)
 }

@@ -1,6 +1,20 @@
-//! Sums by directory.
+//! Sums by directory, in bounded memory however many directories have a row.
+//!
+//! Each thread adds up what it finds in a small [`Tree`] of its own, which it hands to the operand's [`Sums`] when it is
+//! large; at the end the [`Rollup`] adds to each directory what is in those below it.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::SCHEMA;
+use crate::error::Result;
+use crate::rows;
+
+/// Bytes that the names of one thread take before they are handed over: enough that the directories a thread is in are
+/// added up before, little enough for some dozens of threads.
+const THREAD: usize = 128 << 10;
+/// Bytes of a name in a map, beside its own.
+const NODE: usize = 128;
 
 /// What a directory holds, all levels together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,55 +34,144 @@ impl Totals {
     }
 }
 
-/// Sums by name of directory, from the root and with a `/` at its end; the root's name is empty. While entries are added,
-/// each directory has its own alone; [`rows`](Self::rows) adds up.
-#[derive(Debug, Default)]
-pub(super) struct Tree {
-    own: BTreeMap<Vec<u8>, Totals>,
+/// Sums of one operand by name of directory, shared by the threads that list it. Names begin at the root and end in `/`; the
+/// root's is empty. Each directory has its own alone.
+#[derive(Debug)]
+pub(super) struct Sums {
+    inner: Mutex<Inner>,
 }
 
-impl Tree {
-    /// Adds to what a directory itself holds.
-    pub(super) fn add(&mut self, directory: &[u8], totals: Totals) {
-        match self.own.get_mut(directory) {
-            Some(own) => own.add(totals),
-            None => drop(self.own.insert(directory.to_vec(), totals)),
-        }
+#[derive(Debug)]
+struct Inner {
+    rows: rows::Sums<3>,
+    /// The sum of everything; `None` where nothing was added.
+    total: Option<Totals>,
+}
+
+impl Sums {
+    /// Empty sums that take about `memory` bytes.
+    pub(super) fn new(memory: usize) -> Self {
+        Self { inner: Mutex::new(Inner { rows: rows::Sums::new(SCHEMA, memory), total: None }) }
     }
 
-    /// Adds what somebody else has summed of the same root.
-    pub(super) fn merge(&mut self, other: Self) {
-        other.own.into_iter().for_each(|(directory, totals)| self.add(&directory, totals));
+    /// Adds to what a directory itself holds.
+    pub(super) fn add(&self, directory: &[u8], totals: Totals) {
+        self.lock().add(directory, totals);
     }
 
     /// Whether nothing was added.
     pub(super) fn is_empty(&self) -> bool {
-        self.own.is_empty()
+        self.lock().total.is_none()
     }
 
     /// The sum of everything.
     pub(super) fn total(&self) -> Totals {
-        self.own.values().fold(Totals::default(), |mut sum, totals| {
-            sum.add(*totals);
-            sum
-        })
+        self.lock().total.unwrap_or_default()
     }
 
-    /// What was added under each name, as it is.
-    pub(super) fn into_own(self) -> BTreeMap<Vec<u8>, Totals> {
-        self.own
+    /// Gives what was added under each name, as it is.
+    ///
+    /// # Errors
+    /// The file in which sums wait cannot be written or read.
+    pub(super) fn each_own(self, mut each: impl FnMut(&[u8], Totals)) -> Result<()> {
+        let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        inner
+            .rows
+            .finish(|name, [bytes, files, directories]| each(name, Totals { bytes, files, directories }))
     }
 
-    /// Every directory with what it holds at all levels.
-    pub(super) fn rows(self) -> BTreeMap<Vec<u8>, Totals> {
-        let mut rows: BTreeMap<Vec<u8>, Totals> =
-            self.own.keys().map(|name| (name.clone(), Totals::default())).collect();
-        for (name, totals) in self.own {
-            for end in ends(&name) {
-                rows.entry(name[..end].to_vec()).or_default().add(totals);
+    /// Gives every directory with what it holds at all levels, each behind those in it.
+    ///
+    /// # Errors
+    /// As [`each_own`](Self::each_own).
+    pub(super) fn each_directory(self, each: impl FnMut(&[u8], Totals)) -> Result<()> {
+        let mut rollup = Rollup { path: Vec::new(), open: Vec::new(), each };
+        self.each_own(|name, own| rollup.add(name, own))?;
+        rollup.leave(|_, _| false);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn add(&mut self, directory: &[u8], totals: Totals) {
+        self.total.get_or_insert_default().add(totals);
+        self.rows.add(directory, [totals.bytes, totals.files, totals.directories]);
+    }
+}
+
+/// What one thread has added up and not handed over; it is handed over when this is dropped.
+#[derive(Debug)]
+pub(super) struct Tree<'a> {
+    sums: &'a Sums,
+    own: BTreeMap<Vec<u8>, Totals>,
+    bytes: usize,
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn new(sums: &'a Sums) -> Self {
+        Self { sums, own: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// Adds to what a directory itself holds.
+    pub(super) fn add(&mut self, directory: &[u8], totals: Totals) {
+        if let Some(own) = self.own.get_mut(directory) {
+            return own.add(totals);
+        }
+        self.bytes += directory.len() + NODE;
+        self.own.insert(directory.to_vec(), totals);
+        if self.bytes >= THREAD {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        self.bytes = 0;
+        let own = std::mem::take(&mut self.own);
+        let mut inner = self.sums.lock();
+        own.into_iter().for_each(|(directory, totals)| inner.add(&directory, totals));
+    }
+}
+
+impl Drop for Tree<'_> {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+/// Adds to each directory what is in those below it. It is told directories in ascending order, so all that is below one
+/// follows it without a gap.
+struct Rollup<F> {
+    /// The directory added last.
+    path: Vec<u8>,
+    /// That directory and those above it: the length of the name, and the sum so far.
+    open: Vec<(usize, Totals)>,
+    each: F,
+}
+
+impl<F: FnMut(&[u8], Totals)> Rollup<F> {
+    fn add(&mut self, name: &[u8], own: Totals) {
+        self.leave(|path, end| name.starts_with(&path[..end]));
+        let inside = self.open.last().map_or(0, |(end, _)| *end + 1);
+        self.open.extend(ends(name).filter(|end| *end >= inside).map(|end| (end, Totals::default())));
+        self.path.clear();
+        self.path.extend_from_slice(name);
+        if let Some((_, sum)) = self.open.last_mut() {
+            sum.add(own);
+        }
+    }
+
+    /// Ends the directories that nothing more comes of: all but those that `stays`, told as a length of the path.
+    fn leave(&mut self, stays: impl Fn(&[u8], usize) -> bool) {
+        while let Some((end, sum)) = self.open.pop_if(|(end, _)| !stays(&self.path, *end)) {
+            (self.each)(&self.path[..end], sum);
+            if let Some((_, above)) = self.open.last_mut() {
+                above.add(sum);
             }
         }
-        rows
     }
 }
 
@@ -91,17 +194,31 @@ mod tests {
     #[test]
     fn a_directory_holds_what_is_in_those_below_it() {
         let one = |bytes| Totals { bytes, files: 1, directories: 0 };
-        let (mut left, mut right) = (Tree::default(), Tree::default());
+        let sums = Sums::new(1 << 20);
+        assert!(sums.is_empty());
+        let (mut left, mut right) = (Tree::new(&sums), Tree::new(&sums));
         left.add(b"", one(1));
         left.add(b"a/b/", one(20));
+        right.add(b"a-b/", one(50_000));
         right.add(b"a/", one(300));
         right.add(b"a/b/", Totals { bytes: 4000, files: 0, directories: 1 });
-        left.merge(right);
-        assert_eq!(left.total(), Totals { bytes: 4321, files: 3, directories: 1 });
-        let rows = left.rows();
-        assert_eq!(rows[&b""[..]].bytes, 4321);
+        right.add(b"x/y/z/", one(600_000));
+        drop((left, right));
+        assert_eq!(sums.total(), Totals { bytes: 654_321, files: 5, directories: 1 });
+        let mut rows = BTreeMap::new();
+        sums.each_directory(|name, totals| assert!(rows.insert(name.to_vec(), totals).is_none())).unwrap();
+        let found: Vec<_> = rows.iter().map(|(name, totals)| (&name[..], totals.bytes)).collect();
+        let expected: [(&[u8], u64); 7] = [
+            (b"", 654_321),
+            (b"a-b/", 50_000),
+            (b"a/", 4320),
+            (b"a/b/", 4020),
+            (b"x/", 600_000),
+            (b"x/y/", 600_000),
+            (b"x/y/z/", 600_000),
+        ];
+        assert_eq!(found, expected);
         assert_eq!(rows[&b"a/"[..]], Totals { bytes: 4320, files: 2, directories: 1 });
-        assert_eq!(rows[&b"a/b/"[..]].bytes, 4020);
     }
 
     #[test]
