@@ -230,3 +230,27 @@ fn what_a_mount_noted_is_brought_here_in_that_order() {
     let hydrated = |name: &str| (format!("s3://bucket/{name}"), "hydrated".to_owned());
     assert_eq!(here, [hydrated("big"), hydrated("run/0.dat"), hydrated("run/2.dat")]);
 }
+
+#[test]
+fn of_more_than_the_cache_can_hold_what_fits_is_brought_and_the_rest_is_named() {
+    for (count, size, cache_size) in [(40_u64, MIB, "4MiB"), (100, 1024, "40KiB")] {
+        let server = S3::ours();
+        let many = server.root.join(BUCKET).join("many");
+        fs::create_dir_all(&many).unwrap();
+        for number in 0..count {
+            fs::write(many.join(format!("{number:03}")), bytes(number, usize::try_from(size).unwrap()))
+                .unwrap();
+        }
+        let world = World::with_s3(&server);
+        let arguments = ["--cache-size", cache_size, "-r", "s3://bucket/many"];
+        let ran = hydrate(&world, &arguments);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let receipt = ran.receipt();
+        let done = receipt["objects"].as_u64().unwrap();
+        let failed = receipt["failed"].as_array().unwrap();
+        assert!(done >= 3 && done + failed.len() as u64 == count, "{done} done of {count}");
+        assert!(failed[0]["error"].as_str().unwrap().contains("--cache-size"), "{failed:?}");
+        let here = status(&world, &[]).iter().filter(|row| row["state"] == "hydrated").count() as u64;
+        assert_eq!(here, done, "what the receipt says is here");
+    }
+}
