@@ -104,10 +104,18 @@ impl FileSystem {
         }
     }
 
-    /// What a listing under way has told of a name.
-    pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Lookup> {
+    /// What a listing under way has told of a name; nothing where that is not all, or was seen to be over.
+    pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Option<Lookup>> {
         let directory = self.directory(parent)?;
-        Ok(Lookup::Found(self.tree.enter(&directory.path, &listed.child, Some(listed.ino)), valid))
+        if !listed.child.is_known() {
+            return Ok(None);
+        }
+        let found = self.tree.enter(&directory.path, &listed.child, Some(listed.ino));
+        if self.tree.get(found.ino)?.is_stale {
+            self.tree.forget(found.ino, 1);
+            return Ok(None);
+        }
+        Ok(Some(Lookup::Found(found, valid)))
     }
 
     fn lookup_in(&self, known: &Directory, directory: &Node, name: &[u8]) -> Option<Lookup> {

@@ -88,7 +88,7 @@ impl Fuse {
         }
         let directory = self.core.directory(parent).ok()?;
         let (listed, valid) = self.streams.recent(&directory.path, name, self.core.ttl)?;
-        listed.child.is_known().then(|| self.core.listed(parent, &listed, valid))
+        self.core.listed(parent, &listed, valid).transpose()
     }
 
     /// Runs `work` on a thread that may wait, counts it, and answers: in time, or with EIO.

@@ -46,8 +46,8 @@ pub(crate) struct Stream {
     feed: Feed,
     /// Names drawn so far.
     drawn: usize,
-    /// The last of them.
-    recent: VecDeque<Listed>,
+    /// The last of them, and when each came.
+    recent: VecDeque<(Listed, Instant)>,
 }
 
 impl Stream {
@@ -86,16 +86,18 @@ impl Stream {
             if self.recent.len() >= 2 * ANSWER {
                 self.recent.pop_front();
             }
-            self.recent.push_back(listed);
+            self.recent.push_back((listed, Instant::now()));
             self.drawn += 1;
         }
         let oldest = self.drawn - self.recent.len();
-        Ok(self.recent.get(index - oldest).cloned())
+        Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
     }
 
-    /// One of the names given last.
-    pub(crate) fn recent(&self, name: &[u8]) -> Option<&Listed> {
-        self.recent.iter().rev().find(|listed| *listed.child.name == *name)
+    /// One of the names given last, and how long it may be believed, of `ttl` in all; nothing where that is over.
+    pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&Listed, Duration)> {
+        let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
+        let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
+        (!valid.is_zero()).then_some((listed, valid))
     }
 
     fn restart(&mut self) {

@@ -78,7 +78,7 @@ impl OpenDirectory {
     /// One of the names given last, and how long it may be believed. Nothing while another thread reads on.
     fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
         let stream = self.stream.try_lock().ok()?;
-        stream.recent(name).map(|listed| (listed.clone(), stream.valid(ttl)))
+        stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
     }
 
     /// Names from position `offset` on, as many as the answer is likely to hold.

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
@@ -24,8 +26,11 @@ use crate::tree::Fullness;
 /// Threads that take requests. None of them waits for a network; two serve one that copies and one that looks up, and more
 /// than four only contend for the kernel's queue. Each has a buffer of 16 MiB, of which a mount that is never written to uses a page.
 const THREADS: RangeInclusive<usize> = 2..=4;
-/// The share of the inodes that the kernel is asked to forget at a time.
-const FORGOTTEN: usize = 8;
+/// How long the kernel may take to tell of what it was asked to forget, and how often that is looked at.
+const PATIENCE: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(1);
+/// How long the kernel is left alone where it cannot forget enough.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// A mount being served.
 pub(crate) struct Serving(BackgroundSession);
@@ -49,14 +54,17 @@ impl Forgetting {
     /// Has the kernel forget inodes that nothing uses. It keeps them as long as it has memory, and so would this process:
     /// `ls -lR` of a bucket would leave an inode for every object.
     fn forget(&self, core: &FileSystem, opens: &Opens<Reader, Through>) {
-        let bounds = core.tree.bounds();
+        let most = core.tree.bounds().soft;
         // A listing finds more meanwhile, and when it ends nothing comes here again: so until they are few, each asked once.
         let mut asked = 0;
-        while core.tree.len() > bounds.soft {
-            let oldest = core.tree.oldest(asked, bounds.soft / FORGOTTEN);
-            let Some(last) = oldest.last() else { break };
+        loop {
+            let len = core.tree.len();
+            let oldest = core.tree.oldest(asked, len.saturating_sub(most / 8 * 7));
+            let Some(last) = oldest.last().filter(|_| len > most) else { break };
             asked = *last;
+            let expected = len - oldest.len() / 2;
             if self.pruning.forget(&oldest) {
+                wait_until(|| core.tree.len() <= expected);
                 continue;
             }
             let Some(notifier) = self.notifier.get() else { break };
@@ -66,7 +74,20 @@ impl Forgetting {
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
             }
+            wait_until(|| core.tree.len() <= expected);
         }
+        if core.tree.len() > most {
+            // All is in use, and will be for a while.
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Waits a moment for what the kernel tells of inodes it forgets. Without that the next ones would be asked for in vain.
+fn wait_until(arrived: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE && !arrived() {
+        thread::sleep(LOOK);
     }
 }
 
