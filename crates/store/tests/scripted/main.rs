@@ -3,3 +3,4 @@
 mod answers;
 mod s3;
 mod server;
+mod stopping;

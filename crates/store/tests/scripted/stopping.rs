@@ -1,0 +1,103 @@
+//! Every call of a scoped store ends with its scope, whatever the server does.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use firstbyte_location::{ByteRange, Location, Version};
+use firstbyte_store::{
+    Cancel, Error, Get, ListOptions, Options, Payload, PutOptions, Result, Signing, Store, Upload,
+};
+use firstbyte_testkit::{Reply, Scripted};
+
+/// Far longer than a cancelled call takes, and shorter than a deadline.
+const SOON: Duration = Duration::from_secs(10);
+
+type Call = fn(&Store, &Location) -> Result<()>;
+
+/// One call of each kind.
+const CALLS: [(&str, Call); 12] = [
+    ("stat", |store, at| store.stat(at).map(drop)),
+    ("get", |store, at| {
+        let mut body = store.get(at, &Get::default())?;
+        while body.read(&mut [0; 100])? > 0 {}
+        Ok(())
+    }),
+    ("list", |store, at| store.list(at, &ListOptions::default())?.try_for_each(|entry| entry.map(drop))),
+    ("put", |store, at| store.put(at, Payload::Bytes(b"x"), &PutOptions::default()).map(drop)),
+    ("begin_upload", |store, at| store.begin_upload(at, &PutOptions::default()).map(drop)),
+    ("put_part", |store, at| store.put_part(&upload(at), 1, Payload::Bytes(b"x"), &Cancel::new()).map(drop)),
+    ("copy_part", |store, at| {
+        store.copy_part(&upload(at), 1, at, &Version::default(), ByteRange::new(0, 1)).map(drop)
+    }),
+    ("list_parts", |store, at| store.list_parts(&upload(at)).map(drop)),
+    ("complete_upload", |store, at| {
+        store.complete_upload(&upload(at), &[], &PutOptions::default()).map(drop)
+    }),
+    ("stale_uploads", |store, at| store.stale_uploads(at).map(drop)),
+    ("copy", |store, at| store.copy(at, &Version::default(), at, &PutOptions::default()).map(drop)),
+    ("delete", |store, at| store.delete(at)),
+];
+
+fn upload(at: &Location) -> Upload {
+    Upload { location: at.clone(), id: "id".into() }
+}
+
+/// Makes every call against such a server, cancels it in the middle, and gives what each came to.
+fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
+    let server = Scripted::start(move |_, _| reply());
+    let options = Options {
+        endpoint_url: Some(server.url().to_owned()),
+        signing: Signing::Anonymous,
+        region: Some("us-east-1".into()),
+        ..Options::default()
+    };
+    let store = Store::new(options).unwrap();
+    let at = Location::parse("s3://bucket/key".as_ref()).unwrap();
+    let cancel = Cancel::new();
+    let scoped = store.scoped(&cancel);
+    let (send, receive) = mpsc::channel();
+    for (name, call) in CALLS {
+        let (scoped, at, send) = (scoped.clone(), at.clone(), send.clone());
+        std::thread::spawn(move || send.send((name, call(&scoped, &at))));
+    }
+    drop(send);
+    std::thread::sleep(Duration::from_millis(300));
+    cancel.cancel();
+    let outcome = || receive.recv_timeout(SOON).expect("every call ends");
+    let outcomes = CALLS.map(|_| outcome()).into();
+    assert!(matches!(scoped.stat(&at), Err(Error::Cancelled)), "and every later one");
+    outcomes
+}
+
+#[test]
+fn calls_that_wait_for_an_answer_end_with_their_scope() {
+    for (name, outcome) in cancelled(|| Reply::Silence) {
+        assert!(matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn calls_that_wait_to_try_again_end_with_their_scope() {
+    for (name, outcome) in cancelled(|| Reply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
+        // A read of a range is tried again by the caller.
+        let refused = matches!(outcome, Err(Error::SlowDown { .. })) && name == "get";
+        assert!(refused || matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_store_that_is_scoped_leaves_the_one_it_came_from_alone() {
+    let page = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+    let server = Scripted::start(move |_, _| Reply::answer("200 OK", &[], page));
+    let options = Options {
+        endpoint_url: Some(server.url().to_owned()),
+        signing: Signing::Anonymous,
+        ..Options::default()
+    };
+    let store = Store::new(options).unwrap();
+    let bucket = Location::parse("s3://bucket/".as_ref()).unwrap();
+    let cancel = Cancel::new();
+    assert!(store.scoped(&cancel).list(&bucket, &ListOptions::default()).is_ok());
+    cancel.cancel();
+    assert!(store.list(&bucket, &ListOptions::default()).is_ok());
+}
