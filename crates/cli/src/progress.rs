@@ -59,27 +59,29 @@ impl Progress {
     }
 
     /// The same for a run whose rows are its results: `stop` ends it where they cannot be printed.
-    pub fn stopping(self, stop: &Stop) -> Self {
-        Self { stop: Some(stop.clone()), ..self }
+    pub fn stopping(mut self, stop: &Stop) -> Self {
+        self.stop = Some(stop.clone());
+        self
     }
 
     /// Ends the bar; says why rows could not be printed, where that was so.
     pub fn into_broken(self) -> Option<io::Error> {
-        self.end();
-        self.broken.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the bar away: what follows on standard error is the outcome.
-    pub fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn show_objects(&self) {
         if let Some(bar) = &self.bar {
             let (done, of) = (self.finished.load(Ordering::Relaxed), self.expected.load(Ordering::Relaxed));
             bar.set_message(format!("{done}/{of}"));
+        }
+    }
+}
+
+/// What follows on standard error is the outcome.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 }

@@ -6,6 +6,8 @@ mod place;
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -155,11 +157,17 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         metrics: args.metrics()?,
         control: Some(place.control.clone()),
     };
-    let mount = std::sync::Arc::new(Mount::start(store, engine, &location, &args.directory, &options)?);
-    let ending = std::sync::Arc::clone(&mount);
+    let mount = Arc::new(Mount::start(store, engine, &location, &args.directory, &options)?);
+    let ending = Arc::clone(&mount);
+    let reported = Arc::new(AtomicBool::new(false));
+    let was_reported = Arc::clone(&reported);
     signals::on_end(ENDING, move || {
         if let Err(error) = ending.stop() {
             tracing::warn!("{error}");
+        }
+        if !was_reported.load(Ordering::Relaxed) {
+            // It still waits for its report to be read, and has no readers of its own to wait for.
+            std::process::exit(Exit::Done as i32);
         }
     })?;
     let told = ready(&json!({
@@ -173,6 +181,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         "control": place.control,
         "metrics": mount.metrics().map(|address| format!("http://{address}/metrics")),
     }));
+    reported.store(true, Ordering::Relaxed);
     if told.is_err() {
         // Who started it is gone before it was ready: nobody would know of the mount.
         mount.stop()?;

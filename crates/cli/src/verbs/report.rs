@@ -135,10 +135,12 @@ impl Report {
     fn print(&self, line: &str, output: Output) -> Result<()> {
         match output {
             Output::Data => console::say(line),
-            Output::Free => match (console::print(line), &self.ended) {
-                (Err(error), None) => return Err(error),
-                (_, _) => {}
-            },
+            Output::Free => {
+                let printed = console::print(line);
+                if self.ended.is_none() {
+                    printed?;
+                }
+            }
         }
         Ok(())
     }
