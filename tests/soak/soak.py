@@ -208,6 +208,11 @@ def serve_model(soak: Soak) -> int:
     return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
 
 
+def stop_all(_soak: Soak) -> int:
+    """every verb against every server that would keep it, ended by signals and deadlines, with each way its streams can fail"""
+    return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
+
+
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations of open, read, seek, evict, overwrite and remount through a mount, against what was put"""
     return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
@@ -223,7 +228,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:
