@@ -1,6 +1,7 @@
 //! A lazy file: one open of one version, with a position.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::time::Duration;
 
 use firstbyte_hydrate::Handle;
 use firstbyte_location::{Location, Version};
@@ -57,6 +58,21 @@ impl LazyFile {
     /// No answer within the deadline, a version that is gone, and what the store says.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         Ok(self.handle.read_at(buffer, offset)?)
+    }
+
+    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and gives up as cancelled
+    /// when that says no. What was asked for comes all the same, for the next reader.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).
+    pub fn read_at_while(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<usize> {
+        Ok(self.handle.read_at_while(buffer, offset, tick, go_on)?)
     }
 }
 

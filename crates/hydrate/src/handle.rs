@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 
@@ -35,6 +36,21 @@ impl Handle {
     /// # Errors
     /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and what the store says.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_at_while(buffer, offset, Duration::MAX, &mut || true)
+    }
+
+    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and gives up as cancelled
+    /// when that says no.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and the store's `Cancelled`.
+    pub fn read_at_while(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<usize> {
         let range = self.range(offset, buffer.len());
         let buffer = &mut buffer[..len(range)];
         self.count(range);
@@ -47,12 +63,13 @@ impl Handle {
         node.shared.counters.waited.fetch_add(1, Relaxed);
         let rest = range.skip(here as u64);
         let mut looked = false;
-        let read = node.read(&mut buffer[here..], rest, &mut || {
+        let mut asked = || {
             if !std::mem::replace(&mut looked, true) {
                 node.read_ahead(rest, &Arc::downgrade(&self.alive));
                 self.look_ahead(range, Found::Missing);
             }
-        });
+        };
+        let read = node.read(&mut buffer[here..], rest, &mut asked, tick, go_on);
         if read.is_err() {
             node.shared.counters.failed.fetch_add(1, Relaxed);
         }

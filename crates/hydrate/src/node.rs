@@ -10,7 +10,7 @@ mod send;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, Strength, Version};
 
@@ -75,12 +75,15 @@ impl Node {
     }
 
     /// Reads on, waiting for what is not here: the bytes of `range` into a buffer of that length. `asked` is called whenever
-    /// what is waited for has been asked for: what comes after it must not go out before.
+    /// what is waited for has been asked for: what comes after it must not go out before. `go_on` is asked once every
+    /// `tick` of the wait, and ends it as cancelled.
     pub(crate) fn read(
         self: &Arc<Self>,
         buffer: &mut [u8],
         range: ByteRange,
         asked: &mut dyn FnMut(),
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let deadline = Instant::now() + self.shared.settings.deadline;
         let (mut done, mut expected) = (0, None);
@@ -96,13 +99,14 @@ impl Node {
             let missing = ByteRange::new(at, range.end.min(at.saturating_add(STEP)));
             let pending = self.demand(missing, hold, deadline, Reader::Thread);
             asked();
-            match pending.wait() {
+            match pending.wait(tick, go_on) {
                 Some(Outcome::Here) => expected = Some(at),
                 Some(Outcome::Bytes(bytes)) => {
                     buffer[done..done + bytes.len()].copy_from_slice(&bytes);
                     done += bytes.len();
                 }
                 Some(Outcome::Failed(error)) => return Err(error),
+                None if Instant::now() < deadline => return Err(firstbyte_store::Error::Cancelled.into()),
                 None => return Err(Error::deadline(&self.location, self.shared.settings.deadline)),
             }
         }

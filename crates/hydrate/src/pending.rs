@@ -5,7 +5,7 @@
 //! Memory is then one buffer a read, and that only from its first block on.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location};
 
@@ -157,8 +157,9 @@ impl Pending {
         self.lock().reader.is_some()
     }
 
-    /// Waits for a thread's outcome; `None` when the deadline has come first.
-    pub(crate) fn wait(&self) -> Option<Outcome> {
+    /// Waits for a thread's outcome; `None` when the deadline has come first, or `go_on`, which is asked once every
+    /// `tick`, has said no.
+    pub(crate) fn wait(&self, tick: Duration, go_on: &mut dyn FnMut() -> bool) -> Option<Outcome> {
         let mut state = self.lock();
         loop {
             if let Some(outcome) = state.outcome.take() {
@@ -169,7 +170,19 @@ impl Pending {
                 state.reader = None;
                 return None;
             }
-            state = self.told.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let (woken, waited) =
+                self.told.wait_timeout(state, left.min(tick)).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            if waited.timed_out() && tick < left && state.outcome.is_none() {
+                // Asked without the lock: the answer may take the interpreter's.
+                drop(state);
+                let goes_on = go_on();
+                state = self.lock();
+                if !goes_on {
+                    state.reader = None;
+                    return None;
+                }
+            }
         }
     }
 

@@ -1,9 +1,6 @@
 //! `cp`, and many copies at once for the file system. Both end at once by Ctrl-C, and resume when they are run again.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::Duration;
 
 use firstbyte::{Copy, Depth, Error};
 use firstbyte_location::Location;
@@ -15,9 +12,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::client::{Client, Place, Size};
 use crate::error::{failure, failure_at};
-
-/// How often signals are looked for: sooner than anybody notices, and no load.
-pub(crate) const TICK: Duration = Duration::from_millis(50);
+use crate::wait::interruptible;
 
 /// Copies an object or a tree; what was done.
 #[pyfunction]
@@ -40,7 +35,8 @@ pub(crate) fn cp<'py>(
         limit_rate: limit_rate.map(|rate| rate.0),
         stop: Stop::default(),
     };
-    let summary = interruptible(py, &copy.stop, || engine.cp(&source, &destination, &copy))?;
+    let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
+    let summary = interruptible(py, || stop.stop(), move || engine.cp(&from, &to, &copy))?;
     receipt(py, summary.map_err(|error| at_either(py, &error, [&source, &destination]))?)
 }
 
@@ -57,14 +53,18 @@ pub(crate) fn copy_many<'py>(
     let engine = Engine::new(engine.store().clone(), settings);
     let jobs = pairs.into_iter().map(|(source, destination)| (source.0, destination.0));
     let jobs: Vec<Job> = jobs.map(|(source, destination)| Job { source, destination, entry: None }).collect();
-    let done = interruptible(py, &stop, || match <[Job; 1]>::try_from(jobs) {
-        // One object by itself is cut into chunks that move together, however many there are.
-        Ok([job]) => engine.copy(&job.source, &job.destination, &Silent).or_else(|error| {
-            let failed = vec![Failure { location: job.source.to_string(), error }];
-            Ok(Summary { failed, ..Summary::default() })
-        }),
-        Err(jobs) => engine.copy_many(&mut jobs.into_iter().map(Ok), &Silent),
-    })?;
+    let done = interruptible(
+        py,
+        || stop.stop(),
+        move || match <[Job; 1]>::try_from(jobs) {
+            // One object by itself is cut into chunks that move together, however many there are.
+            Ok([job]) => engine.copy(&job.source, &job.destination, &Silent).or_else(|error| {
+                let failed = vec![Failure { location: job.source.to_string(), error }];
+                Ok(Summary { failed, ..Summary::default() })
+            }),
+            Err(jobs) => engine.copy_many(&mut jobs.into_iter().map(Ok), &Silent),
+        },
+    )?;
     let mut summary = done.map_err(|error| failure(py, &error.into(), None))?;
     if let Some(error) = summary.ended.take() {
         return Err(failure(py, &error.into(), None));
@@ -77,30 +77,6 @@ fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     let line = error.to_string();
     let places = places.into_iter().filter_map(|place| Location::parse(place.as_os_str()).ok());
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())
-}
-
-/// Does `work` on another thread, and ends it when a signal's handler raises.
-fn interruptible<T: Send>(py: Python<'_>, stop: &Stop, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    thread::scope(|scope| {
-        let (done, mut wait) = channel::<()>();
-        let worker = scope.spawn(move || {
-            let result = work();
-            drop(done);
-            result
-        });
-        let mut signalled = Ok(());
-        loop {
-            let wait = &mut wait;
-            if py.detach(move || wait.recv_timeout(TICK)) != Err(RecvTimeoutError::Timeout) {
-                break;
-            }
-            if signalled.is_ok() {
-                signalled = py.check_signals().inspect_err(|_| stop.stop());
-            }
-        }
-        let result = py.detach(|| worker.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        signalled.map(|()| result)
-    })
 }
 
 /// What a copy did, by the names of the command line's receipts.

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::client::{Client, Size};
-use crate::copy::TICK;
 use crate::error::{failure, failure_at};
+use crate::wait::{TICK, interruptible};
 
 /// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises ends it.
 #[pyfunction]
@@ -28,7 +28,8 @@ pub(crate) fn hydrate<'py>(
         keep: if pin { Keep::Always } else { Keep::WhileRoom },
         limit_rate: limit_rate.map(|rate| rate.0),
     };
-    let job = py.detach(|| engine.hydrate(&location, &how));
+    let wanted = location.clone();
+    let job = interruptible(py, || (), move || engine.hydrate(&wanted, &how))?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
     let done = loop {
         let progress = py.detach(|| job.wait(TICK));

@@ -14,6 +14,7 @@ use pyo3::types::PyBytes;
 use crate::client::{Client, Place, Route};
 use crate::error::failure;
 use crate::fork::Own;
+use crate::wait::{self, interruptible};
 
 /// One open of one version of an object.
 #[pyclass(frozen, module = "firstbyte._native")]
@@ -30,7 +31,13 @@ pub(crate) struct LazyFile {
 pub(crate) fn open(py: Python<'_>, client: &Client, location: Place) -> PyResult<LazyFile> {
     let Place(location) = location;
     let engine = client.route.engine(py, &location)?;
-    let opened = py.detach(|| engine.open_location(&location));
+    let opened = match location.as_local() {
+        Some(_) => py.detach(|| engine.open_location(&location)),
+        None => {
+            let location = location.clone();
+            interruptible(py, || (), move || engine.open_location(&location))?
+        }
+    };
     let file = opened.map_err(|error| failure(py, &error, Some(&location)))?;
     Ok(LazyFile {
         route: Arc::clone(&client.route),
@@ -47,8 +54,9 @@ impl LazyFile {
         let file = self.file(py)?;
         let left = usize::try_from(file.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         PyBytes::new_with(py, length.min(left), |buffer| {
-            let read = py.detach(|| file.read_at(buffer, offset));
-            read.map(drop).map_err(|error| failure(py, &error, Some(&self.location)))
+            wait::read(py, &file, buffer, offset)?
+                .map(drop)
+                .map_err(|error| failure(py, &error, Some(&self.location)))
         })
     }
 
@@ -66,8 +74,7 @@ impl LazyFile {
         // uses it meanwhile is up to the caller, as for every `readinto`.
         let slice =
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
-        let read = py.detach(|| file.read_at(slice, offset));
-        read.map_err(|error| failure(py, &error, Some(&self.location)))
+        wait::read(py, &file, slice, offset)?.map_err(|error| failure(py, &error, Some(&self.location)))
     }
 
     /// Lets the file go; reads are errors from now on.

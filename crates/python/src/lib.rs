@@ -21,6 +21,7 @@ mod objects;
 mod place;
 mod reading;
 mod scandir;
+mod wait;
 mod walk;
 mod writer;
 

@@ -1,7 +1,7 @@
 //! What the file system asks of a store: describe, list, delete, write a small object.
 
 use firstbyte_location::{Kind, Location};
-use firstbyte_store::{ListOptions, Payload, Precondition, PutOptions};
+use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::client::{Client, Place};
 use crate::error::{failure, failure_at};
 use crate::name::Form;
+use crate::wait::interruptible;
 
 /// Kind, length, seconds since 1970, `ETag`: as far as they are told.
 type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
@@ -19,7 +20,9 @@ type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult<Facts> {
     let Place(location) = location;
     let engine = client.route.uncached(py)?;
-    let stat = py.detach(|| engine.store().stat(&location));
+    let (at, cancel) = (location.clone(), Cancel::new());
+    let store = engine.store().scoped(&cancel);
+    let stat = interruptible(py, || cancel.cancel(), move || store.stat(&at))?;
     let stat = stat.map_err(|error| failure(py, &error.into(), Some(&location)))?;
     Ok((stat.kind.word(), stat.size(), seconds(stat.modified), stat.version.etag))
 }
@@ -35,8 +38,10 @@ pub(crate) fn list<'py>(
     let Place(location) = location;
     let engine = client.route.uncached(py)?;
     let options = ListOptions { recursive, ..ListOptions::default() };
-    let entries: firstbyte_store::Result<Vec<_>> =
-        py.detach(|| engine.store().list(&location, &options)?.collect());
+    let (at, cancel) = (location.clone(), Cancel::new());
+    let store = engine.store().scoped(&cancel);
+    let list = move || -> firstbyte_store::Result<Vec<_>> { store.list(&at, &options)?.collect() };
+    let entries = interruptible(py, || cancel.cancel(), list)?;
     let entries = entries.map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let rows = PyList::empty(py);
     for entry in entries.into_iter().filter(|entry| !entry.name.is_empty()) {
@@ -59,7 +64,9 @@ pub(crate) fn delete<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let locations: Vec<Location> = locations.into_iter().map(|place| place.0).collect();
     let engine = client.route.uncached(py)?;
-    let failed = py.detach(|| engine.store().delete_many(&locations));
+    let cancel = Cancel::new();
+    let store = engine.store().scoped(&cancel);
+    let failed = interruptible(py, || cancel.cancel(), move || store.delete_many(&locations))?;
     let failed = failed.into_iter().map(|(location, error)| {
         let location = location.to_string();
         let error = failure_at(py, &error.into(), Some(&location)).into_value(py);
@@ -81,8 +88,11 @@ pub(crate) fn put(
     let engine = client.route.uncached(py)?;
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
-    let payload = content.as_bytes();
-    let written = py.detach(|| engine.store().put(&location, Payload::Bytes(payload), &options));
+    let (at, cancel) = (location.clone(), options.cancel.clone());
+    // A copy: a write that is left behind may outlive what it was given.
+    let payload = content.as_bytes().to_vec();
+    let put = move || engine.store().put(&at, Payload::Bytes(&payload), &options);
+    let written = interruptible(py, || cancel.cancel(), put)?;
     written.map(drop).map_err(|error| failure(py, &error.into(), Some(&location)))
 }
 

@@ -4,12 +4,13 @@
 //! which sends parts as they fill up, so memory is bounded whatever the length.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
-use firstbyte_transfer::{Engine, Result, Silent, Summary};
+use firstbyte_transfer::{Engine, Result, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -17,21 +18,32 @@ use pyo3::types::PyBytes;
 use crate::client::{Client, Place};
 use crate::error::failure;
 use crate::fork::Own;
+use crate::wait::{GRACE, interruptible};
 
 /// Pieces that wait: one is sent while the next is made.
 const AHEAD: usize = 2;
+/// How often a thread that was told to stop is looked at: it mostly ends at once.
+const STEP: Duration = Duration::from_millis(1);
 
 /// An object on its way.
 #[pyclass(frozen, module = "firstbyte._native")]
 pub(crate) struct Writer {
     location: Location,
-    /// Nothing once it is committed or discarded.
-    upload: Mutex<Option<Own<Upload>>>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Open(Own<Upload>),
+    /// Committed or discarded.
+    Over,
+    /// A signal's handler raised while it was written.
+    Interrupted,
 }
 
 struct Upload {
     pieces: SyncSender<Piece>,
     thread: JoinHandle<Result<Summary>>,
+    stop: Stop,
 }
 
 enum Piece {
@@ -44,7 +56,9 @@ enum Piece {
 pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place) -> PyResult<Writer> {
     let Place(location) = location;
     let engine = client.route.uncached(py)?;
-    let engine = Engine::new(engine.store().clone(), engine.copies().clone());
+    let stop = Stop::default();
+    let settings = Settings { stop: stop.clone(), ..engine.copies().clone() };
+    let engine = Engine::new(engine.store().clone(), settings);
     let (pieces, source) = sync_channel(AHEAD);
     let to = location.clone();
     let write = move || {
@@ -52,62 +66,100 @@ pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place) -> PyResu
         engine.put_stream(&mut source, &to, &Silent)
     };
     let thread = std::thread::Builder::new().name("firstbyte-write".into()).spawn(write)?;
-    Ok(Writer { location, upload: Mutex::new(Some(Own::new(Upload { pieces, thread }))) })
+    Ok(Writer { location, state: Mutex::new(State::Open(Own::new(Upload { pieces, thread, stop }))) })
 }
 
 #[pymethods]
 impl Writer {
     /// Adds bytes to the end.
     fn write(&self, py: Python<'_>, content: &Bound<'_, PyBytes>) -> PyResult<()> {
-        let pieces = match self.upload().as_ref().map(Own::get) {
-            Some(Some(upload)) => upload.pieces.clone(),
-            Some(None) => return Err(forked()),
-            None => return Err(PyValueError::new_err("I/O operation on closed file")),
+        let pieces = match &*self.state() {
+            State::Open(upload) => upload.get().ok_or_else(forked)?.pieces.clone(),
+            State::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
+            State::Interrupted => return Err(interrupted()),
         };
-        let piece = Piece::Bytes(content.as_bytes().to_vec());
-        if py.detach(|| pieces.send(piece)).is_ok() {
-            return Ok(());
-        }
-        // Nobody takes it: the thread has ended, and says why.
-        self.finish(py, |_| ())
+        let sent = match pieces.try_send(Piece::Bytes(content.as_bytes().to_vec())) {
+            Ok(()) => true,
+            Err(TrySendError::Disconnected(_)) => false,
+            Err(TrySendError::Full(piece)) => interruptible(py, || (), move || pieces.send(piece).is_ok())
+                .inspect_err(|_| {
+                    self.give_up(py, State::Interrupted);
+                })?,
+        };
+        // A thread that takes nothing more has ended, and says why.
+        if sent { Ok(()) } else { self.finish(py, Last::Nothing) }
     }
 
     /// Waits until the object is there, whole.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
-        self.finish(py, |pieces| {
-            // A thread that has ended says why when it is joined.
-            let _ = pieces.send(Piece::End);
-        })
+        self.finish(py, Last::End)
     }
 
     /// Leaves what was there as it was.
     fn discard(&self, py: Python<'_>) {
-        // What it says is that it was cut off.
-        let _ = self.finish(py, |_| ());
+        self.give_up(py, State::Over);
     }
 }
 
+/// What the thread is sent before it is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// The end of the object.
+    End,
+    Nothing,
+}
+
 impl Writer {
-    /// Tells the thread the last thing and waits for it.
-    fn finish(&self, py: Python<'_>, last: impl FnOnce(&SyncSender<Piece>) + Send) -> PyResult<()> {
-        let Some(upload) = self.upload().take() else { return Ok(()) };
-        let Upload { pieces, thread } = upload.into_inner().ok_or_else(forked)?;
-        let done = py.detach(move || {
-            last(&pieces);
+    /// Sends the thread the last piece and waits for it.
+    fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
+        let upload = match std::mem::replace(&mut *self.state(), State::Over) {
+            State::Open(upload) => upload,
+            State::Over => return Ok(()),
+            State::Interrupted => return Err(interrupted()),
+        };
+        let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
+        let end = move || {
+            if last == Last::End {
+                // A thread that has ended says why when it is joined.
+                let _ = pieces.send(Piece::End);
+            }
             drop(pieces);
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+            thread.join()
+        };
+        let done = interruptible(py, || stop.stop(), end)
+            .inspect_err(|_| *self.state() = State::Interrupted)?
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         done.map(drop).map_err(|error| failure(py, &error.into(), Some(&self.location)))
     }
 
+    /// Ends the upload without an object. The thread is left behind where it does not end soon.
+    fn give_up(&self, py: Python<'_>, state: State) {
+        let State::Open(upload) = std::mem::replace(&mut *self.state(), state) else { return };
+        let Some(Upload { pieces, thread, stop }) = upload.into_inner() else { return };
+        stop.stop();
+        drop(pieces);
+        let until = Instant::now() + GRACE;
+        py.detach(|| {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(STEP);
+            }
+        });
+    }
+
     /// Taken only with the interpreter's lock held: see [`crate::fork`].
-    fn upload(&self) -> MutexGuard<'_, Option<Own<Upload>>> {
-        self.upload.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn forked() -> PyErr {
     PyRuntimeError::new_err("this file was begun to be written before a fork: only the parent can end it")
+}
+
+fn interrupted() -> PyErr {
+    PyValueError::new_err(
+        "writing this file was interrupted: what was there before is unchanged; write it anew",
+    )
 }
 
 /// The other end of the queue, as the engine reads it.

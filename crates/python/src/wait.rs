@@ -1,0 +1,78 @@
+//! Waiting without the interpreter's lock, so that Ctrl-C ends a call that waits for a server.
+//!
+//! Python runs signal handlers on its main thread, between two of its own instructions, so a call that waits there has
+//! to ask for them. Reads ask while they wait ([`read`]). What cannot ask is done by another thread ([`interruptible`]);
+//! when a handler raises, that thread is told to stop, and left behind where it does not within [`GRACE`]. It touches
+//! nothing of Python's and ends by its own deadline. On other threads a call just waits.
+
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+/// How often signals are looked for: sooner than a user notices, and no load.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+/// How long work that was told to stop is waited for, so that it can put away what it has begun.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// Whether this is the thread on which Python runs signal handlers: the process's first one.
+fn is_main_thread() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
+}
+
+/// Does `work` and returns its result. Where a signal's handler raises meanwhile, calls `stop` and returns what it raised.
+pub(crate) fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    stop: impl FnOnce(),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    if !is_main_thread() {
+        return Ok(py.detach(work));
+    }
+    let (done, mut wait) = sync_channel(1);
+    let call = move || {
+        // Where the result is not waited for any more, it is dropped here.
+        let _ = done.send(work());
+    };
+    let worker = thread::Builder::new().name("firstbyte-call".into()).spawn(call)?;
+    loop {
+        let waited = &mut wait;
+        match py.detach(move || waited.recv_timeout(TICK)) {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Disconnected) => match py.detach(|| worker.join()) {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => unreachable!("a call that returns has sent its result"),
+            },
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(raised) = py.check_signals() {
+                    stop();
+                    let waited = &mut wait;
+                    let _ = py.detach(move || waited.recv_timeout(GRACE));
+                    return Err(raised);
+                }
+            }
+        }
+    }
+}
+
+/// Reads from `file` into `buffer`. Where a signal's handler raises meanwhile, returns what it raised; nothing is
+/// written to `buffer` afterwards.
+pub(crate) fn read(
+    py: Python<'_>,
+    file: &firstbyte::LazyFile,
+    buffer: &mut [u8],
+    offset: u64,
+) -> PyResult<firstbyte::Result<usize>> {
+    if !is_main_thread() {
+        return Ok(py.detach(|| file.read_at(buffer, offset)));
+    }
+    let mut raised = None;
+    let read = py.detach(|| {
+        file.read_at_while(buffer, offset, TICK, &mut || {
+            raised = Python::attach(|py| py.check_signals().err());
+            raised.is_none()
+        })
+    });
+    raised.map_or(Ok(read), Err)
+}
