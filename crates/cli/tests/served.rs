@@ -45,3 +45,31 @@ fn below_a_base_path_a_wrong_secret_and_a_missing_right_are_refused() {
     world.run(&["--no-sign-request", "cp", "source", "s3://bucket/x"]).fails(1, &["s3://bucket/x", "denied"]);
     assert!(!s3.root.join("bucket/x").exists());
 }
+
+#[test]
+fn an_object_from_the_year_11476_is_shown_and_copied() {
+    let s3 = S3::ours_with(&["--write"]);
+    let world = World::with_s3(&s3);
+    let far = std::time::UNIX_EPOCH + std::time::Duration::from_secs(300_000_000_000);
+    // `cp` sends the file's time along; a file system of 64-bit times keeps such a one.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let source = memory.path().join("source");
+    std::fs::write(&source, "content").unwrap();
+    std::fs::File::options().write(true).open(&source).unwrap().set_modified(far).unwrap();
+    world.run(&["cp", source.to_str().unwrap(), "s3://bucket/far"]).ok();
+    for place in
+        ["s3://bucket/far".to_owned(), format!("{}/bucket/far", s3.url), source.display().to_string()]
+    {
+        let shown = world.run(&["stat", &place]).ok();
+        assert!(
+            String::from_utf8_lossy(&shown.stdout).contains("+11476-08-15T05:20:00Z"),
+            "{place}: {}",
+            String::from_utf8_lossy(&shown.stdout)
+        );
+    }
+    for verb in [&["ls", "-l"][..], &["du"], &["--json", "ls"]] {
+        world.run(&[verb, &["s3://bucket/"]].concat()).ok();
+    }
+    world.run(&["cp", "s3://bucket/far", "back"]).ok();
+    assert_eq!(world.read("back"), b"content");
+}

@@ -50,6 +50,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(whole(number * factor))
 }
 
+/// The longest duration taken, a hundred years: a clock's time and any such duration add up without overflow.
+const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
+
+/// A number of seconds as a duration.
+///
+/// # Errors
+/// It is negative, no number, or more than a hundred years.
+pub fn duration(seconds: f64) -> Result<Duration, String> {
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
+    duration.ok_or_else(|| format!("{seconds} s is no duration between 0 and 100 years (36500d)"))
+}
+
 /// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
 ///
 /// # Errors
@@ -64,7 +76,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "d" => 86_400.0,
         _ => return Err(format!("`{unit}` is no unit of time; write for example 500ms, 30s, 5m, 2h or 7d")),
     };
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("`{text}` is too long"))
+    duration(number * seconds).map_err(|_| format!("`{text}` is too long; the longest duration is 36500d"))
 }
 
 /// A size for people: three digits and a binary unit.
@@ -108,6 +120,10 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("30"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse_duration("36500d"), Ok(LONGEST));
+        assert!(parse_duration("36501d").unwrap_err().contains("36500d"));
+        assert!(parse_duration("9999999999999999999").is_err());
+        assert!(duration(f64::NAN).is_err() && duration(-1.0).is_err() && duration(f64::INFINITY).is_err());
         assert!(parse_duration("3 moons").is_err());
         assert!(parse_duration("99999999999999999999d").is_err());
     }

@@ -276,13 +276,9 @@ pub(crate) fn shown(source: &str) -> String {
         .iter()
         .map(|byte| if byte.is_ascii_control() { '_' } else { char::from(*byte) });
     let name: String = if source.is_ascii() { name.collect() } else { source.to_owned() };
-    match (name.split_once("://"), name.split_once('@')) {
-        (Some((scheme, rest)), Some((user, host)))
-            if !rest.split('/').next().unwrap_or_default().is_empty()
-                && !user[scheme.len() + 3..].contains('/') =>
-        {
-            format!("{scheme}://{host}")
-        }
+    let Some((scheme, rest)) = name.split_once("://") else { return name };
+    match rest.split_once('@') {
+        Some((user, host)) if !user.contains('/') => format!("{scheme}://{host}"),
         _ => name,
     }
 }
@@ -311,5 +307,7 @@ mod tests {
         assert_eq!(shown("https://user:secret@host/d@y"), "https://host/d@y");
         assert_eq!(shown("s3://bucket/a@b"), "s3://bucket/a@b");
         assert_eq!(shown("/data/x@y"), "/data/x@y");
+        assert_eq!(shown("a@b://c"), "a@b://c");
+        assert_eq!(shown("@://"), "@://");
     }
 }

@@ -190,8 +190,7 @@ impl FromPyObject<'_, '_> for Time {
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            let seconds = Duration::try_from_secs_f64(given.extract()?);
-            return seconds.map(Self).map_err(|error| PyValueError::new_err(error.to_string()));
+            return firstbyte::size::duration(given.extract()?).map(Self).map_err(PyValueError::new_err);
         }
         let text: String = given.extract()?;
         firstbyte::size::parse_duration(&text).map(Self).map_err(PyValueError::new_err)

@@ -11,6 +11,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::Stat;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The last second of the year 9999, counted from 1970: no date on the wire has a year of five digits. File systems
+/// keep later times than that, and clients send them.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The first nanosecond of the year 1, counted from 1970.
+const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 
 /// What tells one version of a file from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +76,18 @@ impl Identity {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
     }
 
-    /// When the file last changed, to the second, as HTTP dates have it.
+    /// When the file last changed, to the second. Clamped to what HTTP dates and S3's XML can name: 1970 to 9999.
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
-        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
+    }
+
+    /// When the file last changed, with its fraction, as RFC 3339 writes it. Clamped to the years 1 to 9999.
+    pub(crate) fn rfc3339(&self) -> String {
+        let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
+        let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));
+        time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
     }
 }
 
@@ -101,13 +117,16 @@ pub(crate) fn last_modified(metadata: &Metadata) -> SystemTime {
     Identity::from(metadata).last_modified()
 }
 
-/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999 become the nearest of them.
 #[must_use]
 pub(crate) fn http_date(time: SystemTime) -> String {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
     );
-    time::OffsetDateTime::from(time).format(format).unwrap_or_default()
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs().min(LAST_SECOND)).unwrap_or(0);
+    let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    time.format(format).unwrap_or_default()
 }
 
 /// The moment an HTTP date names; none when it is not in the form every sender must use.
@@ -130,6 +149,23 @@ mod tests {
         assert_eq!(http_date(moment), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(moment));
         assert_eq!(parse_http_date("yesterday"), None);
+    }
+
+    #[test]
+    fn a_time_that_no_date_can_name_becomes_the_nearest_date() {
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000);
+        assert_eq!(http_date(far), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(
+            http_date(SystemTime::UNIX_EPOCH - Duration::from_secs(5)),
+            "Thu, 01 Jan 1970 00:00:00 GMT"
+        );
+        let identity = |modified| Identity { device: 0, inode: 0, size: 0, modified, changed: 0 };
+        let extremes = [i128::from(i64::MIN), -1, 0, i128::from(i64::MAX)];
+        for modified in extremes.map(|seconds| seconds * 1_000_000_000) {
+            assert_eq!(http_date(identity(modified).last_modified()).len(), 29, "{modified}");
+            assert!(identity(modified).rfc3339().ends_with('Z'), "{modified}");
+        }
+        assert_eq!(identity(-1_000_000_000).rfc3339(), "1969-12-31T23:59:59Z");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde::Serialize;
-use time::format_description::well_known::Rfc3339;
 use tokio::sync::mpsc;
 
 use crate::auth::Access;
@@ -133,13 +132,12 @@ impl RowWriter {
     fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
         let text = String::from_utf8_lossy(name);
         let is_file = kind == Kind::File;
-        let modified = time::OffsetDateTime::from_unix_timestamp_nanos(identity.modified);
         let row = Row {
             name_hex: (text.as_bytes() != name).then(|| hex::encode(name)),
             name: text,
             kind: if is_file { "file" } else { "directory" },
             size: if is_file { identity.size } else { 0 },
-            modified: modified.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default(),
+            modified: identity.rfc3339(),
             etag: is_file.then(|| identity.etag()),
         };
         if self.format == Format::Json {

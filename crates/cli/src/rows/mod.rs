@@ -116,6 +116,13 @@ pub fn time_of(time: SystemTime) -> Option<Time> {
     Some(Time { seconds, nanoseconds })
 }
 
+/// A time as RFC 3339 has it, whatever its year; nothing where it is out of reach.
+pub fn rfc3339(time: SystemTime) -> Option<String> {
+    let mut out = Vec::new();
+    text::push_time(time_of(time)?, text::Fraction::Kept, &mut out);
+    String::from_utf8(out).ok()
+}
+
 /// A name for a format that is UTF-8: as text, and where it is none, its bytes in hex as well.
 pub fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
     let bytes =

@@ -1,19 +1,18 @@
 //! `stat`: what a store tells about an object, before anything is read.
 
 use std::ffi::OsString;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use clap::Args;
 use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::args::Globals;
 use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::receipt::{Failed, Receipt};
+use crate::rows;
 use crate::size::human;
 
 /// Say what is at a location: size, version, times, checksum, metadata
@@ -73,7 +72,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
     set("location", Some(json!(location.to_string())));
     set("kind", Some(json!(stat.kind.word())));
     set("size", stat.size().map(Value::from));
-    set("modified", stat.modified.and_then(timestamp).map(Value::from));
+    set("modified", stat.modified.and_then(rows::rfc3339).map(Value::from));
     set("version", Some(json!(version.to_string())));
     set("strength", Some(json!(strength(version.strength()))));
     set("etag", version.etag.as_deref().map(Value::from));
@@ -117,8 +116,4 @@ fn strength(strength: Strength) -> &'static str {
         Strength::Weak => "weak",
         Strength::None => "none",
     }
-}
-
-fn timestamp(time: SystemTime) -> Option<String> {
-    OffsetDateTime::from(time).format(&Rfc3339).ok()
 }

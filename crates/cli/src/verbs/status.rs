@@ -8,14 +8,12 @@ use std::time::SystemTime;
 use clap::Args;
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
 use super::cached::{CacheArgs, Place};
 use crate::args::Globals;
 use crate::console;
 use crate::error::{Error, Exit, Result};
+use crate::rows;
 use crate::size::human;
 
 /// Say what is here: of a path under a mount, of a location, or of everything in the cache
@@ -184,13 +182,14 @@ impl Row {
             "bytes_here": self.here,
             "size": self.size,
             "pinned": self.pin == Pin::Pinned,
-            "last_open": self.last_use.and_then(|time| OffsetDateTime::from(time).format(&Rfc3339).ok()),
+            "last_open": self.last_use.and_then(rows::rfc3339),
         })
     }
 
     fn text(&self) -> String {
-        let minutes = format_description!("[year]-[month]-[day] [hour]:[minute]");
-        let opened = self.last_use.and_then(|time| OffsetDateTime::from(time).format(minutes).ok());
+        // To the minute: what comes behind the second colon is left out.
+        let opened = self.last_use.and_then(rows::rfc3339);
+        let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         format!(
             "{:>4}% {:>10} {:>10}  {:8} {:16}  {}{}",
             self.size.map_or(0, |size| Status::percent(self.here, size)),

@@ -15,7 +15,11 @@ pub(crate) struct Fixture {
 }
 
 pub(crate) fn serve(configure: impl FnOnce(&mut Config)) -> Fixture {
-    let directory = tempfile::tempdir().unwrap();
+    serve_in(tempfile::tempdir().unwrap(), configure)
+}
+
+/// A server over `directory`, which is empty.
+pub(crate) fn serve_in(directory: tempfile::TempDir, configure: impl FnOnce(&mut Config)) -> Fixture {
     std::fs::create_dir(directory.path().join("bucket")).unwrap();
     let mut config = Config::new(directory.path());
     config.writing = Writing::Allowed;

@@ -4,6 +4,7 @@ mod access;
 mod client;
 mod conditions;
 mod connection;
+mod dates;
 mod documents;
 mod framing;
 mod leftovers;

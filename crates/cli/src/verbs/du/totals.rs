@@ -28,9 +28,9 @@ pub(super) struct Totals {
 
 impl Totals {
     pub(super) fn add(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.files += other.files;
-        self.directories += other.directories;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.files = self.files.saturating_add(other.files);
+        self.directories = self.directories.saturating_add(other.directories);
     }
 }
 

@@ -159,3 +159,23 @@ fn abandoned_uploads_are_listed_until_they_expire_or_are_removed() {
     assert!(directory.list().unwrap().is_empty());
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_part_whose_number_is_far_beyond_the_last_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = serve(place.path());
+    let upload = directory.find(&directory.begin(source(SIZE)).unwrap().id).unwrap();
+    for number in [3, usize::MAX / 2, usize::MAX] {
+        assert!(matches!(claim(&upload, number, 5), Err(Error::NoPart { .. })), "{number}");
+    }
+}
+
+#[test]
+fn a_file_from_the_end_of_time_stands_where_an_upload_is_to_go() {
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let there = fs::File::create(place.path().join("data.bin")).unwrap();
+    let last = SystemTime::UNIX_EPOCH + Duration::new(i64::MAX as u64, 999_999_999);
+    there.set_modified(last).unwrap();
+    let status = serve(place.path()).begin(source(SIZE)).unwrap();
+    assert_eq!(status.existing.unwrap().mtime, i64::MAX);
+}
