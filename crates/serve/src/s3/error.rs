@@ -7,10 +7,18 @@ use s3s::{S3Error, S3ErrorCode, s3_error};
 use crate::condition::Unmet;
 use crate::publish;
 use crate::root::PathError;
+use crate::s3::metadata::NotKept;
 use crate::uploads;
 
 /// A failed file operation on an object.
 pub(crate) fn from_io(error: &io::Error) -> S3Error {
+    match NotKept::of(error) {
+        Some(reason) => reason.into(),
+        None => from_kind(error),
+    }
+}
+
+fn from_kind(error: &io::Error) -> S3Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => {
             s3_error!(NoSuchKey, "there is no such object")
@@ -86,6 +94,15 @@ pub(crate) fn from_path(error: PathError) -> S3Error {
     match error {
         PathError::TooLong => s3_error!(KeyTooLongError, "{error}"),
         PathError::Unnameable | PathError::Hidden => s3_error!(InvalidArgument, "{error}"),
+    }
+}
+
+impl From<NotKept> for S3Error {
+    fn from(reason: NotKept) -> Self {
+        match reason {
+            NotKept::TooLarge => s3_error!(MetadataTooLarge, "{reason}"),
+            NotKept::NoAttributes => s3_error!(NotImplemented, "{reason}"),
+        }
     }
 }
 

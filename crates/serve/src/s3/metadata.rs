@@ -1,15 +1,19 @@
 //! What S3 keeps of an object beside its bytes: content type, user metadata, checksums, in one extended attribute.
 //!
-//! The attribute is bound to size and modification time: who edits the file by hand voids it, and nobody is told a checksum
-//! of other bytes. Where the file system has no extended attributes objects are kept without; the log says so once.
+//! The attribute is bound to size and modification time: after an edit by hand it no longer counts, so a checksum is
+//! never reported of other bytes. What a client sends is kept or refused ([`NotKept`]), never dropped. One exception:
+//! where the file system has no extended attributes, content types, checksums and part boundaries are not kept; the log
+//! says so once.
 
 use std::fs::File;
 use std::io;
 use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
+use firstbyte_location::ByteRange;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::etag::{self, Identity};
@@ -17,8 +21,17 @@ use crate::s3::checksum::{Values, header};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
-/// The most an attribute may hold: ext4 with default settings takes 4 KiB, S3 allows 2 KiB of user metadata.
+/// The most an attribute may hold, by the kernel's rule. ext4 takes some 4,000 bytes of all attributes of a file.
 const LONGEST: usize = 64 << 10;
+
+/// An attribute up to this length fits wherever there are attributes: if there is no space for it, the disk is full.
+const SMALL: usize = 1024;
+
+/// The user metadata that clients send a file's modification time as.
+const MTIME: &str = "mtime";
+
+/// S3's limit for user metadata, keys and values together, and for the other headers kept with an object, in bytes.
+const MOST_METADATA: usize = 2048;
 
 /// What S3 keeps of an object beside its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +46,9 @@ pub(crate) struct ObjectMetadata {
     pub(crate) content_encoding: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) content_language: Option<String>,
+    /// An HTTP date, as it was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) user: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Values::is_empty")]
@@ -40,6 +56,9 @@ pub(crate) struct ObjectMetadata {
     /// The request that completed the upload it was made by, for when it is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
+    /// Where the parts of a multipart upload met; empty for an object that came whole.
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub(crate) parts: Parts,
 }
 
 /// Which request completed an upload.
@@ -49,6 +68,36 @@ pub(crate) struct Completed {
     pub(crate) upload: String,
     /// Digest of the parts it listed.
     pub(crate) parts: String,
+}
+
+/// Why what a client sends beside an object's bytes is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotKept {
+    /// More than S3 allows, or than the file system has room for.
+    #[error(
+        "the metadata is too large: 2,048 bytes of user metadata and 2,048 bytes of other headers at most, and \
+         the file system may allow less"
+    )]
+    TooLarge,
+    /// The file system has no extended attributes.
+    #[error(
+        "the file system of the served directory has no extended attributes, so user metadata, Cache-Control, \
+         Content-Disposition, Content-Encoding, Content-Language and Expires cannot be kept"
+    )]
+    NoAttributes,
+}
+
+impl From<NotKept> for io::Error {
+    fn from(reason: NotKept) -> Self {
+        Self::other(reason)
+    }
+}
+
+impl NotKept {
+    /// The reason behind an error of [`ObjectMetadata::write`], where it is one.
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,7 +132,9 @@ impl ObjectMetadata {
         let mut headers = HeaderMap::new();
         let mut set = |name: &str, value: &str| {
             // What no header can carry came in by none.
-            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            if let (Ok(name), Ok(value)) =
+                (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()))
+            {
                 headers.insert(name, value);
             }
         };
@@ -92,6 +143,7 @@ impl ObjectMetadata {
             ("content-disposition", &self.content_disposition),
             ("content-encoding", &self.content_encoding),
             ("content-language", &self.content_language),
+            ("expires", &self.expires),
         ];
         for (name, value) in standard {
             value.iter().for_each(|value| set(name, value));
@@ -106,44 +158,134 @@ impl ObjectMetadata {
         headers
     }
 
+    /// Refuses more than S3 allows.
+    pub(crate) fn check_size(&self) -> Result<(), NotKept> {
+        let headers = self.headers_beside_user_metadata();
+        let others =
+            self.content_type.iter().chain(headers.into_iter().flatten()).map(String::len).sum::<usize>();
+        let user = self.user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        if user <= MOST_METADATA && others <= MOST_METADATA { Ok(()) } else { Err(NotKept::TooLarge) }
+    }
+
+    fn headers_beside_user_metadata(&self) -> [&Option<String>; 5] {
+        let Self { cache_control, content_disposition, content_encoding, content_language, expires, .. } =
+            self;
+        [cache_control, content_disposition, content_encoding, content_language, expires]
+    }
+
+    /// Whether losing it would lose what a client asked to be kept. A modification time is kept by the file itself.
+    fn is_essential(&self) -> bool {
+        self.user.iter().any(|(name, _)| name != MTIME)
+            || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
+    }
+
     /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent along.
+    ///
+    /// # Errors
+    /// The file system's; [`NotKept`] where it has no room for all of it.
     pub(crate) fn write(&self, file: &File) -> io::Result<()> {
         match self.sent_modification_time() {
             Some(modified) => file.set_modified(modified)?,
             None => etag::stamp(file)?,
         }
+        self.keep(file)
+    }
+
+    /// Keeps it with `file`, whose times are set.
+    fn keep(&self, file: &File) -> io::Result<()> {
+        match self.set_attribute(file) {
+            // Part boundaries are the one thing that can be done without.
+            Err(error) if NotKept::of(&error) == Some(NotKept::TooLarge) && !self.parts.is_empty() => {
+                Self { parts: Parts::default(), ..self.clone() }.set_attribute(file)
+            }
+            done => done,
+        }
+    }
+
+    fn set_attribute(&self, file: &File) -> io::Result<()> {
         let identity = Identity::from(&file.metadata()?);
         let bound = Bound { size: identity.size, modified: identity.modified, object: self.clone() };
         let value = serde_json::to_vec(&bound).map_err(io::Error::from)?;
-        if let Err(error) = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty()) {
-            static TOLD: Once = Once::new();
-            TOLD.call_once(|| {
-                tracing::warn!(%error, "extended attributes cannot be written: content types, user metadata and \
-                    checksums of objects are not kept");
-            });
+        let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &value, XattrFlags::empty());
+        set.or_else(|error| self.without_attribute(error, value.len()))
+    }
+
+    /// What becomes of a write whose attribute of `length` bytes was refused with `error`.
+    fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
+        match error {
+            Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(NotKept::NoAttributes.into()),
+            Errno::NOTSUP | Errno::NOSYS => {
+                static LOGGED: Once = Once::new();
+                LOGGED.call_once(|| {
+                    tracing::warn!(%error, "the file system has no extended attributes: content types and \
+                        checksums of objects are not kept");
+                });
+                Ok(())
+            }
+            Errno::TOOBIG | Errno::RANGE => Err(NotKept::TooLarge.into()),
+            Errno::NOSPC | Errno::DQUOT if length > SMALL => Err(NotKept::TooLarge.into()),
+            error => Err(error.into()),
         }
-        Ok(())
     }
 
     /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with a fraction.
     fn sent_modification_time(&self) -> Option<SystemTime> {
-        let (_, text) = self.user.iter().find(|(name, _)| name == "mtime")?;
+        let (_, text) = self.user.iter().find(|(name, _)| name == MTIME)?;
+        let (is_before, text) = text.strip_prefix('-').map_or((false, text.as_str()), |text| (true, text));
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits: String = fraction.chars().chain(std::iter::repeat('0')).take(9).collect();
-        let since = Duration::new(seconds.parse().ok()?, digits.parse().ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(since)
+        let distance = Duration::new(seconds.parse().ok()?, digits.parse().ok()?);
+        let epoch = SystemTime::UNIX_EPOCH;
+        if is_before { epoch.checked_sub(distance) } else { epoch.checked_add(distance) }
     }
 }
 
 /// Gives the copy `to` of the file `from` its modification time and what is kept with it.
+///
+/// # Errors
+/// The file system's; [`NotKept`] where that of the copy has no room for all of it.
 pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     to.set_modified(from.metadata()?.modified()?)?;
-    let mut value = vec![0; LONGEST];
-    if let Ok(length) = rustix::fs::fgetxattr(from, ATTRIBUTE, &mut value[..]) {
-        // Where the file system has no extended attributes nothing is kept, as everywhere.
-        let _ = rustix::fs::fsetxattr(to, ATTRIBUTE, &value[..length], XattrFlags::empty());
+    let kept = ObjectMetadata::read(from);
+    if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
+}
+
+/// The lengths of an object's parts, in order: runs of equal ones, so that 10,000 like parts take some bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Parts(Vec<(u32, u64)>);
+
+impl Parts {
+    /// Parts of these lengths.
+    pub(crate) fn new(lengths: impl IntoIterator<Item = u64>) -> Self {
+        let mut runs: Vec<(u32, u64)> = Vec::new();
+        for length in lengths {
+            match runs.last_mut() {
+                Some((count, same)) if *same == length => *count += 1,
+                _ => runs.push((1, length)),
+            }
+        }
+        Self(runs)
     }
-    Ok(())
+
+    /// Whether boundaries are not known, or there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.iter().map(|(count, _)| count).sum()
+    }
+
+    /// The bytes of each part, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = ByteRange> {
+        let lengths = self.0.iter().flat_map(|(count, length)| std::iter::repeat_n(*length, *count as usize));
+        lengths.scan(0, |start: &mut u64, length| {
+            let range = ByteRange::new(*start, start.saturating_add(length));
+            *start = range.end;
+            Some(range)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -167,5 +309,103 @@ mod tests {
         assert_eq!(ObjectMetadata::read(&file), kept);
         std::fs::write(&path, "CONTENT").unwrap();
         assert_eq!(ObjectMetadata::read(&file), ObjectMetadata::default());
+    }
+
+    fn object(directory: &std::path::Path) -> File {
+        let path = directory.join("object");
+        std::fs::write(&path, "content").unwrap();
+        File::options().read(true).write(true).open(&path).unwrap()
+    }
+
+    #[test]
+    fn metadata_within_the_limits_is_kept_whole() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = object(directory.path());
+        let user: Vec<_> = (0..40).map(|number| (format!("k{number:02}"), "v".repeat(48))).collect();
+        let kept = ObjectMetadata {
+            content_type: Some("text/x".into()),
+            expires: Some("Wed, 21 Oct 2037 07:28:00 GMT".into()),
+            user,
+            checksums: Values::from([(firstbyte_location::Algorithm::Crc64Nvme, "rosUhgp5mIg=".into())]),
+            parts: Parts::new([7; 10_000]),
+            ..ObjectMetadata::default()
+        };
+        kept.check_size().unwrap();
+        kept.write(&file).unwrap();
+        assert_eq!(ObjectMetadata::read(&file), kept);
+    }
+
+    #[test]
+    fn metadata_beyond_the_limits_is_refused() {
+        let of = |length| ObjectMetadata {
+            user: vec![("k".into(), "v".repeat(length))],
+            ..ObjectMetadata::default()
+        };
+        assert_eq!(of(2047).check_size(), Ok(()));
+        assert_eq!(of(2048).check_size(), Err(NotKept::TooLarge));
+        let other = ObjectMetadata { cache_control: Some("c".repeat(2049)), ..ObjectMetadata::default() };
+        assert_eq!(other.check_size(), Err(NotKept::TooLarge));
+    }
+
+    #[test]
+    fn what_a_file_system_has_no_room_for_is_refused_and_never_dropped() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = object(directory.path());
+        let large =
+            ObjectMetadata { user: vec![("k".into(), "v".repeat(LONGEST))], ..ObjectMetadata::default() };
+        let refused = large.write(&file).unwrap_err();
+        assert_eq!(NotKept::of(&refused), Some(NotKept::TooLarge), "{refused}");
+    }
+
+    #[test]
+    fn without_attributes_a_write_goes_through_only_if_nothing_that_was_asked_for_is_lost() {
+        let plain = ObjectMetadata {
+            content_type: Some("text/x".into()),
+            user: vec![("mtime".into(), "1700000000".into())],
+            ..ObjectMetadata::default()
+        };
+        let described = ObjectMetadata { user: vec![("k".into(), "v".into())], ..ObjectMetadata::default() };
+        let encoded = ObjectMetadata { content_encoding: Some("gzip".into()), ..ObjectMetadata::default() };
+        plain.without_attribute(Errno::NOTSUP, 100).unwrap();
+        for metadata in [described, encoded] {
+            let refused = metadata.without_attribute(Errno::NOTSUP, 100).unwrap_err();
+            assert_eq!(NotKept::of(&refused), Some(NotKept::NoAttributes));
+        }
+        let full = plain.without_attribute(Errno::NOSPC, 100).unwrap_err();
+        assert_eq!((full.kind(), NotKept::of(&full)), (io::ErrorKind::StorageFull, None));
+        assert!(plain.without_attribute(Errno::ACCESS, 100).is_err());
+    }
+
+    #[test]
+    fn only_part_boundaries_give_way_where_there_is_little_room() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = object(directory.path());
+        let kept = ObjectMetadata {
+            user: vec![("k".into(), "v".into())],
+            parts: Parts::new(0..20_000),
+            ..ObjectMetadata::default()
+        };
+        kept.write(&file).unwrap();
+        assert_eq!(ObjectMetadata::read(&file), ObjectMetadata { parts: Parts::default(), ..kept });
+    }
+
+    #[test]
+    fn a_copy_on_another_file_system_has_what_was_kept() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (file, copy) = (object(directory.path()), tempfile::tempfile_in(directory.path()).unwrap());
+        let kept = ObjectMetadata { user: vec![("k".into(), "v".into())], ..ObjectMetadata::default() };
+        kept.write(&file).unwrap();
+        copy.set_len(7).unwrap();
+        carry_over(&file, &copy).unwrap();
+        assert_eq!(ObjectMetadata::read(&copy), kept);
+        assert_eq!(copy.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().modified().unwrap());
+    }
+
+    #[test]
+    fn parts_are_found_where_they_met() {
+        let parts = Parts::new([5, 5, 3]);
+        let ranges: Vec<_> = parts.ranges().map(|range| (range.start, range.end)).collect();
+        assert_eq!((parts.count(), ranges), (3, vec![(0, 5), (5, 10), (10, 13)]));
+        assert!(Parts::new([]).is_empty());
     }
 }

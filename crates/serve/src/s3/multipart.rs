@@ -16,7 +16,7 @@ use crate::range::{RangeAnswer, parse_range};
 use crate::s3::api::{Api, Target};
 use crate::s3::checksum::{Checksums, Values, combine, mismatch};
 use crate::s3::error::{from_publish, from_upload};
-use crate::s3::metadata::{Completed, ObjectMetadata};
+use crate::s3::metadata::{Completed, ObjectMetadata, Parts};
 use crate::s3::objects;
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::writes::described;
@@ -54,7 +54,7 @@ pub(crate) async fn create(
     }
     let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
     let origin = Origin::S3 { key: input.key.clone(), algorithm };
-    let description = Description { origin, object: described(&request.headers), slots: None };
+    let description = Description { origin, object: described(&request.headers)?, slots: None };
     let (uploads, id) = (api.uploads.clone(), random_token());
     let upload = working(move || uploads.create(&target.bucket, &id, &description)).await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -226,6 +226,7 @@ async fn publish_upload(
             let object = ObjectMetadata {
                 checksums: checksums.clone(),
                 completed: Some(completed(&input)),
+                parts: Parts::new(parts.iter().map(|(_, part)| part.length)),
                 ..upload.description.object.clone()
             };
             Ok(Whole { parts, object })

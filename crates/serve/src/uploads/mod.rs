@@ -67,11 +67,13 @@ impl Uploads {
         description: &Description,
     ) -> Result<Arc<Upload>> {
         let failed = |error| Error::io(format!("upload {id}"), error);
+        description.object.check_size().map_err(|reason| failed(reason.into()))?;
         let made = TemporaryDirectory::create(&self.root, bucket).map_err(failed)?;
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {
             let create = OFlags::CREATE | OFlags::EXCL;
-            open_at(directory, journal::DATA, create)?;
+            // What the file system has no room for is refused now, and not when all parts have been sent.
+            description.object.write(&open_at(directory, journal::DATA, create)?)?;
             Journal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
         };

@@ -6,6 +6,7 @@ use http::StatusCode;
 use rustix::io::Errno;
 
 use crate::publish;
+use crate::s3::metadata::NotKept;
 use crate::uploads;
 
 /// What the kernel says of a path that would leave the served directory.
@@ -106,6 +107,7 @@ impl Error {
             Self::Incomplete(_) => (StatusCode::CONFLICT, "incomplete"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Space { .. } => (StatusCode::INSUFFICIENT_STORAGE, "space"),
+            Self::Io { cause, .. } if NotKept::of(cause).is_some() => (StatusCode::BAD_REQUEST, "metadata"),
             // A link that leads out of the directory: nothing is there, as for any reader.
             Self::Io { cause, .. } if cause.raw_os_error().is_some_and(|code| LEADS_OUT.contains(&code)) => {
                 (StatusCode::NOT_FOUND, "no-directory")

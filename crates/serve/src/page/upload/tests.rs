@@ -179,3 +179,12 @@ fn a_file_from_the_end_of_time_stands_where_an_upload_is_to_go() {
     let status = serve(place.path()).begin(source(SIZE)).unwrap();
     assert_eq!(status.existing.unwrap().mtime, i64::MAX);
 }
+
+#[test]
+fn a_content_type_that_cannot_be_kept_is_refused_before_any_part_is_sent() {
+    let place = tempfile::tempdir().unwrap();
+    let long = Source { content_type: "x".repeat(3000), ..source(SIZE) };
+    let refused = serve(place.path()).begin(long).unwrap_err();
+    assert_eq!(refused.code().1, "metadata", "{refused}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
