@@ -4,7 +4,9 @@ import hashlib
 import random
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.config import Config
 from serving import AWS, ROOT, serving
 
 BIN = ROOT / ".venv" / "bin"
@@ -53,3 +55,28 @@ def served_below(tmp_path_factory):
     root = plant(tmp_path_factory.mktemp("served"))
     with serving(root, "--base-path", "/some/files", "--auth", str(keys)) as served:
         yield served
+
+
+def client(served, **options):
+    """boto3 at a server; `options` go into its configuration."""
+    return boto3.client(
+        "s3",
+        endpoint_url=served.url,
+        aws_access_key_id=AWS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS["AWS_SECRET_ACCESS_KEY"],
+        region_name="us-east-1",
+        config=Config(
+            signature_version="s3v4", retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, **options
+        ),
+    )
+
+
+@pytest.fixture(params=["served", "served_below"])
+def s3(request):
+    """boto3 at a server open to everybody, and at one that verifies signatures."""
+    return client(request.getfixturevalue(request.param))
+
+
+def code(error) -> str:
+    """The code of a refusal that was expected."""
+    return error.value.response["Error"]["Code"]

@@ -2,31 +2,11 @@
 
 import urllib.request
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
-from conftest import BIG, random_bytes
-from serving import AWS
+from conftest import BIG, code, random_bytes
 
 PART = 5 << 20
-
-
-@pytest.fixture(params=["served", "served_below"])
-def s3(request):
-    served = request.getfixturevalue(request.param)
-    return boto3.client(
-        "s3",
-        endpoint_url=served.url,
-        aws_access_key_id=AWS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=AWS["AWS_SECRET_ACCESS_KEY"],
-        region_name="us-east-1",
-        config=Config(signature_version="s3v4", retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
-    )
-
-
-def code(error) -> str:
-    return error.value.response["Error"]["Code"]
 
 
 def test_lists_buckets_and_finds_the_one_there(s3):

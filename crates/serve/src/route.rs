@@ -5,7 +5,8 @@
 //! 1. its `Authorization` starts with `AWS4-HMAC-SHA256` or `AWS `;
 //! 2. its query holds `X-Amz-Signature`, `X-Amz-Credential` or `AWSAccessKeyId` (a presigned URL);
 //! 3. it has a header whose name starts with `x-amz-`;
-//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or `location`.
+//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or `location`;
+//! 5. it posts an HTML form (`multipart/form-data`).
 //!
 //! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in the bucket, as it does for
 //! S3: a client that signs nothing sends the same path and must get the same object. NAME can be left out.
@@ -13,7 +14,8 @@
 //! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl http://host/bucket?list-type=2` an S3 list. The two
 //! agree on what bytes and which `ETag` a file has; they differ in what errors and directories look like.
 
-use http::header::AUTHORIZATION;
+use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 
 use crate::config::Buckets;
 use crate::request::{Request, query_pairs};
@@ -47,7 +49,7 @@ impl Route {
 }
 
 /// Query names that only S3 uses.
-const SUB_RESOURCES: [&str; 33] = [
+const SUB_RESOURCES: [&str; 41] = [
     "list-type",
     "prefix",
     "delimiter",
@@ -80,6 +82,14 @@ const SUB_RESOURCES: [&str; 33] = [
     "legal-hold",
     "ownershipControls",
     "publicAccessBlock",
+    "accelerate",
+    "analytics",
+    "intelligent-tiering",
+    "inventory",
+    "metadataTable",
+    "metrics",
+    "restore",
+    "torrent",
     "x-id",
 ];
 
@@ -107,7 +117,10 @@ fn is_s3(request: &Request) -> bool {
     let signed = request
         .header(AUTHORIZATION)
         .is_some_and(|value| value.starts_with("AWS4-HMAC-SHA256") || value.starts_with("AWS "));
+    let is_form = request.method == Method::POST
+        && request.header(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("multipart/form-data"));
     signed
+        || is_form
         || request.headers.keys().any(|name| name.as_str().starts_with("x-amz-"))
         || query_pairs(&request.query).any(|(name, _)| {
             matches!(name.as_str(), "X-Amz-Signature" | "X-Amz-Credential" | "AWSAccessKeyId")
@@ -117,7 +130,7 @@ fn is_s3(request: &Request) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, Method};
+    use http::HeaderMap;
 
     use super::*;
     use crate::request::RequestBody;

@@ -44,6 +44,11 @@ pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Creden
     key.map_or(Access::Nobody, |key| Access::Key(key.clone()))
 }
 
+/// Whether an operation of this name changes nothing.
+fn is_read(operation: &str) -> bool {
+    operation.starts_with("Get") || operation.starts_with("List")
+}
+
 /// Lets an operation go on only within the signer's rights. What a request names beside its path (sources of copies, keys
 /// of a multiple delete) is checked where it is read.
 #[derive(Debug)]
@@ -74,16 +79,19 @@ impl S3Access for RightsByPrefix {
             (S3Path::Root, _) => true,
             (
                 S3Path::Bucket { bucket },
-                "HeadBucket" | "GetBucketLocation" | "GetBucketVersioning" | "DeleteObjects",
-            ) => access.reaches(below(bucket, "").as_bytes()),
-            (S3Path::Bucket { bucket }, "ListObjects" | "ListObjectsV2" | "ListMultipartUploads") => {
-                access.reaches(below(bucket, &prefix).as_bytes())
+                "ListObjects" | "ListObjectsV2" | "ListObjectVersions" | "ListMultipartUploads",
+            ) => access.reaches(below(bucket, &prefix).as_bytes()),
+            // None of them shows anything of an object; each key to delete is checked by itself.
+            (S3Path::Bucket { bucket }, "HeadBucket" | "DeleteObjects") => {
+                access.reaches(below(bucket, "").as_bytes())
+            }
+            (S3Path::Bucket { bucket }, name) if is_read(name) => {
+                access.reaches(below(bucket, "").as_bytes())
             }
             (S3Path::Bucket { bucket }, _) => access.allows(Rights::Write, below(bucket, "").as_bytes()),
-            (
-                S3Path::Object { bucket, key },
-                "GetObject" | "HeadObject" | "GetObjectAttributes" | "ListParts",
-            ) => access.allows(Rights::Read, below(bucket, key).as_bytes()),
+            (S3Path::Object { bucket, key }, name) if name == "HeadObject" || is_read(name) => {
+                access.allows(Rights::Read, below(bucket, key).as_bytes())
+            }
             (S3Path::Object { bucket, key }, _) => {
                 access.allows(Rights::Write, below(bucket, key).as_bytes())
             }

@@ -1,22 +1,22 @@
 //! What every operation needs: names become paths, rights beyond the request's own path are checked. The operations
-//! themselves stand in files of their own; the trait that s3s calls only names them.
+//! themselves stand in files of their own; [`operations`](crate::s3::operations) says which.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Request, S3Result, s3_error};
 
 use crate::auth::{Access, Keys, Rights};
 use crate::condition::{Current, Verdict, judge_copy_source};
 use crate::config::{Authentication, Buckets, Config, SignatureVersions, Writing};
 use crate::root::{EntryPath, Root};
 use crate::s3::access::access;
+use crate::s3::below;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
 use crate::s3::objects::{self, Found};
 use crate::s3::signed::version_2_refused;
-use crate::s3::{below, buckets, listings, multipart, reads, unfinished, writes};
 use crate::uploads::Uploads;
 
 /// The operations over one served directory.
@@ -140,9 +140,7 @@ impl Api {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key"));
         };
-        if version_id.as_deref().is_some_and(|version| version != "null") {
-            return Err(s3_error!(NoSuchVersion, "versions are not kept"));
-        }
+        check_version(version_id.as_deref())?;
         let target = self.readable(request, bucket, key).await?;
         let source = objects::open(&self.root, &target.path, key).await?;
         let etag = source.identity.etag();
@@ -154,143 +152,12 @@ impl Api {
     }
 }
 
-#[async_trait::async_trait]
-impl S3 for Api {
-    async fn list_buckets(
-        &self,
-        request: S3Request<ListBucketsInput>,
-    ) -> S3Result<S3Response<ListBucketsOutput>> {
-        buckets::list(self, request).await
-    }
-
-    async fn head_bucket(
-        &self,
-        request: S3Request<HeadBucketInput>,
-    ) -> S3Result<S3Response<HeadBucketOutput>> {
-        buckets::head(self, request).await
-    }
-
-    async fn get_bucket_location(
-        &self,
-        request: S3Request<GetBucketLocationInput>,
-    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        buckets::location(self, request).await
-    }
-
-    async fn get_bucket_versioning(
-        &self,
-        request: S3Request<GetBucketVersioningInput>,
-    ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        buckets::versioning(self, request).await
-    }
-
-    async fn create_bucket(
-        &self,
-        request: S3Request<CreateBucketInput>,
-    ) -> S3Result<S3Response<CreateBucketOutput>> {
-        buckets::create(self, request).await
-    }
-
-    async fn delete_bucket(
-        &self,
-        request: S3Request<DeleteBucketInput>,
-    ) -> S3Result<S3Response<DeleteBucketOutput>> {
-        buckets::delete(self, request).await
-    }
-
-    async fn list_objects_v2(
-        &self,
-        request: S3Request<ListObjectsV2Input>,
-    ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        listings::second_version(self, request).await
-    }
-
-    async fn list_objects(
-        &self,
-        request: S3Request<ListObjectsInput>,
-    ) -> S3Result<S3Response<ListObjectsOutput>> {
-        listings::first_version(self, request).await
-    }
-
-    async fn head_object(
-        &self,
-        request: S3Request<HeadObjectInput>,
-    ) -> S3Result<S3Response<HeadObjectOutput>> {
-        reads::head(self, request).await
-    }
-
-    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        reads::get(self, request).await
-    }
-
-    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
-        writes::put(self, request).await
-    }
-
-    async fn copy_object(
-        &self,
-        request: S3Request<CopyObjectInput>,
-    ) -> S3Result<S3Response<CopyObjectOutput>> {
-        writes::copy(self, request).await
-    }
-
-    async fn delete_object(
-        &self,
-        request: S3Request<DeleteObjectInput>,
-    ) -> S3Result<S3Response<DeleteObjectOutput>> {
-        writes::delete(self, request).await
-    }
-
-    async fn delete_objects(
-        &self,
-        request: S3Request<DeleteObjectsInput>,
-    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        writes::delete_many(self, request).await
-    }
-
-    async fn create_multipart_upload(
-        &self,
-        request: S3Request<CreateMultipartUploadInput>,
-    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        multipart::create(self, request).await
-    }
-
-    async fn upload_part(
-        &self,
-        request: S3Request<UploadPartInput>,
-    ) -> S3Result<S3Response<UploadPartOutput>> {
-        multipart::upload_part(self, request).await
-    }
-
-    async fn upload_part_copy(
-        &self,
-        request: S3Request<UploadPartCopyInput>,
-    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-        multipart::copy_part(self, request).await
-    }
-
-    async fn complete_multipart_upload(
-        &self,
-        request: S3Request<CompleteMultipartUploadInput>,
-    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        multipart::complete(self, request).await
-    }
-
-    async fn abort_multipart_upload(
-        &self,
-        request: S3Request<AbortMultipartUploadInput>,
-    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        multipart::abort(self, request).await
-    }
-
-    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
-        unfinished::list_parts(self, request).await
-    }
-
-    async fn list_multipart_uploads(
-        &self,
-        request: S3Request<ListMultipartUploadsInput>,
-    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        unfinished::list_uploads(self, request).await
+/// Refuses a version other than `null`, the only one an object has where versions are not kept.
+pub(crate) fn check_version(version_id: Option<&str>) -> S3Result<()> {
+    match version_id {
+        None | Some("null") => Ok(()),
+        Some(_) => {
+            Err(s3_error!(NoSuchVersion, "versions are not kept: the only one of an object is `null`"))
+        }
     }
 }

@@ -64,13 +64,14 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Versions are not kept.
-pub(crate) async fn versioning(
-    api: &Api,
-    request: S3Request<GetBucketVersioningInput>,
-) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-    api.bucket(&request.input.bucket).await?;
-    Ok(S3Response::new(GetBucketVersioningOutput::default()))
+/// Whether S3 takes a bucket of this name. Directories of other names are served, but clients of S3 cannot count on
+/// reaching them: some put the bucket's name into a host name.
+fn is_bucket_name(name: &str) -> bool {
+    const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
+    const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];
+    s3s::path::check_bucket_name(name)
+        && !RESERVED_STARTS.iter().any(|start| name.starts_with(start))
+        && !RESERVED_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// Makes a bucket, where directories are buckets.
@@ -87,6 +88,13 @@ pub(crate) async fn create(
     }
     if api.buckets != Buckets::FirstLevel {
         return Err(s3_error!(InvalidBucketName, "this server has one bucket only"));
+    }
+    if !is_bucket_name(name) {
+        return Err(s3_error!(
+            InvalidBucketName,
+            "bucket names have 3 to 63 lowercase letters, digits, `-` and `.`, begin and end with a letter or digit, \
+             and have none of S3's reserved beginnings and ends"
+        ));
     }
     let path = EntryPath::parse(name.as_bytes()).map_err(from_path)?;
     let target = Target { bucket: EntryPath::default(), path };

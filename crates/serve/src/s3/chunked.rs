@@ -1,7 +1,8 @@
 //! Request bodies for s3s, and the `aws-chunked` coding undone where no signature is to be read.
 //!
-//! With keys, s3s undoes the coding itself and checks each chunk's signature. Without keys it would refuse every signed
-//! request, so signatures are taken off before it sees the request, and the coding has to be undone here.
+//! With keys, s3s undoes the coding itself and checks each chunk's signature; it takes a body without its last chunk for a
+//! whole one, so [`Watch`] looks for that chunk as the body passes. Without keys s3s would refuse every signed request, so
+//! signatures are taken off before it sees the request, and the coding has to be undone here.
 
 use std::io;
 use std::pin::Pin;
@@ -42,19 +43,72 @@ pub(crate) struct S3Body {
     buffer: BytesMut,
     left: Option<u64>,
     trailers: Trailers,
+    watch: Option<Watch>,
+}
+
+/// Follows the `aws-chunked` coding of a body that passes unchanged, to know whether its empty last chunk came.
+#[derive(Debug)]
+struct Watch {
+    chunks: Chunks,
+    /// The beginning of a line whose end has not come.
+    line: BytesMut,
+    has_ended: bool,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { chunks: Chunks::new(ChunkDialect::Aws), line: BytesMut::new(), has_ended: false }
+    }
+
+    fn pass(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            let next = self.chunks.next(&mut self.line, |_, _| ())?;
+            let count = match next {
+                _ if bytes.is_empty() => 0,
+                Next::End => 0,
+                Next::Data(left) => {
+                    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    self.chunks.took(count as u64);
+                    count
+                }
+                Next::More => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let count = end.map_or(bytes.len(), |end| end + 1);
+                    self.line.extend_from_slice(&bytes[..count]);
+                    count
+                }
+            };
+            if count == 0 {
+                self.has_ended = next == Next::End || self.chunks.may_end_here();
+                return Ok(());
+            }
+            bytes = &bytes[count..];
+        }
+    }
 }
 
 impl S3Body {
     /// The body as it comes.
     pub(crate) fn plain(body: RequestBody) -> Self {
         let left = body.length();
-        Self { body, chunks: None, buffer: BytesMut::new(), left, trailers: Trailers::default() }
+        Self { body, chunks: None, buffer: BytesMut::new(), left, trailers: Trailers::default(), watch: None }
+    }
+
+    /// The body as it comes. s3s refuses an unsigned payload whose length is not announced; it counts none, so that an
+    /// announced length which cannot come true stands for it.
+    pub(crate) fn of_any_length(body: RequestBody) -> Self {
+        Self { left: Some(u64::MAX >> 1), ..Self::plain(body) }
+    }
+
+    /// The body as it comes, which must not end before its last `aws-chunked` chunk.
+    pub(crate) fn watched(body: RequestBody) -> Self {
+        Self { watch: Some(Watch::new()), ..Self::plain(body) }
     }
 
     /// The body freed of `aws-chunked`; `length` is its announced length after that.
     pub(crate) fn decoding(body: RequestBody, length: Option<u64>, trailers: Trailers) -> Self {
         let chunks = Some(Chunks::new(ChunkDialect::Aws));
-        Self { body, chunks, buffer: BytesMut::new(), left: length, trailers }
+        Self { body, chunks, buffer: BytesMut::new(), left: length, trailers, watch: None }
     }
 
     fn poll_decoded(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -62,6 +116,13 @@ impl S3Body {
             let trailers = &self.trailers;
             let Some(chunks) = &mut self.chunks else {
                 let piece = ready!(Pin::new(&mut self.body).poll_next(context)).transpose()?;
+                match (&piece, &mut self.watch) {
+                    (Some(piece), Some(watch)) => watch.pass(piece)?,
+                    (None, Some(watch)) if !watch.has_ended => {
+                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                    _ => {}
+                }
                 return Poll::Ready(Ok(piece));
             };
             match chunks.next(&mut self.buffer, |name, value| trailers.keep(name, value))? {
@@ -117,5 +178,32 @@ impl ByteStream for S3Body {
     fn remaining_length(&self) -> RemainingLength {
         let exact = self.left.and_then(|left| usize::try_from(left).ok());
         exact.map_or_else(RemainingLength::unknown, RemainingLength::new_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(pieces: &[&[u8]]) -> bool {
+        let mut watch = Watch::new();
+        pieces.iter().all(|piece| watch.pass(piece).is_ok()) && watch.has_ended
+    }
+
+    #[test]
+    fn the_last_chunk_is_found_however_the_body_is_cut() {
+        let last = b"0;chunk-signature=cd\r\n\r\n";
+        let body = [&b"5;chunk-signature=ab\r\n0\r\n\r\n\r\n"[..], last].concat();
+        let cut = body.len() - last.len();
+        assert!(ended(&[&body]));
+        assert!(!ended(&[&body[..cut]]));
+        for at in 0..body.len() {
+            assert!(ended(&[&body[..at], &body[at..]]), "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = body.chunks(1).collect();
+        assert!(ended(&bytes));
+        assert!(!ended(&bytes[..cut]));
+        assert!(ended(&[last]));
+        assert!(!ended(&[b"ffffffffffffffff\r\n", b"0\r\n\r\n"]));
     }
 }

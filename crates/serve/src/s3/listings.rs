@@ -1,4 +1,4 @@
-//! A page of keys in the shapes of both versions of the list call.
+//! A page of keys in the shapes of both versions of the list call, and as the versions of an unversioned bucket.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
@@ -53,14 +53,7 @@ pub(crate) async fn first_version(
     let access = api.access(&request);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
-    let after = match (&input.marker, &input.delimiter) {
-        (None, _) => After::Start,
-        // The next marker of a page that ended with a common prefix.
-        (Some(marker), Some(delimiter)) if marker.ends_with(delimiter.as_str()) => {
-            After::Prefix(marker.clone())
-        }
-        (Some(marker), _) => After::Key(marker.clone()),
-    };
+    let after = after_marker(input.marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
     let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
     let page = page_of(api, access, &input.bucket, query).await?;
@@ -83,6 +76,61 @@ pub(crate) async fn first_version(
         encoding_type: input.encoding_type,
         ..Default::default()
     }))
+}
+
+/// `ListObjectVersions`: each object is its own and only version, called `null` as in any bucket without versioning.
+pub(crate) async fn versions(
+    api: &Api,
+    request: S3Request<ListObjectVersionsInput>,
+) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let access = api.access(&request);
+    let input = request.input;
+    let max_keys = limit(input.max_keys)?;
+    let after = after_marker(input.key_marker.as_deref(), input.delimiter.as_deref());
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let page = page_of(api, access, &input.bucket, query).await?;
+    let encoded = is_url(input.encoding_type.as_ref());
+    let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
+    let (next_key, next_version) = match &page.next {
+        Some(After::Key(text)) => (Some(text.clone()), Some("null".to_owned())),
+        Some(After::Prefix(text)) => (Some(text.clone()), None),
+        _ => (None, None),
+    };
+    let version = |object: Object| ObjectVersion {
+        key: object.key,
+        size: object.size,
+        last_modified: object.last_modified,
+        e_tag: object.e_tag,
+        is_latest: Some(true),
+        storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
+        version_id: Some("null".to_owned()),
+        ..Default::default()
+    };
+    Ok(S3Response::new(ListObjectVersionsOutput {
+        name: Some(input.bucket),
+        max_keys: Some(max_keys),
+        is_truncated: Some(page.next.is_some()),
+        next_key_marker: shown(next_key),
+        next_version_id_marker: next_version,
+        key_marker: shown(Some(input.key_marker.unwrap_or_default())),
+        version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
+        versions: Some(outputs::objects(page.objects, encoded).into_iter().map(version).collect()),
+        common_prefixes: Some(outputs::prefixes(page.prefixes, encoded)),
+        prefix: shown(Some(input.prefix.unwrap_or_default())),
+        delimiter: shown(input.delimiter),
+        encoding_type: input.encoding_type,
+        ..Default::default()
+    }))
+}
+
+/// Where the page behind a marker begins. One that ends with the delimiter is a common prefix, the last of its page.
+fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
+    match (marker.filter(|marker| !marker.is_empty()), delimiter) {
+        (None, _) => After::Start,
+        (Some(marker), Some(delimiter)) if marker.ends_with(delimiter) => After::Prefix(marker.to_owned()),
+        (Some(marker), _) => After::Key(marker.to_owned()),
+    }
 }
 
 /// The page as far as `access` may see it.

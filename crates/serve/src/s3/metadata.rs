@@ -398,7 +398,10 @@ mod tests {
         copy.set_len(7).unwrap();
         carry_over(&file, &copy).unwrap();
         assert_eq!(ObjectMetadata::read(&copy), kept);
-        assert_eq!(copy.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().modified().unwrap());
+        assert_eq!(
+            copy.metadata().unwrap().modified().unwrap(),
+            file.metadata().unwrap().modified().unwrap()
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod attributes;
 mod below;
 mod buckets;
 pub(crate) mod checksum;
@@ -16,12 +17,15 @@ mod listings;
 pub(crate) mod metadata;
 mod multipart;
 mod objects;
+mod operations;
 mod outputs;
 mod pages;
+mod private;
 mod reads;
 mod signed;
 mod sorted;
 mod unfinished;
+mod unknown;
 mod writes;
 
 use std::fs::File;
@@ -32,7 +36,7 @@ use std::time::Duration;
 use firstbyte_location::ByteRange;
 use futures::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, RETRY_AFTER};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3, S3Error, S3ErrorCode};
@@ -53,6 +57,9 @@ const LARGEST_XML: usize = 4 << 20;
 
 /// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by their own protocol.
 const LARGEST_FORM: u64 = 1 << 20;
+
+/// The header that says how a signature covers the body.
+const PAYLOAD: &str = "x-amz-content-sha256";
 
 /// The S3 API of one server.
 pub(crate) struct Service {
@@ -82,6 +89,7 @@ impl Service {
             builder
                 .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
         }
+        builder.set_route(unknown::UnknownWrites);
         let service = builder.build();
         let has_both =
             !config.base_path.is_empty() && matches!(config.authentication, Authentication::Keys(_));
@@ -212,15 +220,22 @@ fn signer(request: &Request) -> Option<String> {
 
 fn into_s3s(request: Request, service: &Service) -> Result<http::Request<s3s::Body>, http::Error> {
     let Request { method, path, query, mut headers, body, .. } = request;
-    let mut builder = http::Request::builder().method(method);
     let (body, target, trailers) = match service.keys() {
-        Some(_) => (S3Body::plain(body), join(&path, &query), None),
+        Some(_) => {
+            let is_unsigned = headers.get(PAYLOAD).is_some_and(|payload| payload == "UNSIGNED-PAYLOAD");
+            let body = match body.length() {
+                _ if is_chunked(&headers) => S3Body::watched(body),
+                None if is_unsigned && method == Method::PUT => S3Body::of_any_length(body),
+                _ => S3Body::plain(body),
+            };
+            (body, join(&path, &query), None)
+        }
         None => {
             let (body, trailers) = without_signature(&mut headers, body);
             (body, join(&path, &unsigned_query(&query)), Some(trailers))
         }
     };
-    builder = builder.uri(target.parse::<Uri>()?);
+    let mut builder = http::Request::builder().method(method).uri(target.parse::<Uri>()?);
     if let Some(all) = builder.headers_mut() {
         *all = headers;
     }
@@ -232,12 +247,19 @@ fn into_s3s(request: Request, service: &Service) -> Result<http::Request<s3s::Bo
     Ok(request)
 }
 
+/// Whether a body comes in chunks of S3's own coding, `aws-chunked`.
+fn is_chunked(headers: &HeaderMap) -> bool {
+    let payload = headers.get(PAYLOAD);
+    payload.is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"))
+}
+
 /// Takes the signature off, and the coding that comes with a signed body.
 fn without_signature(headers: &mut HeaderMap, body: RequestBody) -> (S3Body, Trailers) {
     headers.remove(AUTHORIZATION);
     let trailers = Trailers::default();
-    let payload = headers.remove("x-amz-content-sha256");
-    if !payload.is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-")) {
+    let is_chunked = is_chunked(headers);
+    headers.remove(PAYLOAD);
+    if !is_chunked {
         return (S3Body::plain(body), trailers);
     }
     let decoded = headers.remove("x-amz-decoded-content-length");

@@ -101,6 +101,10 @@ fn body_error(error: s3s::StdError) -> S3Error {
         Ok(error) => from_io(&error),
         Err(error) => match error.downcast::<S3Error>() {
             Ok(error) => *error,
+            // s3s gives its reason as text only.
+            Err(error) if ["Incomplete", "Underlying"].iter().any(|why| error.to_string().contains(why)) => {
+                s3_error!(IncompleteBody, "the request's body ends before its last chunk")
+            }
             Err(error) => s3_error!(SignatureDoesNotMatch, "a chunk of the body cannot be verified: {error}"),
         },
     }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use firstbyte_location::Algorithm;
-use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp};
+use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Timestamp, TimestampFormat};
 
 use crate::etag::Identity;
 use crate::s3::checksum::Values;
@@ -16,6 +16,11 @@ pub(crate) fn tag(text: impl Into<String>) -> ETag {
 /// When a version was last modified.
 pub(crate) fn modified(identity: &Identity) -> Timestamp {
     Timestamp::from(identity.last_modified())
+}
+
+/// A date of `Expires`, kept as it was sent.
+pub(crate) fn expires(text: &str) -> Option<Timestamp> {
+    Timestamp::parse(TimestampFormat::HttpDate, text.trim()).ok()
 }
 
 /// Now.

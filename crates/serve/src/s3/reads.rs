@@ -7,23 +7,41 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::condition::{Current, Verdict, judge_read};
 use crate::content_type::content_type;
+use crate::etag::{Identity, http_date};
 use crate::range::{RangeAnswer, parse_range};
 use crate::s3::FileRange;
-use crate::s3::api::Api;
+use crate::s3::api::{Api, check_version};
+use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Found};
-use crate::s3::outputs::{modified, tag, with_checksums};
+use crate::s3::outputs::{expires, modified, tag, with_checksums};
+
+/// What a read asks to be told beside the object's own headers.
+struct Asked {
+    /// A part, and so how many there are.
+    part: bool,
+    checksums: bool,
+}
+
+impl Asked {
+    fn new(part: Option<i32>, mode: Option<&ChecksumMode>) -> Self {
+        let checksums = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
+        Self { part: part.is_some(), checksums }
+    }
+}
 
 /// An object's headers.
 pub(crate) async fn head(
     api: &Api,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
+    check_version(request.input.version_id.as_deref())?;
     let key = &request.input.key;
     let target = api.readable(&request, &request.input.bucket, key).await?;
     let found = objects::open(&api.root, &target.path, key).await?;
     check_read(&request.headers, &found)?;
-    let range = asked(request.input.part_number, &request.headers, found.identity.size)?;
-    Ok(S3Response::new(head_output(found, key, range)))
+    let range = asked(request.input.part_number, &request.headers, &found)?;
+    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    Ok(S3Response::new(head_output(found, key, range, &asked)))
 }
 
 /// An object, or a range of it: the loop sends the file itself.
@@ -31,14 +49,16 @@ pub(crate) async fn get(
     api: &Api,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
+    check_version(request.input.version_id.as_deref())?;
     let key = &request.input.key;
     let target = api.readable(&request, &request.input.bucket, key).await?;
     let found = objects::open(&api.root, &target.path, key).await?;
     check_read(&request.headers, &found)?;
     let size = found.identity.size;
-    let range = asked(request.input.part_number, &request.headers, size)?;
+    let range = asked(request.input.part_number, &request.headers, &found)?;
     let sent = FileRange { file: found.file.clone(), range: range.unwrap_or(ByteRange::new(0, size)) };
-    let head = head_output(found, key, range);
+    let asked = Asked::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let head = head_output(found, key, range, &asked);
     let mut response = S3Response::new(GetObjectOutput {
         accept_ranges: head.accept_ranges,
         cache_control: head.cache_control,
@@ -55,8 +75,10 @@ pub(crate) async fn get(
         content_range: head.content_range,
         content_type: head.content_type,
         e_tag: head.e_tag,
+        expires: head.expires,
         last_modified: head.last_modified,
         metadata: head.metadata,
+        parts_count: head.parts_count,
         ..GetObjectOutput::default()
     });
     response.extensions.insert(sent);
@@ -71,17 +93,33 @@ fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
         Verdict::NotModified => {
             let mut error = s3_error!(NotModified);
             error.set_status_code(StatusCode::NOT_MODIFIED);
+            error.set_headers(headers_of_unmodified(found, &etag));
             Err(error)
         }
         Verdict::Failed => Err(s3_error!(PreconditionFailed, "the object is not what the request expects")),
     }
 }
 
+/// What RFC 9110 (15.4.5) wants a 304 to carry: a cache renews by it what it has.
+fn headers_of_unmodified(found: &Found, etag: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut set = |name: &'static str, value: &str| {
+        if let Ok(value) = value.parse() {
+            headers.insert(name, value);
+        }
+    };
+    set("etag", &format!("\"{etag}\""));
+    set("last-modified", &http_date(found.identity.last_modified()));
+    found.metadata.cache_control.iter().for_each(|value| set("cache-control", value));
+    found.metadata.expires.iter().for_each(|value| set("expires", value));
+    headers
+}
+
 /// The range asked for, by bytes or by part; none for the whole object.
-fn asked(part: Option<i32>, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+fn asked(part: Option<i32>, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
     match part {
-        Some(number) => asked_part(number, headers, size),
-        None => asked_range(headers, size),
+        Some(number) => asked_part(number, headers, found),
+        None => asked_range(headers, found.identity.size),
     }
 }
 
@@ -101,30 +139,42 @@ fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
     }
 }
 
-/// What a read by `partNumber` asks for. Where the parts of an object met is not kept: each is one part, as S3 has it of an
-/// object that was put whole.
-fn asked_part(number: i32, headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
+/// What a read by `partNumber` asks for. An object of which no parts are known is one part, as S3 has it of an object
+/// that was put whole.
+fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
     }
-    if number != 1 {
+    let Found { identity: Identity { size, .. }, metadata: ObjectMetadata { parts, .. }, .. } = found;
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let range = match index {
+        Some(0) if parts.is_empty() => Some(ByteRange::new(0, *size)),
+        Some(index) => parts.ranges().nth(index),
+        None => None,
+    };
+    let range = range.filter(|range| range.end <= *size).ok_or_else(|| {
         let code = S3ErrorCode::Custom("InvalidPartNumber".into());
+        let count = parts.count().max(1);
         let mut error =
-            S3Error::with_message(code, "the object is one part: there is no other than number 1");
+            S3Error::with_message(code, format!("the object has {count} parts, no part {number}"));
         error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
-        return Err(error);
-    }
-    Ok((size > 0).then(|| ByteRange::new(0, size)))
+        error
+    })?;
+    Ok((!range.is_empty()).then_some(range))
 }
 
 /// The object's own headers, in the form HEAD has them.
-fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectOutput {
+///
+/// Checksums are those of the whole object, and told only to a client that asks for them: one that does not may take them
+/// for the checksum of what it reads.
+fn head_output(found: Found, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
     let Found { identity, metadata, .. } = found;
     let whole = ByteRange::new(0, identity.size);
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
-    let checksums =
-        if range.is_none_or(|range| range == whole) { metadata.checksums } else { Default::default() };
+    let has_checksums = asked.checksums && range.is_none_or(|range| range == whole);
+    let checksums = if has_checksums { metadata.checksums } else { Default::default() };
+    let parts_count = i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part && *count > 0);
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         cache_control: metadata.cache_control,
@@ -137,7 +187,9 @@ fn head_output(found: Found, key: &str, range: Option<ByteRange>) -> HeadObjectO
             .map(|range| format!("bytes {}-{}/{}", range.start, range.end - 1, identity.size)),
         content_type: Some(content_type),
         e_tag: Some(tag(identity.etag())),
+        expires: metadata.expires.as_deref().and_then(expires),
         last_modified: Some(modified(&identity)),
+        parts_count,
         metadata: (!metadata.user.is_empty()).then(|| metadata.user.into_iter().collect()),
         ..HeadObjectOutput::default()
     };

@@ -1,0 +1,67 @@
+//! GetObjectAttributes: what is known of an object beside its bytes, as far as a request asks.
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result};
+
+use crate::s3::api::{Api, check_version};
+use crate::s3::metadata::Parts;
+use crate::s3::objects;
+use crate::s3::outputs::{modified, with_checksums};
+
+/// The most parts on a page, as in S3.
+const LARGEST_PAGE: i32 = 1000;
+
+pub(crate) async fn get(
+    api: &Api,
+    request: S3Request<GetObjectAttributesInput>,
+) -> S3Result<S3Response<GetObjectAttributesOutput>> {
+    let input = &request.input;
+    check_version(input.version_id.as_deref())?;
+    let target = api.readable(&request, &input.bucket, &input.key).await?;
+    let found = objects::open(&api.root, &target.path, &input.key).await?;
+    // They come in one header, separated by commas, or in several.
+    let asked = input.object_attributes.iter().flat_map(|attributes| attributes.as_str().split(','));
+    let asked: Vec<&str> = asked.map(str::trim).collect();
+    let asks = |name: &str| asked.contains(&name);
+    let checksums = found.metadata.checksums;
+    let checksum = (asks(ObjectAttributes::CHECKSUM) && !checksums.is_empty()).then(|| {
+        let kind = Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT));
+        with_checksums!(Checksum { checksum_type: kind, ..Default::default() }, checksums)
+    });
+    let parts = found.metadata.parts;
+    let object_parts = (asks(ObjectAttributes::OBJECT_PARTS) && !parts.is_empty())
+        .then(|| page(&parts, input.part_number_marker, input.max_parts));
+    let size = i64::try_from(found.identity.size).ok();
+    Ok(S3Response::new(GetObjectAttributesOutput {
+        checksum,
+        e_tag: asks(ObjectAttributes::ETAG).then(|| ETag::Strong(found.identity.etag())),
+        last_modified: Some(modified(&found.identity)),
+        object_parts,
+        object_size: size.filter(|_| asks(ObjectAttributes::OBJECT_SIZE)),
+        storage_class: asks(ObjectAttributes::STORAGE_CLASS)
+            .then(|| StorageClass::from_static(StorageClass::STANDARD)),
+        ..Default::default()
+    }))
+}
+
+/// The parts behind `marker`, `most` of them at the most.
+fn page(parts: &Parts, marker: Option<i32>, most: Option<i32>) -> GetObjectAttributesParts {
+    let after = marker.unwrap_or(0).max(0);
+    let most = most.unwrap_or(LARGEST_PAGE).clamp(0, LARGEST_PAGE);
+    let part = |(number, length): (i32, u64)| ObjectPart {
+        part_number: Some(number),
+        size: i64::try_from(length).ok(),
+        ..Default::default()
+    };
+    let numbered = (1..).zip(parts.ranges().map(|range| range.len()));
+    let mut rest = numbered.skip_while(|(number, _)| *number <= after);
+    let page: Vec<ObjectPart> = rest.by_ref().take(usize::try_from(most).unwrap_or(0)).map(part).collect();
+    GetObjectAttributesParts {
+        is_truncated: Some(rest.next().is_some()),
+        max_parts: Some(most),
+        next_part_number_marker: page.last().and_then(|part| part.part_number),
+        part_number_marker: Some(after),
+        total_parts_count: i32::try_from(parts.count()).ok(),
+        parts: Some(page),
+    }
+}

@@ -1,0 +1,156 @@
+//! Answers of an unversioned private bucket: one that has an owner and nothing configured. Called by
+//! [`operations`](crate::s3::operations) for what clients ask before they work with a bucket. None of it is kept: what
+//! would change it is refused.
+
+use http::StatusCode;
+use s3s::dto::*;
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+use crate::s3::api::{Api, Target};
+use crate::s3::objects;
+
+/// The owner of everything: the server has users, but no accounts.
+const OWNER: &str = "firstbyte";
+
+fn owner() -> Owner {
+    Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
+}
+
+/// The owner may do everything.
+fn grants() -> Vec<Grant> {
+    let grantee = Grantee {
+        display_name: Some(OWNER.to_owned()),
+        email_address: None,
+        id: Some(OWNER.to_owned()),
+        type_: Type::from_static(Type::CANONICAL_USER),
+        uri: None,
+    };
+    vec![Grant {
+        grantee: Some(grantee),
+        permission: Some(Permission::from_static(Permission::FULL_CONTROL)),
+    }]
+}
+
+/// The error S3 has for a configuration that is not set: 404.
+pub(crate) fn not_configured(code: &'static str) -> S3Error {
+    let code = S3ErrorCode::from_bytes(code.as_bytes()).unwrap_or(S3ErrorCode::NoSuchResource);
+    let mut error =
+        S3Error::with_message(code, "this is not configured: the server keeps no such configuration");
+    error.set_status_code(StatusCode::NOT_FOUND);
+    error
+}
+
+pub(crate) async fn bucket_acl(
+    api: &Api,
+    request: S3Request<GetBucketAclInput>,
+) -> S3Result<S3Response<GetBucketAclOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketAclOutput { grants: Some(grants()), owner: Some(owner()) }))
+}
+
+pub(crate) async fn object_acl(
+    api: &Api,
+    request: S3Request<GetObjectAclInput>,
+) -> S3Result<S3Response<GetObjectAclOutput>> {
+    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    let (grants, owner) = (Some(grants()), Some(owner()));
+    Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
+}
+
+/// Confirms what holds anyway; any other access list is refused, as by a bucket whose owner owns all objects.
+fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
+    let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
+    match canned {
+        Some("private" | "bucket-owner-full-control") if !has_grants => Ok(()),
+        _ => Err(s3_error!(
+            AccessControlListNotSupported,
+            "the server keeps no access lists: `--auth` says who may do what"
+        )),
+    }
+}
+
+pub(crate) async fn put_bucket_acl(
+    api: &Api,
+    request: S3Request<PutBucketAclInput>,
+) -> S3Result<S3Response<PutBucketAclOutput>> {
+    api.check_writing()?;
+    api.bucket(&request.input.bucket).await?;
+    check_acl(&request, request.input.acl.as_ref().map(BucketCannedACL::as_str))?;
+    Ok(S3Response::new(PutBucketAclOutput::default()))
+}
+
+pub(crate) async fn put_object_acl(
+    api: &Api,
+    request: S3Request<PutObjectAclInput>,
+) -> S3Result<S3Response<PutObjectAclOutput>> {
+    let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    check_acl(&request, request.input.acl.as_ref().map(ObjectCannedACL::as_str))?;
+    Ok(S3Response::new(PutObjectAclOutput::default()))
+}
+
+pub(crate) async fn object_tags(
+    api: &Api,
+    request: S3Request<GetObjectTaggingInput>,
+) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    Ok(S3Response::new(GetObjectTaggingOutput::default()))
+}
+
+pub(crate) async fn delete_object_tags(
+    api: &Api,
+    request: S3Request<DeleteObjectTaggingInput>,
+) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+    let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    Ok(S3Response::with_status(DeleteObjectTaggingOutput::default(), StatusCode::NO_CONTENT))
+}
+
+pub(crate) async fn payer(
+    api: &Api,
+    request: S3Request<GetBucketRequestPaymentInput>,
+) -> S3Result<S3Response<GetBucketRequestPaymentOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    let payer = Some(Payer::from_static(Payer::BUCKET_OWNER));
+    Ok(S3Response::new(GetBucketRequestPaymentOutput { payer }))
+}
+
+pub(crate) async fn ownership(
+    api: &Api,
+    request: S3Request<GetBucketOwnershipControlsInput>,
+) -> S3Result<S3Response<GetBucketOwnershipControlsOutput>> {
+    api.bucket(&request.input.bucket).await?;
+    let object_ownership = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
+    let rules = vec![OwnershipControlsRule { object_ownership }];
+    let ownership_controls = Some(OwnershipControls { rules });
+    Ok(S3Response::new(GetBucketOwnershipControlsOutput { ownership_controls }))
+}
+
+pub(crate) async fn retention(
+    api: &Api,
+    request: S3Request<GetObjectRetentionInput>,
+) -> S3Result<S3Response<GetObjectRetentionOutput>> {
+    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    Err(not_locked())
+}
+
+pub(crate) async fn legal_hold(
+    api: &Api,
+    request: S3Request<GetObjectLegalHoldInput>,
+) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
+    let target = api.readable(&request, &request.input.bucket, &request.input.key).await?;
+    exists(api, target, &request.input.key).await?;
+    Err(not_locked())
+}
+
+fn not_locked() -> S3Error {
+    s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration")
+}
+
+/// Refuses an object that does not exist.
+async fn exists(api: &Api, target: Target, key: &str) -> S3Result<()> {
+    objects::open(&api.root, &target.path, key).await.map(drop)
+}

@@ -1,0 +1,152 @@
+"""The table of S3 operations in docs/serve.md, compared with the code and with what a server answers."""
+
+import re
+import urllib.request
+
+import pytest
+from botocore.exceptions import ClientError
+from conftest import client
+from serving import ROOT
+
+ROWS = dict(re.findall(r"^\| `(\w+)` \| (supported|private bucket|NotImplemented) \|", (ROOT / "docs/serve.md").read_text(), re.M))
+# Forms are posted by browsers: boto3 makes only their fields.
+FORM = "PostObject"
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("objects_v2", "objects_v2")
+
+
+def answered_in_code() -> set[str]:
+    """The operations that the code answers by itself; all others are left to NotImplemented."""
+    code = (ROOT / "crates/serve/src/s3/operations.rs").read_text()
+    table = code[code.index("\noperations! {") :]
+    return set(re.findall(r"^    (\w+):\s+\w+Input =>", table, re.M))
+
+
+def filled(shape):
+    """The least a value of this shape may be."""
+    match shape.type_name:
+        case "structure":
+            return {name: filled(shape.members[name]) for name in shape.required_members} | {
+                # One member of a union, or a rule that says nothing.
+                name: filled(shape.members[name])
+                for name in list(shape.members)[:1]
+                if getattr(shape, "is_tagged_union", False)
+            }
+        case "list":
+            return [filled(shape.member)]
+        case "map":
+            return {}
+        case "string":
+            return shape.enum[0] if shape.enum else "x"
+        case "integer" | "long":
+            return 1
+        case "boolean":
+            return False
+        case "timestamp":
+            return 0
+        case _:
+            return b""
+
+
+@pytest.fixture(scope="module")
+def s3(served):
+    s3 = client(served, inject_host_prefix=False, parameter_validation=False)
+    s3.create_bucket(Bucket="operations")
+    return s3
+
+
+def refusal(s3, operation: str) -> str | None:
+    """The code of the refusal, where there is one, of a call with the least it needs."""
+    model = s3.meta.service_model.operation_model(operation)
+    arguments = filled(model.input_shape) if model.input_shape else {}
+    members = model.input_shape.members if model.input_shape else {}
+    if "Bucket" in members:
+        arguments["Bucket"] = "operations"
+    if "Key" in members:
+        arguments["Key"] = "object"
+    if operation == "CopyObject" or operation == "UploadPartCopy":
+        arguments["CopySource"] = "operations/object"
+    # These may come without a body, which S3 then calls malformed.
+    arguments |= {
+        "PutObjectLegalHold": {"LegalHold": {"Status": "ON"}},
+        "PutObjectRetention": {"Retention": {"Mode": "GOVERNANCE"}},
+    }.get(operation, {})
+    if operation != "CreateBucket":
+        s3.put_object(Bucket="operations", Key="object", Body=b"content")
+    method = next(name for name, real in s3.meta.method_to_api_mapping.items() if real == operation)
+    try:
+        getattr(s3, method)(**arguments)
+    except ClientError as error:
+        return error.response["Error"]["Code"]
+    return None
+
+
+def test_the_table_names_what_the_code_answers():
+    claimed = {snake(name) for name, answer in ROWS.items() if answer != "NotImplemented"}
+    # s3s turns a form into a PutObject.
+    assert claimed - {snake(FORM)} == answered_in_code()
+    assert len(ROWS) == 99
+
+
+# What tells this operation from ListBuckets is its host, which boto3 does not send to another endpoint.
+DIRECTORY_BUCKETS = "ListDirectoryBuckets"
+
+
+@pytest.mark.parametrize("operation", sorted(set(ROWS) - {FORM, DIRECTORY_BUCKETS}))
+def test_an_operation_answers_as_the_table_says(s3, operation):
+    code = refusal(s3, operation)
+    if ROWS[operation] == "NotImplemented":
+        assert code == "NotImplemented"
+    else:
+        assert code != "NotImplemented" and code != "InternalError", code
+    s3.head_object(Bucket="operations", Key="object") if operation not in ("DeleteObject",) else None
+
+
+def test_a_bucket_has_nothing_configured(s3):
+    s3.put_object(Bucket="operations", Key="object", Body=b"content")
+    expected = {
+        "GetBucketPolicy": "NoSuchBucketPolicy",
+        "GetBucketTagging": "NoSuchTagSet",
+        "GetBucketCors": "NoSuchCORSConfiguration",
+        "GetBucketLifecycleConfiguration": "NoSuchLifecycleConfiguration",
+        "GetBucketEncryption": "ServerSideEncryptionConfigurationNotFoundError",
+        "GetBucketWebsite": "NoSuchWebsiteConfiguration",
+        "GetBucketReplication": "ReplicationConfigurationNotFoundError",
+        "GetObjectLockConfiguration": "ObjectLockConfigurationNotFoundError",
+        "GetPublicAccessBlock": "NoSuchPublicAccessBlockConfiguration",
+        "GetBucketVersioning": None,
+        "GetBucketNotificationConfiguration": None,
+        "GetBucketLogging": None,
+        "GetObjectTagging": None,
+    }
+    assert {operation: refusal(s3, operation) for operation in expected} == expected
+    assert "Status" not in s3.get_bucket_versioning(Bucket="operations")
+    assert s3.get_object_tagging(Bucket="operations", Key="object")["TagSet"] == []
+    for acl in (s3.get_bucket_acl(Bucket="operations"), s3.get_object_acl(Bucket="operations", Key="object")):
+        assert [grant["Permission"] for grant in acl["Grants"]] == ["FULL_CONTROL"]
+    s3.put_object_acl(Bucket="operations", Key="object", ACL="private")
+    with pytest.raises(ClientError) as error:
+        s3.put_object_acl(Bucket="operations", Key="object", ACL="public-read")
+    assert error.value.response["Error"]["Code"] == "AccessControlListNotSupported"
+    with pytest.raises(ClientError) as error:
+        s3.get_bucket_policy(Bucket="absent")
+    assert error.value.response["Error"]["Code"] == "NoSuchBucket"
+
+
+def test_a_form_posts_an_object(s3, served):
+    post = s3.generate_presigned_post("operations", "posted", ExpiresIn=60)
+    boundary = "form-boundary"
+    fields = "".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in post["fields"].items()
+    )
+    file = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nposted\r\n--{boundary}--\r\n'
+    request = urllib.request.Request(
+        post["url"], (fields + file).encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    )
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=30) as answer:
+        assert answer.status in (200, 204)
+    assert s3.get_object(Bucket="operations", Key="posted")["Body"].read() == b"posted"
