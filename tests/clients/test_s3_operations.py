@@ -135,8 +135,11 @@ def test_a_bucket_has_nothing_configured(s3):
     assert error.value.response["Error"]["Code"] == "NoSuchBucket"
 
 
-def test_a_form_posts_an_object(s3, served):
-    post = s3.generate_presigned_post("operations", "posted", ExpiresIn=60)
+def test_a_signed_form_posts_an_object(served_below):
+    s3 = client(served_below)
+    told = {"Content-Type": "text/x-posted", "x-amz-meta-colour": "green"}
+    conditions = [{name: value} for name, value in told.items()]
+    post = s3.generate_presigned_post("data", "posted", Fields=told, Conditions=conditions, ExpiresIn=60)
     boundary = "form-boundary"
     fields = "".join(
         f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
@@ -149,4 +152,6 @@ def test_a_form_posts_an_object(s3, served):
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(request, timeout=30) as answer:
         assert answer.status in (200, 204)
-    assert s3.get_object(Bucket="operations", Key="posted")["Body"].read() == b"posted"
+    posted = s3.get_object(Bucket="data", Key="posted")
+    assert posted["Body"].read() == b"posted" and posted["ContentType"] == "text/x-posted"
+    assert posted["Metadata"] == {"colour": "green"}

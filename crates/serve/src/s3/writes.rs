@@ -10,7 +10,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use crate::auth::Rights;
 use crate::condition::Condition;
 use crate::copying::copy_range;
-use crate::etag::Identity;
+use crate::etag::{Identity, http_date};
 use crate::s3::api::{Api, check_version};
 use crate::s3::metadata::{ObjectMetadata, Parts};
 use crate::s3::objects::{self, blocking};
@@ -60,18 +60,39 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
+/// What is kept of an object that an HTML form posts: its fields say it, and its headers describe the form.
+fn described_by_form(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
+    if input.tagging.is_some() {
+        return Err(s3_error!(NotImplemented, "this server has no tags"));
+    }
+    let expires = input.expires.clone().map(|time| http_date(moment(time)));
+    let described = ObjectMetadata {
+        content_type: input.content_type.clone(),
+        cache_control: input.cache_control.clone(),
+        content_disposition: input.content_disposition.clone(),
+        content_encoding: input.content_encoding.clone(),
+        content_language: input.content_language.clone(),
+        expires,
+        user: input.metadata.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        ..ObjectMetadata::default()
+    };
+    described.check_size()?;
+    Ok(described)
+}
+
 /// Writes an object; a key ending in `/` makes a directory.
 pub(crate) async fn put(
     api: &Api,
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    if request.method == http::Method::POST {
+    let is_form = request.method == http::Method::POST;
+    if is_form {
         api.check_form(&request)?;
     }
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
     objects::check_write(&api.root, &target.path, &condition).await?;
-    let described = described(&request.headers)?;
+    let described = if is_form { described_by_form(&request.input)? } else { described(&request.headers)? };
     let body = request.input.body.take();
     if request.input.key.ends_with('/') {
         if request.input.content_length.is_some_and(|length| length > 0) {
