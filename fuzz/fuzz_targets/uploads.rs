@@ -1,5 +1,5 @@
-//! Multipart uploads through a running server: parts whole, half, twice, late; whatever the order, an object is made of
-//! whole parts.
+//! Multipart uploads through a running server: parts whole, half, twice, late; whatever the order,
+//! an object is made of whole parts.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,8 +1,10 @@
-//! How a name in the served tree changes: a finished file is put under it, or what it names is removed.
+//! How a name in the served tree changes: a finished file is put under it, or what it names is
+//! removed.
 //!
-//! The current version is looked at, the request's condition judged and the name changed under one lock
-//! ([`Root::lock_name`]), by every writer: S3 and plain PUT and DELETE, copies, completed uploads. Of two conditional
-//! writers one therefore sees what the other did. Readers take no lock: a rename shows the old file or the new one.
+//! The current version is looked at, the request's condition judged and the name changed under one
+//! lock ([`Root::lock_name`]), by every writer: S3 and plain PUT and DELETE, copies, completed
+//! uploads. Of two conditional writers one therefore sees what the other did. Readers take no lock:
+//! a rename shows the old file or the new one.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -74,11 +76,12 @@ pub(crate) enum Kind {
     Directory,
 }
 
-/// Puts `finished` under the name `to` if `condition` holds; makes missing directories below `base`, which must exist.
-/// Blocking.
+/// Puts `finished` under the name `to` if `condition` holds; makes missing directories below
+/// `base`, which must exist. Blocking.
 ///
 /// # Errors
-/// The condition does not hold; `NotFound` where `base` is missing, `IsADirectory` where `to` is a directory.
+/// The condition does not hold; `NotFound` where `base` is missing, `IsADirectory` where `to` is a
+/// directory.
 pub(crate) fn publish(
     root: &Root,
     finished: Finished<'_>,
@@ -104,8 +107,8 @@ pub(crate) fn publish(
     in_parent(root, base, to, change)
 }
 
-/// Whether `condition` holds now, for a write that has much to do before it is published, where it is judged again.
-/// Blocking.
+/// Whether `condition` holds now, for a write that has much to do before it is published, where it
+/// is judged again. Blocking.
 ///
 /// # Errors
 /// The condition does not hold.
@@ -118,7 +121,8 @@ pub(crate) fn check(root: &Root, to: &EntryPath, condition: &Condition) -> Resul
     Ok(())
 }
 
-/// Makes the directory `to` if `condition` holds, and what is missing below `base`. One that exists stays. Blocking.
+/// Makes the directory `to` if `condition` holds, and what is missing below `base`. One that exists
+/// stays. Blocking.
 pub(crate) fn publish_directory(
     root: &Root,
     base: &EntryPath,
@@ -142,8 +146,9 @@ pub(crate) fn publish_directory(
     in_parent(root, base, to, change)
 }
 
-/// Runs `change` with the directory that `to` lies in and its name there, again where that directory was removed
-/// between being found and being used: a DELETE takes emptied directories along.
+/// Runs `change` with the directory that `to` lies in and its name there, again where that
+/// directory was removed between being found and being used: a DELETE takes emptied directories
+/// along.
 fn in_parent<T>(
     root: &Root,
     base: &EntryPath,
@@ -201,8 +206,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The version that readers see under `path`, whose directory is open as `parent`; `IsADirectory` where it is one.
-/// A link that leads nowhere is no version: it can be replaced and removed.
+/// The version that readers see under `path`, whose directory is open as `parent`; `IsADirectory`
+/// where it is one. A link that leads nowhere is no version: it can be replaced and removed.
 fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option<Identity>> {
     let name = path.name().unwrap_or_default();
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -238,7 +243,8 @@ fn rename(
     }
 }
 
-/// Publishes where another file system is mounted below the bucket: by a copy beside the destination.
+/// Publishes where another file system is mounted below the bucket: by a copy beside the
+/// destination.
 fn copy_across(
     finished: Finished<'_>,
     parent: &OwnedFd,
@@ -266,7 +272,8 @@ fn copy_across(
     done
 }
 
-/// Gives `file` the group of a directory that hands its group on (set-group-ID), as a file made there would have it.
+/// Gives `file` the group of a directory that hands its group on (set-group-ID), as a file made
+/// there would have it.
 fn keep_group(parent: &OwnedFd, file: &File) -> io::Result<()> {
     let Stat { st_mode, st_gid, .. } = rustix::fs::fstat(parent)?;
     if Mode::from_raw_mode(st_mode).contains(Mode::SGID) && rustix::fs::fstat(file)?.st_gid != st_gid {

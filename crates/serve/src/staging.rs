@@ -1,9 +1,11 @@
-//! What a bucket holds of writes that are not finished: everything lies below `BUCKET/.firstbyte`, which no client sees.
+//! What a bucket holds of writes that are not finished: everything lies below `BUCKET/.firstbyte`,
+//! which no client sees.
 //!
-//! `tmp/` has what one request is making: each entry is locked (flock) by the process that makes it for as long as it
-//! lives, so an unlocked entry is what a killed process left, whatever its age. `uploads/` has uploads in parts, which
-//! outlive a process ([`crate::uploads`]). [`sweep`] removes the leftovers of both, at the start and from time to time.
-//! A finished file leaves by a rename ([`crate::publish`]); only then are the directories of its final name made.
+//! `tmp/` has what one request is making: each entry is locked (flock) by the process that makes it
+//! for as long as it lives, so an unlocked entry is what a killed process left, whatever its age.
+//! `uploads/` has uploads in parts, which outlive a process ([`crate::uploads`]). [`sweep`] removes
+//! the leftovers of both, at the start and from time to time. A finished file leaves by a rename
+//! ([`crate::publish`]); only then are the directories of its final name made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,7 +24,8 @@ use crate::config::Buckets;
 use crate::publish::{self, Finished, Published};
 use crate::root::{EntryPath, RESERVED, Root};
 
-/// How often an entry is made anew because a sweep removed it, or its directory, before it was locked.
+/// How often an entry is made anew because a sweep removed it, or its directory, before it was
+/// locked.
 const ATTEMPTS: u32 = 100;
 
 /// Where everything unfinished of `bucket` lies.
@@ -39,8 +42,8 @@ fn temporary(bucket: &EntryPath) -> EntryPath {
     reserved(bucket).join("tmp".as_ref())
 }
 
-/// The bucket whose staging takes what is written into `directory`: its own, or the served directory where it lies in
-/// no bucket that exists. Blocking.
+/// The bucket whose staging takes what is written into `directory`: its own, or the served
+/// directory where it lies in no bucket that exists. Blocking.
 pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
     let first = match buckets {
         Buckets::Named(_) => EntryPath::default(),
@@ -99,7 +102,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// A directory in the making, in the staging of a bucket; dropped before it is moved, it is gone with what it holds.
+/// A directory in the making, in the staging of a bucket; dropped before it is moved, it is gone
+/// with what it holds.
 #[derive(Debug)]
 pub(crate) struct TemporaryDirectory {
     parent: OwnedFd,
@@ -183,8 +187,8 @@ fn create(
     }
 }
 
-/// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks, what is older than
-/// `age`. Blocking.
+/// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
+/// what is older than `age`. Blocking.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
     let directory = match root.open_directory(&temporary(bucket)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -196,7 +200,8 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
         if name == "." || name == ".." {
             continue;
         }
-        // Held while it is removed, so that its maker, if it only now comes to lock it, finds it gone.
+        // Held while it is removed, so that its maker, if it only now comes to lock it, finds it
+        // gone.
         let Some(_locked) = lock_abandoned(&directory, name, age)? else { continue };
         tracing::info!(entry = ?name, "removing what a killed server left");
         remove_tree(&directory, name)?;
@@ -228,7 +233,8 @@ fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Resul
     }
 }
 
-/// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no error. Blocking.
+/// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no
+/// error. Blocking.
 pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let gone = |done: rustix::io::Result<()>| match done {
         Err(Errno::NOENT) => Ok(()),

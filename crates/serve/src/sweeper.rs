@@ -1,5 +1,5 @@
-//! Removes what unfinished writes left behind in the buckets: when the server starts, from time to time while it runs,
-//! and when it stops. A server that takes no writes removes nothing.
+//! Removes what unfinished writes left behind in the buckets: when the server starts, from time to
+//! time while it runs, and when it stops. A server that takes no writes removes nothing.
 
 use std::ffi::OsString;
 use std::io;
@@ -68,7 +68,8 @@ impl Sweeper {
         self.buckets().iter().for_each(|bucket| staging::tidy(&self.root, bucket));
     }
 
-    /// Every directory that may have a staging directory: the served one too, for files beside the buckets.
+    /// Every directory that may have a staging directory: the served one too, for files beside the
+    /// buckets.
     fn buckets(&self) -> Vec<EntryPath> {
         let served = EntryPath::default();
         let names = || -> io::Result<Vec<OsString>> {

@@ -161,8 +161,8 @@ fn listed(
     Ok(chosen)
 }
 
-/// What the completed object says of the request that completed it, so that it can be told from another when it is
-/// repeated: the upload, and a digest of the parts listed.
+/// What the completed object says of the request that completed it, so that it can be told from
+/// another when it is repeated: the upload, and a digest of the parts listed.
 fn completed(input: &CompleteMultipartUploadInput) -> Completed {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();

@@ -36,7 +36,8 @@ pub(crate) enum Origin {
     },
 }
 
-/// What the browser says of the file it uploads. The same name, size and time after a reload find the upload again.
+/// What the browser says of the file it uploads. The same name, size and time after a reload find
+/// the upload again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     /// File name, one path component.
@@ -50,11 +51,13 @@ pub(crate) struct Source {
     pub(crate) content_type: String,
 }
 
-/// An upload nothing was added to for this long from the page is removed: long enough to come back after a holiday week.
+/// An upload nothing was added to for this long from the page is removed: long enough to come back
+/// after a holiday week.
 const PAGE_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Description {
-    /// Whether an upload that nothing was added to since `touched` counts as abandoned; S3's after `abandoned`.
+    /// Whether an upload that nothing was added to since `touched` counts as abandoned; S3's after
+    /// `abandoned`.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {
             Origin::S3 { .. } => abandoned,

@@ -1,11 +1,14 @@
-//! What an upload has on disk, so that a killed server loses no finished part and believes no unfinished one.
+//! What an upload has on disk, so that a killed server loses no finished part and believes no
+//! unfinished one.
 //!
-//! In its directory: `upload.json`, what it will be; `data`, the file in the making; `apart-*`, parts that had to go into
-//! files of their own; `journal`, a line of JSON for each thing that happened, appended *after* it did. A part's last
-//! line says where its bytes lie, and those are never written again while it does. A torn last line is cut off.
+//! In its directory: `upload.json`, what it will be; `data`, the file in the making; `apart-*`,
+//! parts that had to go into files of their own; `journal`, a line of JSON for each thing that
+//! happened, appended *after* it did. A part's last line says where its bytes lie, and those are
+//! never written again while it does. A torn last line is cut off.
 //!
-//! The kernel keeps written bytes over a killed process, but not over a power cut: parts recorded under another boot are
-//! believed only after their bytes were read and compared ([`Recorded::doubtful`]).
+//! The kernel keeps written bytes over a killed process, but not over a power cut: parts recorded
+//! under another boot are believed only after their bytes were read and compared
+//! ([`Recorded::doubtful`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -27,7 +30,8 @@ pub(super) const WHOLE: &str = "whole";
 pub(super) const DESCRIPTION: &str = "upload.json";
 pub(super) const JOURNAL: &str = "journal";
 
-/// Changes with every start of the machine; empty where the kernel does not tell, which never matches.
+/// Changes with every start of the machine; empty where the kernel does not tell, which never
+/// matches.
 pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| String::new(), |id| id.trim().into())
@@ -172,7 +176,8 @@ impl Journal {
         Ok(Recorded::of(&text[..whole]))
     }
 
-    /// Reads it to go on with it: cuts off a torn last line, and notes the boot where it is another.
+    /// Reads it to go on with it: cuts off a torn last line, and notes the boot where it is
+    /// another.
     pub(super) fn resume(&mut self) -> io::Result<Recorded> {
         let length = self.length;
         let recorded = self.read()?;

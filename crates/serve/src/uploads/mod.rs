@@ -1,9 +1,9 @@
 //! Uploads in parts, for S3 and for the page: the one engine of both.
 //!
-//! An upload is a directory in its bucket's staging ([`mod@journal`] says what lies in it). A request finds it
-//! ([`Uploads::find`]), claims a part ([`Upload::claim`]), writes it, records it ([`Claim::record`]); one that ends it
-//! completes or removes it. [`mod@upload`] keeps the rules. Everything here is plain blocking code and knows nothing
-//! of HTTP.
+//! An upload is a directory in its bucket's staging ([`mod@journal`] says what lies in it). A
+//! request finds it ([`Uploads::find`]), claims a part ([`Upload::claim`]), writes it, records it
+//! ([`Claim::record`]); one that ends it completes or removes it. [`mod@upload`] keeps the rules.
+//! Everything here is plain blocking code and knows nothing of HTTP.
 
 mod description;
 mod error;
@@ -34,7 +34,8 @@ use crate::publish::{self, Finished};
 use crate::root::{EntryPath, Root};
 use crate::staging::{self, TemporaryDirectory};
 
-/// Uploads remembered at once, some 10 KB each; beyond, those no request works on are read from disk again.
+/// Uploads remembered at once, some 10 KB each; beyond, those no request works on are read from
+/// disk again.
 const MOST_KNOWN: usize = 1024;
 
 /// The uploads of one server.
@@ -59,7 +60,8 @@ impl Uploads {
         Self { root, known: Mutex::default() }
     }
 
-    /// Begins one in the staging of `bucket`, which must exist; on disk it is there whole or not at all. Blocking.
+    /// Begins one in the staging of `bucket`, which must exist; on disk it is there whole or not at
+    /// all. Blocking.
     pub(crate) fn create(
         &self,
         bucket: &EntryPath,
@@ -151,8 +153,9 @@ impl Uploads {
         Ok(ids)
     }
 
-    /// Completes `upload`: `choose` decides which parts make the whole, `put` publishes it. Where either fails the
-    /// upload goes on, but parts that were on their way have to be sent again. Blocking.
+    /// Completes `upload`: `choose` decides which parts make the whole, `put` publishes it. Where
+    /// either fails the upload goes on, but parts that were on their way have to be sent again.
+    /// Blocking.
     pub(crate) fn complete<T, E: From<Error>>(
         &self,
         upload: &Upload,
@@ -185,8 +188,8 @@ impl Uploads {
         lock(&self.known).retain(|_, known| !std::ptr::eq(Arc::as_ptr(known), upload));
     }
 
-    /// Removes the uploads of `bucket` that have ended and whose removal was cut short, and those abandoned: nothing came
-    /// for `abandoned`. One that a request works on stays. Blocking.
+    /// Removes the uploads of `bucket` that have ended and whose removal was cut short, and those
+    /// abandoned: nothing came for `abandoned`. One that a request works on stays. Blocking.
     pub(crate) fn sweep(&self, bucket: &EntryPath, abandoned: Duration) -> io::Result<()> {
         let parent = match self.root.open_directory(&staging::uploads(bucket)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

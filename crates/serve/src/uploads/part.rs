@@ -1,8 +1,9 @@
 //! One request's claim to write one part.
 //!
-//! A claim owns its place: no other claim and no recorded part has bytes there. It writes within that place only, until it
-//! is recorded or revoked (the upload ends). A claim is given back when the last one that could write by it is dropped,
-//! also a piece still being written for a request that is gone.
+//! A claim owns its place: no other claim and no recorded part has bytes there. It writes within
+//! that place only, until it is recorded or revoked (the upload ends). A claim is given back when
+//! the last one that could write by it is dropped, also a piece still being written for a request
+//! that is gone.
 
 use std::fs::File;
 use std::io;
@@ -69,11 +70,12 @@ impl Claim {
         self.length
     }
 
-    /// Records that all `length` bytes are written and have these checksums: from now on this is the part of that
-    /// number. Nothing may be written by this claim meanwhile. Blocking.
+    /// Records that all `length` bytes are written and have these checksums: from now on this is
+    /// the part of that number. Nothing may be written by this claim meanwhile. Blocking.
     ///
     /// # Errors
-    /// The body was short, the upload is being ended, or the journal cannot be written; the part before it stays.
+    /// The body was short, the upload is being ended, or the journal cannot be written; the part
+    /// before it stays.
     pub(crate) fn record(&self, length: u64, checksums: Values) -> Result<Part> {
         let Running { number, place, gate } = &self.running;
         if length < self.length {

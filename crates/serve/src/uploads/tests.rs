@@ -1,4 +1,5 @@
-//! The engine against a model: any order of claims, pieces, records, drops, completions, aborts, sweeps and crashes.
+//! The engine against a model: any order of claims, pieces, records, drops, completions, aborts,
+//! sweeps and crashes.
 //!
 //! Every byte of a part carries the number of the write it belongs to, so a mixture shows.
 
@@ -190,7 +191,8 @@ impl World {
         }
     }
 
-    /// At the end everything is completed, so every recorded byte is looked at, and nothing is left.
+    /// At the end everything is completed, so every recorded byte is looked at, and nothing is
+    /// left.
     fn end(mut self) {
         if !self.parts.is_empty() {
             self.complete(1, false);

@@ -1,11 +1,13 @@
-//! One upload in parts: which parts have arrived, which are on their way, and how they become the whole.
+//! One upload in parts: which parts have arrived, which are on their way, and how they become the
+//! whole.
 //!
-//! A part is recorded when it has arrived; until then what was there under its number stays valid. A new part goes into
-//! its slot of the final file if the slot is free, else apart, so bytes of a recorded part are never written over. When an
-//! upload ends, claims still running are revoked first, so that no byte reaches the file once it is published.
+//! A part is recorded when it has arrived; until then what was there under its number stays valid.
+//! A new part goes into its slot of the final file if the slot is free, else apart, so bytes of a
+//! recorded part are never written over. When an upload ends, claims still running are revoked
+//! first, so that no byte reaches the file once it is published.
 //!
-//! Descriptors are open only while a request works on the upload ([`Session`]); what is remembered besides is read anew
-//! from the journal where another process has added to it.
+//! Descriptors are open only while a request works on the upload ([`Session`]); what is remembered
+//! besides is read anew from the journal where another process has added to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -227,8 +229,9 @@ impl Upload {
         modified.map_err(|error| self.gone(error))
     }
 
-    /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published, and ends the upload.
-    /// Where that fails the upload goes on as it was, but for parts that were on their way. Blocking.
+    /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published,
+    /// and ends the upload. Where that fails the upload goes on as it was, but for parts that were
+    /// on their way. Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
         choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,
@@ -305,7 +308,8 @@ impl Upload {
         Ok((state, session))
     }
 
-    /// Waits a moment where the journal is locked: the last request of this process may just be closing it.
+    /// Waits a moment where the journal is locked: the last request of this process may just be
+    /// closing it.
     fn open_journal(&self, directory: &OwnedFd) -> Result<Journal> {
         for _ in 0..CLOSING_ATTEMPTS {
             match Journal::open(directory).map_err(|error| self.gone(error))? {
@@ -347,7 +351,8 @@ impl State {
     }
 }
 
-/// Compares the bytes of parts recorded under another boot; those that were not kept are no longer parts.
+/// Compares the bytes of parts recorded under another boot; those that were not kept are no longer
+/// parts.
 fn verify(state: &mut State, session: &Session) -> Result<()> {
     for number in std::mem::take(&mut state.doubtful) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
@@ -362,7 +367,8 @@ fn verify(state: &mut State, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else in a file of its own.
+/// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else
+/// in a file of its own.
 fn assemble(
     session: &Session,
     recorded: &BTreeMap<u32, Part>,

@@ -95,7 +95,8 @@ fn a_copy_keeps_the_conditions_on_its_destination() {
     assert_eq!((copy(&bound(&etag)), copy(&bound(&etag))), (200, 412));
 }
 
-/// Bodies are sent whole but for their last byte, then that byte of all at once: the servers' last steps meet.
+/// Bodies are sent whole but for their last byte, then that byte of all at once: the servers' last
+/// steps meet.
 fn race(fixture: &crate::client::Fixture, requests: &[(&str, String)]) -> Vec<u16> {
     let mut clients: Vec<Client> = requests.iter().map(|_| Client::new(&fixture.server)).collect();
     for (client, (method, headers)) in clients.iter_mut().zip(requests) {

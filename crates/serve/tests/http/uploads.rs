@@ -147,7 +147,8 @@ fn parts_of_any_lengths_make_the_whole_after_a_restart_too() {
     let mut client = Client::new(&fixture.server);
     let id = begin(&mut client, "key");
     let bytes = other(1);
-    // The common length is found to be 3000 from parts 3 and 4; part 1 is then written anew, shorter.
+    // The common length is found to be 3000 from parts 3 and 4; part 1 is then written anew,
+    // shorter.
     for (number, length) in [(3, 3000), (4, 3000), (1, 3000), (1, 700)] {
         part(&mut client, "key", &id, number, &bytes[number..number + length]);
     }

@@ -58,7 +58,8 @@ impl Client {
         Self { server, stream: None }
     }
 
-    /// One request and its answer; an error says that the connection broke and the outcome is unknown.
+    /// One request and its answer; an error says that the connection broke and the outcome is
+    /// unknown.
     pub(crate) fn ask(
         &mut self,
         method: &str,

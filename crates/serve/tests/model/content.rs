@@ -1,4 +1,5 @@
-//! Contents that say what they are: every 16-byte cell carries the number of its write, the length and its place.
+//! Contents that say what they are: every 16-byte cell carries the number of its write, the length
+//! and its place.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! A server killed in the middle of a write, and one that runs out of room: what is left, and what is not.
+//! A server killed in the middle of a write, and one that runs out of room: what is left, and what
+//! is not.
 
 use std::io::Write as _;
 use std::net::TcpStream;

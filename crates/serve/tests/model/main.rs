@@ -1,8 +1,9 @@
-//! `serve --write` against a model: eight clients, few keys, every kind of write, `kill -9` at any moment.
+//! `serve --write` against a model: eight clients, few keys, every kind of write, `kill -9` at any
+//! moment.
 //!
-//! `FIRSTBYTE_OPERATIONS` says how many operations there are, `FIRSTBYTE_SEED` what they are drawn from. Contents say which
-//! write they belong to, so a mixture shows; the history of each key must be one that some order of the operations
-//! explains; in the end nothing is left but the objects.
+//! `FIRSTBYTE_OPERATIONS` says how many operations there are, `FIRSTBYTE_SEED` what they are drawn
+//! from. Contents say which write they belong to, so a mixture shows; the history of each key must
+//! be one that some order of the operations explains; in the end nothing is left but the objects.
 
 mod client;
 mod content;
@@ -66,7 +67,8 @@ fn kill_now_and_then(shared: &Shared, seed: u64) {
     }
 }
 
-/// Ends what is unfinished, as its owner would; then there must be nothing else, and the bucket can be removed.
+/// Ends what is unfinished, as its owner would; then there must be nothing else, and the bucket can
+/// be removed.
 fn only_objects_are_left(server: &Server) {
     let mut client = Client::new(server.address);
     let mut ask =

@@ -1,8 +1,9 @@
-//! What one key may hold: a register that conditional writes compare and set, checked for linearizability.
+//! What one key may hold: a register that conditional writes compare and set, checked for
+//! linearizability.
 //!
-//! Events are taken in the order they happened. All states that any order of the running operations could have led to
-//! are kept; an answer that fits none of them is an error. An operation cut off by a kill took effect before the kill or
-//! never.
+//! Events are taken in the order they happened. All states that any order of the running operations
+//! could have led to are kept; an answer that fits none of them is an error. An operation cut off
+//! by a kill took effect before the kill or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,6 +88,12 @@ impl State {
         }
     }
 
+    /// The state where nothing asks for the completion `id` any more.
+    fn without(mut self, id: u64) -> Self {
+        self.completed.remove(&id);
+        self
+    }
+
     /// The state after `operation` took effect.
     fn after(&self, operation: u64, action: &Action) -> Self {
         let mut next = self.clone();
@@ -125,6 +132,13 @@ impl State {
 pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
     let mut states = BTreeSet::from([State::default()]);
     let mut running: BTreeMap<u64, Action> = BTreeMap::new();
+    // How often each completion is still asked for: after that nothing depends on it.
+    let mut asked: BTreeMap<u64, usize> = BTreeMap::new();
+    for event in history {
+        if let Event::Begin { action: Action::Complete { id, .. }, .. } = event {
+            *asked.entry(*id).or_default() += 1;
+        }
+    }
     for (at, event) in history.iter().enumerate() {
         match event {
             Event::Begin { operation, action } => {
@@ -133,7 +147,12 @@ pub(crate) fn check(key: &str, history: &[Event]) -> Result<(), String> {
             Event::End { operation, outcome } => {
                 let reached = closure(states.clone(), &running);
                 states = reached.into_iter().filter_map(|state| end(state, *operation, outcome)).collect();
-                running.remove(operation);
+                if let Some(Action::Complete { id, .. }) = running.remove(operation) {
+                    let left = asked.entry(id).and_modify(|left| *left -= 1).or_default();
+                    if *left == 0 {
+                        states = states.into_iter().map(|state| state.without(id)).collect();
+                    }
+                }
                 if states.is_empty() {
                     let from = at.saturating_sub(40);
                     return Err(format!(

@@ -1,4 +1,5 @@
-//! One of the clients: random operations on few keys, each noted before it is asked for and after it was answered.
+//! One of the clients: random operations on few keys, each noted before it is asked for and after
+//! it was answered.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};

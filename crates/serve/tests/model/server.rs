@@ -1,5 +1,5 @@
-//! A server in a process of its own, which can be killed at any moment and started again at the same address: this test
-//! program run again, told by [`SERVE`] to be the server.
+//! A server in a process of its own, which can be killed at any moment and started again at the
+//! same address: this test program run again, told by [`SERVE`] to be the server.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Serves until it is killed where [`SERVE`] says so; otherwise starts a server, asks it, and stops it.
+/// Serves until it is killed where [`SERVE`] says so; otherwise starts a server, asks it, and stops
+/// it.
 #[test]
 fn a_server_answers_until_it_is_stopped() {
     let told = std::env::var(SERVE).ok();

@@ -1,8 +1,9 @@
-//! Uploads from the page: one file in parts of a fixed length, each checked against the sender's CRC32C.
+//! Uploads from the page: one file in parts of a fixed length, each checked against the sender's
+//! CRC32C.
 //!
-//! They are kept by [`crate::uploads`]. An upload's id follows from the file and the directory, so the same file, picked
-//! again after a reload or a restart, finds the parts that have arrived; those are not sent again. Everything here is plain
-//! blocking code; HTTP is [`super::protocol`]'s.
+//! They are kept by [`crate::uploads`]. An upload's id follows from the file and the directory, so
+//! the same file, picked again after a reload or a restart, finds the parts that have arrived;
+//! those are not sent again. Everything here is plain blocking code; HTTP is [`super::protocol`]'s.
 
 mod destination;
 mod error;
@@ -27,10 +28,11 @@ pub(crate) use crate::uploads::Source;
 pub(crate) use destination::Existing;
 pub(crate) use error::{Error, Result};
 
-/// Smallest part. Large enough that a request per part costs nothing, small enough that a cut costs little.
+/// Smallest part. Large enough that a request per part costs nothing, small enough that a cut costs
+/// little.
 const SMALLEST_PART: u64 = 8 << 20;
-/// Most parts of one upload; beyond `SMALLEST_PART * MOST_PARTS` (78 GiB) parts grow instead. Keeps what a server
-/// tells the page of an upload under 100 KB.
+/// Most parts of one upload; beyond `SMALLEST_PART * MOST_PARTS` (78 GiB) parts grow instead. Keeps
+/// what a server tells the page of an upload under 100 KB.
 const MOST_PARTS: u64 = 10_000;
 
 /// The directory a request is about, and what is needed to work on its uploads.
@@ -99,8 +101,8 @@ fn counted(number: usize) -> u32 {
 }
 
 impl Directory {
-    /// Begins the upload of `source`, or finds what is there of it. The directory is made when the upload is complete, but
-    /// for the first level: what is unfinished lies there.
+    /// Begins the upload of `source`, or finds what is there of it. The directory is made when the
+    /// upload is complete, but for the first level: what is unfinished lies there.
     pub(crate) fn begin(&self, source: Source) -> Result<Status> {
         destination::check_name(&source.name)?;
         self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;
@@ -150,7 +152,8 @@ impl Directory {
         Ok(self.uploads.remove(&*self.find(id)?)?)
     }
 
-    /// Checks that every part has arrived, makes the file durable and puts it in place; gives the name it got.
+    /// Checks that every part has arrived, makes the file durable and puts it in place; gives the
+    /// name it got.
     pub(crate) fn complete(&self, id: &str, existing: Existing) -> Result<String> {
         let upload = self.find(id)?;
         let source = source(&upload)?;
@@ -164,7 +167,8 @@ impl Directory {
             Ok(Whole { parts, object: upload.description.object.clone() })
         };
         let put = |finished: crate::publish::Finished<'_>| {
-            // People who upload expect the file to be there after a power cut; it costs them one flush a file.
+            // People who upload expect the file to be there after a power cut; it costs them one
+            // flush a file.
             finished.file.sync_data()?;
             destination::put_in_place(&self.root, finished, &self.path, &source.name, existing)
         };
