@@ -1,0 +1,174 @@
+//! One rate, kept from the first byte on: a clock of when the bytes granted so far will have passed.
+//!
+//! Bytes are granted before they are moved, and in small pieces, so no number of threads can exceed the rate by more
+//! than a piece and the burst: together a tenth of a second's worth.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far the clock may lag behind: what a late wake-up or an idle spell may make good.
+const BURST: Duration = Duration::from_millis(50);
+/// Pieces a second: few enough that a transfer is not slowed by asking, many enough that the rate is smooth.
+const PIECES: u64 = 20;
+/// The least piece, where a second's worth is more: smaller ones are mostly headers.
+const LEAST_PIECE: u64 = 1 << 10;
+/// What one connection should have at least of a rate: with less, more connections do not help.
+const PER_CONNECTION: u64 = 4 << 20;
+/// Requests under way ask for this share of a second's worth in all: a server sends what it is asked for, and buffers on the
+/// way fill with it.
+const ASKED: u64 = 2;
+/// The least that one request asks for.
+const LEAST_REQUEST: u64 = 128 << 10;
+/// Sockets of all connections together may hold this share of a second's worth: what has arrived there has passed.
+const BUFFERED: u64 = 4;
+/// Bounds of one socket's buffer, bytes: below the least a connection stalls, beyond the most none gets faster.
+const LEAST_BUFFER: u64 = 16 << 10;
+const MOST_BUFFER: u64 = 4 << 20;
+
+/// A number of bytes a second.
+#[derive(Debug)]
+pub struct RateLimit {
+    rate: u64,
+    /// When all that was granted will have passed.
+    free_at: Mutex<Option<Instant>>,
+}
+
+/// Leave to move bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// How many at most.
+    pub bytes: u64,
+    /// How long to wait before.
+    pub wait: Duration,
+}
+
+impl RateLimit {
+    /// A limit of `rate` bytes a second, one at least.
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
+        Self { rate: rate.max(1), free_at: Mutex::new(None) }
+    }
+
+    /// Grants up to `want` bytes, [`piece`](Self::piece) at the most. What is not moved of them is to be given back by
+    /// [`refund`](Self::refund).
+    pub fn grant(&self, want: u64, now: Instant) -> Grant {
+        let bytes = want.min(self.piece());
+        let mut free_at = self.lock();
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let start = free_at.map_or(now, |free_at| free_at.max(earliest));
+        *free_at = Some(start + self.time_of(bytes));
+        Grant { bytes, wait: start.saturating_duration_since(now) }
+    }
+
+    /// Takes back bytes that were granted and not moved.
+    pub fn refund(&self, bytes: u64) {
+        let mut free_at = self.lock();
+        *free_at = free_at.map(|free_at| free_at.checked_sub(self.time_of(bytes)).unwrap_or(free_at));
+    }
+
+    /// Bytes granted at once at most.
+    #[must_use]
+    pub fn piece(&self) -> u64 {
+        (self.rate / PIECES).max(LEAST_PIECE.min(self.rate))
+    }
+
+    /// How many connections are enough for the rate.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        usize::try_from(self.rate / PER_CONNECTION).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Bytes that the socket of each of so many connections may hold.
+    #[must_use]
+    pub fn socket_buffer(&self) -> u64 {
+        let share = self.rate / BUFFERED / self.connections() as u64;
+        share.clamp(LEAST_BUFFER, MOST_BUFFER)
+    }
+
+    /// Bytes that one request should ask for at most.
+    #[must_use]
+    pub fn request(&self) -> u64 {
+        (self.rate / ASKED / self.connections() as u64).max(LEAST_REQUEST)
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.free_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_more_passes_than_the_rate_and_a_tenth_of_a_second(
+            wants in proptest::collection::vec((1_u64..300_000, 0_u64..50), 1..200),
+            rate in 100_000_u64..10_000_000,
+            threads in 1_usize..20,
+        ) {
+            let (limit, start) = (RateLimit::new(rate), Instant::now());
+            // Threads by turns, each waiting out its own grant.
+            let mut ready = vec![start; threads];
+            let mut moved: Vec<(Instant, u64)> = Vec::new();
+            for (index, (want, idle)) in wants.into_iter().enumerate() {
+                let thread = &mut ready[index % threads];
+                let grant = limit.grant(want, *thread);
+                prop_assert!(grant.bytes > 0 && grant.bytes <= want);
+                *thread += grant.wait;
+                moved.push((*thread, grant.bytes));
+                *thread += Duration::from_millis(idle);
+            }
+            moved.sort_unstable_by_key(|(at, _)| *at);
+            let mut all = 0;
+            for (at, bytes) in moved {
+                all += bytes;
+                let allowed = rate as f64 * ((at - start).as_secs_f64() + 0.1) + 1.0;
+                // Threads whose clocks differ by their idle spells may each make good one burst.
+                prop_assert!(all as f64 <= allowed + rate as f64 * 0.05 * threads as f64, "{} of {}", all, allowed);
+            }
+        }
+    }
+
+    #[test]
+    fn one_caller_gets_the_rate_and_no_more_from_the_first_second() {
+        let (limit, start) = (RateLimit::new(3_000_000), Instant::now());
+        let (mut now, mut moved) = (start, 0);
+        while now < start + Duration::from_secs(5) {
+            let grant = limit.grant(u64::MAX, now);
+            now += grant.wait;
+            moved += grant.bytes;
+            assert!(
+                moved as f64 <= 3e6 * ((now - start).as_secs_f64() + 0.1),
+                "{moved} in {:?}",
+                now - start
+            );
+        }
+        assert!(moved >= 15_000_000, "{moved}");
+    }
+
+    #[test]
+    fn what_was_not_moved_is_granted_again() {
+        let (limit, now) = (RateLimit::new(1_000_000), Instant::now());
+        let first = limit.grant(50_000, now);
+        limit.refund(first.bytes);
+        assert_eq!(limit.grant(50_000, now).wait, Duration::ZERO);
+        assert!(limit.grant(50_000, now).wait >= Duration::from_millis(49));
+    }
+
+    #[test]
+    fn pieces_connections_and_buffers_fit_within_a_second_at_any_rate() {
+        for rate in [1, 10, 1_000, 100_000, 3_000_000, 100_000_000, 10_000_000_000, u64::MAX] {
+            let limit = RateLimit::new(rate);
+            assert!((1..=rate).contains(&limit.piece()), "{rate}");
+            let buffered = (limit.socket_buffer() as u128) * limit.connections() as u128;
+            assert!(buffered <= u128::from(rate.max(LEAST_BUFFER)), "{rate}: {buffered}");
+        }
+    }
+}
