@@ -7,6 +7,7 @@ mod checksum;
 mod entry;
 mod location;
 mod range;
+mod secret;
 mod shown;
 mod version;
 
@@ -14,5 +15,6 @@ pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use entry::{Entry, Kind};
 pub use location::{HttpUrl, Location, LocationError, S3Object};
 pub use range::ByteRange;
+pub use secret::redacted;
 pub use shown::{Escaped, Shown, controls, shown};
 pub use version::{FileIdentity, Strength, Version};

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
+use crate::secret::behind_scheme;
 use crate::shown;
 
 /// Bytes that may not stand bare in a URL path segment (RFC 3986, 3.3), `/` excepted: names join with it.
@@ -40,8 +41,8 @@ pub struct S3Object {
     pub key: String,
 }
 
-/// An `http` or `https` URL in the three parts a request needs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// An `http` or `https` URL in the three parts a request needs. It is printed without its secrets.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
     /// Whether the scheme is `https`.
     pub tls: bool,
@@ -200,7 +201,17 @@ fn http_url(tls: bool, rest: &str) -> Option<Location> {
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority, self.target)
+        let Self { authority, target, .. } = self;
+        if !authority.contains(['@', ':']) && !target.contains('?') {
+            return write!(f, "{scheme}://{authority}{target}");
+        }
+        write!(f, "{scheme}://{}", behind_scheme(&format!("{authority}{target}")))
+    }
+}
+
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -258,6 +269,17 @@ mod tests {
         assert_eq!(parse("s3://b/x/y/").file_name().unwrap(), b"y");
         assert_eq!(parse("s3://b").file_name(), None);
         assert_eq!(parse("file:///tmp/a%20b").file_name().unwrap(), b"a b");
+    }
+
+    #[test]
+    fn a_url_is_printed_without_its_secrets_and_is_the_same_text_whoever_asks() {
+        let one = parse("http://me:secret@h/x?v=1&X-Amz-Date=1&X-Amz-Credential=K&X-Amz-Signature=S");
+        let other = parse("http://you:hidden@h/x?v=1&X-Amz-Date=2&X-Amz-Credential=L&X-Amz-Signature=T");
+        assert_eq!(one.to_string(), "http://***@h/x?v=1&X-Amz-Signature=***");
+        assert_eq!(one.to_string(), other.to_string());
+        assert!(one != other && !format!("{one:?}").contains("secret"));
+        let error = Location::parse(OsStr::new("ftp://me:secret@h/x")).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     proptest! {

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::redacted;
+
 /// Whether a symbol acts on what shows it: control characters, and those that turn the direction of writing, by which
 /// `U+202E` lets one name look like another.
 #[must_use]
@@ -37,7 +39,8 @@ fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
-/// A path in a message: as it is where it is UTF-8, so that it can be parsed back; else [`Escaped`].
+/// A path or an operand in a message: as it is where it is UTF-8, so that it can be parsed back, but for the secrets of a
+/// URL; else [`Escaped`].
 #[must_use]
 pub fn shown(path: &(impl AsRef<OsStr> + ?Sized)) -> Shown<'_> {
     Shown(path.as_ref())
@@ -50,7 +53,7 @@ pub struct Shown<'a>(&'a OsStr);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.to_str() {
-            Some(text) => f.write_str(text),
+            Some(text) => f.write_str(&redacted(text)),
             None => Escaped(self.0.as_bytes()).fmt(f),
         }
     }
