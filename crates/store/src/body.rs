@@ -6,8 +6,10 @@
 mod local;
 
 use std::fs::File;
+use std::time::Instant;
 
 use firstbyte_location::ByteRange;
+use firstbyte_pacing::Throttle;
 
 use crate::wire::Incoming;
 use crate::{Cancel, Error, Result, Sink, Stat};
@@ -22,6 +24,8 @@ pub struct Body {
     /// Bytes not handed out yet; `None` where the server told no length.
     left: Option<u64>,
     source: Source,
+    throttle: Throttle,
+    cancel: Cancel,
 }
 
 /// Shown the bytes that pass.
@@ -40,18 +44,31 @@ impl Body {
     /// The body of an HTTP answer that carries `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
-        Self { stat, range, place, left, source: Source::Wire(incoming) }
+        Self::new(place, stat, range, left, Source::Wire(incoming))
     }
 
     /// The bytes `range` of an open file; `range` lies within its size.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = Source::Local(LocalSource::new(file, range.start, cancel));
-        Self { stat, range, place, left: Some(range.len()), source }
+        Self::new(place, stat, range, Some(range.len()), source)
     }
 
     /// No bytes, at `at`.
     pub(crate) fn empty(place: String, stat: Stat, at: u64) -> Self {
-        Self { stat, range: ByteRange::at(at, 0), place, left: Some(0), source: Source::Empty }
+        Self::new(place, stat, ByteRange::at(at, 0), Some(0), Source::Empty)
+    }
+
+    fn new(place: String, stat: Stat, range: ByteRange, left: Option<u64>, source: Source) -> Self {
+        let (throttle, cancel) = (Throttle::default(), Cancel::default());
+        Self { stat, range, place, left, source, throttle, cancel }
+    }
+
+    /// Keeps to these limits, until it is cancelled.
+    pub(crate) fn kept_to(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
+        if !throttle.is_unlimited() {
+            (self.throttle, self.cancel) = (throttle.clone(), cancel.clone());
+        }
+        self
     }
 
     /// The object, as far as this answer's head tells.
@@ -78,12 +95,25 @@ impl Body {
         if most == 0 {
             return Ok(0);
         }
+        let allowed = self.wait_for(most as u64)?;
+        let most = most.min(usize::try_from(allowed).unwrap_or(usize::MAX));
         let read = match &mut self.source {
             Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
             Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
             Source::Empty => 0,
         };
+        self.throttle.refund(allowed.saturating_sub(read as u64));
         self.account(read)
+    }
+
+    /// Waits until some bytes may be read, `most` at the most; returns how many.
+    fn wait_for(&self, most: u64) -> Result<u64> {
+        if self.throttle.is_unlimited() {
+            return Ok(most);
+        }
+        let grant = self.throttle.grant(most, Instant::now());
+        self.cancel.sleep(grant.wait)?;
+        Ok(grant.bytes)
     }
 
     /// Whether [`write_to`](Self::write_to) moves its bytes without this process ever seeing them: a plain connection's.
@@ -137,12 +167,18 @@ impl Body {
 
     /// Moves up to `most` bytes without reading them, where the source can.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
-        let moved = match &mut self.source {
-            Source::Wire(incoming) => incoming.splice(sink, offset, most)?,
-            Source::Local(source) => source.copy_to(&self.place, sink, offset, most)?,
-            Source::Empty => return None,
+        let allowed = match self.wait_for(most) {
+            Ok(allowed) => allowed,
+            Err(error) => return Some(Err(error)),
         };
-        Some(moved.and_then(|count| self.account(count)))
+        let moved = match &mut self.source {
+            Source::Wire(incoming) => incoming.splice(sink, offset, allowed),
+            Source::Local(source) => source.copy_to(&self.place, sink, offset, allowed),
+            Source::Empty => None,
+        };
+        let count = moved.as_ref().map_or(0, |moved| moved.as_ref().map_or(0, |count| *count as u64));
+        self.throttle.refund(allowed.saturating_sub(count));
+        Some(moved?.and_then(|count| self.account(count)))
     }
 
     /// Takes note of `count` bytes handed out; 0 is the source's end.

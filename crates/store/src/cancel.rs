@@ -9,7 +9,9 @@
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
 
 /// How often a wait without a socket looks whether it was cancelled.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -80,6 +82,21 @@ impl Cancel {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.levels().any(|level| level.state.cancelled.load(Ordering::SeqCst))
+    }
+
+    /// Sleeps, but not past a call of [`cancel`](Self::cancel).
+    pub(crate) fn sleep(&self, wait: Duration) -> Result<()> {
+        let until = Instant::now() + wait;
+        loop {
+            if self.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
     }
 
     /// Registers the socket a request runs on; false where the handle is cancelled already.

@@ -124,6 +124,26 @@ pub enum Error {
         /// How.
         detail: String,
     },
+    /// The endpoint was silent for a whole deadline: until it answers a probe, requests to it fail at once.
+    #[error("{location}: {endpoint} has stopped answering")]
+    Unresponsive {
+        /// What was asked for.
+        location: String,
+        /// `host:port`.
+        endpoint: String,
+        /// When the next request may be let through.
+        retry_in: Duration,
+        /// Deadlines that ran out in a row.
+        silences: u32,
+    },
+    /// The file that is sent cannot be read, or became shorter.
+    #[error("{location}: what is sent cannot be read ({source})")]
+    Payload {
+        /// The destination.
+        location: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The server asks for fewer requests (503 SlowDown, 429).
     #[error("{location}: the server asks to slow down")]
     SlowDown {
@@ -203,6 +223,7 @@ impl Error {
             Self::Truncated { .. }
             | Self::TimedOut { .. }
             | Self::Disconnected { .. }
+            | Self::Unresponsive { .. }
             | Self::SlowDown { .. } => true,
             Self::Server { status, .. } => *status >= 500 && *status != 501,
             _ => false,
@@ -248,6 +269,7 @@ impl Error {
             Self::Certificate { fault, .. } => fault.advice(),
             Self::PlainRedirect { .. } => "if that is meant, allow it with --allow-plain-redirects",
             Self::TimedOut { .. } => "check the network; a longer wait can be given with --read-timeout",
+            Self::Unresponsive { .. } => "check the network; requests go on when it answers again",
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space and run it again: it resumes"

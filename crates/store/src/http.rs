@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use firstbyte_location::{Entry, HttpUrl, Kind, Version};
+use firstbyte_location::{Entry, HttpUrl, Kind, Version, redacted};
+use firstbyte_pacing::Throttle;
 use percent_encoding::percent_decode_str;
 
 use crate::retry::Retry;
@@ -33,9 +34,15 @@ struct Call<'a> {
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
     cancel: &'a Cancel,
+    throttle: Throttle,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    fn new(method: Method, cancel: &'a Cancel) -> Self {
+        let payload = Payload::Bytes(b"");
+        Self { method, headers: Vec::new(), payload, cancel, throttle: Throttle::default() }
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -49,8 +56,7 @@ impl Http {
     /// `HEAD`.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
         let cancel = Cancel::new();
-        let call =
-            Call { method: Method::Head, headers: Vec::new(), payload: Payload::Bytes(b""), cancel: &cancel };
+        let call = Call::new(Method::Head, &cancel);
         let place = place(url);
         let (head, at) = self.retrying(&call, || {
             let reply = self.send(url, &call)?;
@@ -80,7 +86,8 @@ impl Http {
         if get.checksum {
             headers.push(("want-repr-digest".to_owned(), "sha-256=1".to_owned()));
         }
-        let call = Call { method: Method::Get, headers, payload: Payload::Bytes(b""), cancel: &get.cancel };
+        let throttle = get.throttle.clone();
+        let call = Call { headers, throttle, ..Call::new(Method::Get, &get.cancel) };
         let reply = self.send(url, &call)?;
         match reply.head.status {
             412 => Err(self.changed(url, get)),
@@ -103,7 +110,8 @@ impl Http {
 
     /// `PUT`.
     pub(crate) fn put(&self, url: &HttpUrl, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
-        let call = Call { method: Method::Put, headers: describe(options), payload, cancel: &options.cancel };
+        let (headers, throttle) = (describe(options), options.sending.throttle.clone());
+        let call = Call { headers, payload, throttle, ..Call::new(Method::Put, &options.sending.cancel) };
         let place = place(url);
         let (head, _) = self.retrying(&call, || {
             let (head, incoming) = self.send(url, &call)?.success(&place)?;
@@ -121,12 +129,7 @@ impl Http {
     /// `DELETE`; what is not there is no error.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
         let cancel = Cancel::new();
-        let call = Call {
-            method: Method::Delete,
-            headers: Vec::new(),
-            payload: Payload::Bytes(b""),
-            cancel: &cancel,
-        };
+        let call = Call::new(Method::Delete, &cancel);
         let place = place(url);
         match self.retrying(&call, || self.send(url, &call)?.success(&place)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -151,7 +154,7 @@ impl Http {
         let mut at = url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let origin = Origin::parse(at.tls, &at.authority)
-                .ok_or_else(|| protocol(&place, format!("no host and port in {}", at.authority)))?;
+                .ok_or_else(|| protocol(&place, format!("no host and port in {at}")))?;
             let mut headers = call.headers.clone();
             headers.extend(authorization(&at));
             let request = Request {
@@ -162,6 +165,7 @@ impl Http {
                 headers,
                 payload: call.payload,
                 cancel: &cancel,
+                throttle: &call.throttle,
             };
             tracing::debug!(
                 method = call.method.as_str(),
@@ -181,8 +185,8 @@ impl Http {
             let Some(target) = head.get("location").filter(|_| moved) else {
                 return Ok(Reply { head, incoming, at });
             };
-            let next =
-                resolve(&at, target).ok_or_else(|| protocol(&place, format!("a redirect to {target}")))?;
+            let next = resolve(&at, target)
+                .ok_or_else(|| protocol(&place, format!("a redirect to {}", redacted(target))))?;
             if at.tls && !next.tls && self.client.options.redirects == Redirects::KeepTls {
                 let target = HttpUrl { target: String::new(), ..next };
                 return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
@@ -235,10 +239,9 @@ impl Reply {
     }
 }
 
-/// The URL as messages show it: without its password.
+/// The URL as messages show it.
 fn place(url: &HttpUrl) -> String {
-    let authority = url.authority.rsplit_once('@').map_or(url.authority.as_str(), |(_, host)| host);
-    HttpUrl { authority: authority.to_owned(), ..url.clone() }.to_string()
+    url.to_string()
 }
 
 fn protocol(place: &str, detail: String) -> Error {

@@ -1,18 +1,23 @@
 //! How to reach stores. The edges fill this in from flags and environment; nothing below reads either, but for the
 //! credential chain, whose places are AWS's own.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use firstbyte_location::redacted;
 
 use crate::wire::Origin;
 use crate::{Error, Result};
 
-/// Whether S3 requests are signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether S3 requests are signed, and as whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
     /// With credentials from the AWS chain.
     #[default]
     Chain,
+    /// With these, and no others.
+    Keys(Keys),
     /// Not at all: public buckets.
     Anonymous,
 }
@@ -27,8 +32,35 @@ pub enum Redirects {
     AllowPlain,
 }
 
-/// Proxies for outgoing requests, as the usual variables give them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An access key. Printed without its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// The key's name, which is no secret.
+    pub access_key_id: String,
+    /// The secret.
+    pub secret_access_key: String,
+    /// The session's token, for temporary keys.
+    pub session_token: Option<String>,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a control call (a stat, a page of a listing) whose endpoint has stopped answering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outages {
+    /// It is tried again, as often as after other failures: for transfers, which have time.
+    #[default]
+    WaitFor,
+    /// It fails: for readers, each of whom waits for one deadline and no longer.
+    FailFast,
+}
+
+/// Proxies for outgoing requests, as the usual variables give them. Printed without their passwords.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// Proxy URL for `http://` (absolute-form requests).
     pub http: Option<String>,
@@ -36,6 +68,17 @@ pub struct Proxies {
     pub https: Option<String>,
     /// Hosts reached directly: names, domain suffixes, addresses, or `*`.
     pub bypass: Vec<String>,
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |url: &Option<String>| url.as_deref().map(|url| redacted(url).into_owned());
+        f.debug_struct("Proxies")
+            .field("http", &shown(&self.http))
+            .field("https", &shown(&self.https))
+            .field("bypass", &self.bypass)
+            .finish()
+    }
 }
 
 /// Server-side encryption asked for on writes.
@@ -76,6 +119,8 @@ pub struct Options {
     pub connect_deadline: Duration,
     /// How often a control call, or a request refused with SlowDown or 5xx, is tried again.
     pub retries: u32,
+    /// What becomes of a control call whose endpoint has stopped answering.
+    pub outages: Outages,
 }
 
 impl Default for Options {
@@ -95,6 +140,7 @@ impl Default for Options {
             read_deadline: Duration::from_secs(30),
             connect_deadline: Duration::from_secs(10),
             retries: 5,
+            outages: Outages::WaitFor,
         }
     }
 }

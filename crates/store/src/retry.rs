@@ -7,11 +7,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::cancel::LOOK;
 use crate::wire::Client;
-use crate::{Cancel, Error, Result};
+use crate::{Cancel, Error, Outages, Result};
 
 /// First wait: S3's SlowDown passes within a few of these.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -32,25 +31,28 @@ impl<'a> Retry<'a> {
 
     /// Waits before the next try; gives the error back where there is to be none.
     pub(crate) fn wait_or_give_up(&mut self, error: Error) -> Result<()> {
-        if !error.is_transient() || self.tries >= self.client.options.retries {
+        let options = &self.client.options;
+        let silent = matches!(error, Error::TimedOut { .. } | Error::Unresponsive { .. });
+        if !error.is_transient() || (silent && options.outages == Outages::FailFast) {
             return Err(error);
         }
-        let asked = if let Error::SlowDown { retry_after, .. } = &error { *retry_after } else { None };
-        let wait = asked.unwrap_or_else(|| backoff(self.tries)).min(LONGEST_WAIT);
-        tracing::debug!(%error, ?wait, "trying again");
-        self.tries += 1;
-        self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
-        let until = Instant::now() + wait;
-        loop {
-            if self.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(left.min(LOOK));
+        // A request that was not sent is no try: the endpoint's failures count, whichever request they were.
+        self.tries = match &error {
+            Error::Unresponsive { silences, .. } => self.tries.max(*silences),
+            _ => self.tries + 1,
+        };
+        if self.tries > options.retries {
+            return Err(error);
         }
+        let asked = match &error {
+            Error::SlowDown { retry_after, .. } => *retry_after,
+            Error::Unresponsive { retry_in, .. } => Some(*retry_in),
+            _ => None,
+        };
+        let wait = asked.unwrap_or_else(|| backoff(self.tries - 1)).min(LONGEST_WAIT);
+        tracing::debug!(%error, ?wait, "trying again");
+        self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
+        self.cancel.sleep(wait)
     }
 }
 

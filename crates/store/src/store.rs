@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
+use firstbyte_pacing::Throttle;
 
 use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, StaleUpload, Stat, Upload, Written,
-    local,
+    Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, Sending, StaleUpload, Stat, Upload,
+    Written, local,
 };
 
 /// How long a cancelled run still tries to abort its upload: a round trip or a few, and less than the two seconds in
@@ -31,6 +32,8 @@ pub struct Get {
     pub cancel: Cancel,
     /// Whether to ask for the full-object checksum along with the bytes (`x-amz-checksum-mode`).
     pub checksum: bool,
+    /// What limits the rate at which the body is read. Waiting for it is the body's business.
+    pub throttle: Throttle,
 }
 
 /// What to list.
@@ -159,11 +162,13 @@ impl Store {
     /// # Errors
     /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and what keeps the store from answering.
     pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
-        match location {
-            Location::Local(path) => local::get(path, get, self.client.scoped_cancel(&get.cancel)),
+        let cancel = self.client.scoped_cancel(&get.cancel);
+        let body = match location {
+            Location::Local(path) => local::get(path, get, cancel.clone()),
             Location::S3(object) => self.s3.get(object, get),
             Location::Http(url) => self.http.get(url, get),
-        }
+        }?;
+        Ok(body.kept_to(&get.throttle, &cancel))
     }
 
     /// Lists what is under `location`.
@@ -216,9 +221,9 @@ impl Store {
         upload: &Upload,
         number: u32,
         payload: Payload<'_>,
-        cancel: &Cancel,
+        sending: &Sending,
     ) -> Result<Part> {
-        self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, cancel)
+        self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, sending)
     }
 
     /// Copies a range of another object of the same service as part `number`, inside the service.
@@ -329,7 +334,7 @@ impl Store {
         CounterSnapshot {
             requests: counters.requests.load(Ordering::Relaxed),
             retries: counters.retries.load(Ordering::Relaxed),
-            received: counters.received.load(Ordering::Relaxed),
+            received: self.client.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::time::SystemTime;
 
 use firstbyte_location::{ByteRange, Location, Version};
+use firstbyte_pacing::Throttle;
 
 use crate::{Cancel, Checksum, Metadata};
 
@@ -35,8 +36,23 @@ pub struct PutOptions {
     pub metadata: Metadata,
     /// Condition.
     pub precondition: Precondition,
-    /// Ends the write from another thread.
+    /// How its bytes go out.
+    pub sending: Sending,
+}
+
+/// How the bytes of a request go out.
+#[derive(Clone, Debug, Default)]
+pub struct Sending {
+    /// Ends it from another thread.
     pub cancel: Cancel,
+    /// What limits its rate. A piece is sent when it is granted, not before.
+    pub throttle: Throttle,
+}
+
+impl From<Cancel> for Sending {
+    fn from(cancel: Cancel) -> Self {
+        Self { cancel, throttle: Throttle::default() }
+    }
 }
 
 /// What the store says it now holds.

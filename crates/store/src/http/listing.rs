@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Call, Http, place, protocol};
 use crate::wire::Method;
-use crate::{Cancel, ListOptions, Payload, Result, answer, object::in_listing_order};
+use crate::{Cancel, ListOptions, Result, answer, object::in_listing_order};
 
 /// Longest page taken. A line of ours has about 100 bytes: this is a directory of a million entries.
 const LONGEST_PAGE: usize = 128 << 20;
@@ -133,7 +133,7 @@ impl Http {
     fn page(&self, url: &HttpUrl) -> Result<Vec<Entry>> {
         let cancel = Cancel::new();
         let headers = vec![("accept".to_owned(), "application/x-ndjson, text/html;q=0.5".to_owned())];
-        let call = Call { method: Method::Get, headers, payload: Payload::Bytes(b""), cancel: &cancel };
+        let call = Call { headers, ..Call::new(Method::Get, &cancel) };
         let place = place(url);
         let (head, body) = self.retrying(&call, || {
             let (head, incoming) = self.send(url, &call)?.success(&place)?;

@@ -78,7 +78,7 @@ fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange>
 
 /// Writes a whole file beside its destination and puts it in place.
 pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
-    if options.cancel.is_cancelled() {
+    if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
     let partial = LocalFile::open(path)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use firstbyte_location::{ByteRange, Kind};
 
 use super::*;
-use crate::{Get, ListOptions, Metadata, Order, Payload, Precondition, PutOptions};
+use crate::{Cancel, Get, ListOptions, Metadata, Order, Payload, Precondition, PutOptions};
 
 fn temp() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -98,7 +98,7 @@ fn a_dropped_partial_file_keeps_its_bytes_and_stays_out_of_listings() {
     let path = root.path().join("file");
     LocalFile::open(&path).unwrap().file().write_all_at(b"half", 0).unwrap();
     assert!(!path.exists());
-    assert_eq!(list(root.path(), &ListOptions::default()).unwrap().count(), 0);
+    assert_eq!(list(root.path(), &ListOptions::default(), Cancel::new()).unwrap().count(), 0);
     let again = LocalFile::open(&path).unwrap();
     assert_eq!(fs::read(again.path()).unwrap(), b"half");
     drop(again);
@@ -212,7 +212,7 @@ fn every_rewrite_is_another_version_even_with_the_same_length_and_time() {
     let first = put(&path, Payload::Bytes(b"a"), &options).unwrap().version;
     put(&path, Payload::Bytes(b"b"), &options).unwrap();
     let pinned = Get { version: Some(first), ..Get::default() };
-    assert!(matches!(get(&path, &pinned).map(drop), Err(Error::Changed { .. })));
+    assert!(matches!(get(&path, &pinned, Cancel::new()).map(drop), Err(Error::Changed { .. })));
 }
 
 #[test]
@@ -221,9 +221,12 @@ fn what_is_no_file_is_not_read_and_nothing_waits_for_it() {
     let pipe = root.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
         .unwrap();
-    assert!(matches!(get(&pipe, &Get::default()).map(drop), Err(Error::InvalidName { .. })));
-    assert!(matches!(get(root.path(), &Get::default()).map(drop), Err(Error::Io { .. })));
-    assert!(matches!(get(&pipe.join("x"), &Get::default()).map(drop), Err(Error::NotFound { .. })));
+    assert!(matches!(get(&pipe, &Get::default(), Cancel::new()).map(drop), Err(Error::InvalidName { .. })));
+    assert!(matches!(get(root.path(), &Get::default(), Cancel::new()).map(drop), Err(Error::Io { .. })));
+    assert!(matches!(
+        get(&pipe.join("x"), &Get::default(), Cancel::new()).map(drop),
+        Err(Error::NotFound { .. })
+    ));
     assert_eq!(stat(&pipe).unwrap().kind, Kind::Other);
     symlink("loop", root.path().join("loop")).unwrap();
     assert!(stat(&root.path().join("loop")).unwrap_err().to_string().contains("symbolic links"));
@@ -237,13 +240,16 @@ fn listings_follow_links_and_start_where_asked() {
     symlink("d", root.path().join("e")).unwrap();
     let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
     let names = |options: &ListOptions| -> Vec<String> {
-        list(root.path(), options).unwrap().map(|e| String::from_utf8(e.unwrap().name).unwrap()).collect()
+        list(root.path(), options, Cancel::new())
+            .unwrap()
+            .map(|e| String::from_utf8(e.unwrap().name).unwrap())
+            .collect()
     };
     assert_eq!(names(&options), ["a", "d/x", "e/x"]);
     assert_eq!(names(&ListOptions { start_after: Some("d".into()), ..options.clone() }), ["d/x", "e/x"]);
     assert_eq!(names(&ListOptions { start_after: Some("d/x".into()), ..options }), ["e/x"]);
     assert!(matches!(
-        list(&root.path().join("no"), &ListOptions::default()).map(drop),
+        list(&root.path().join("no"), &ListOptions::default(), Cancel::new()).map(drop),
         Err(Error::NotFound { .. })
     ));
 }

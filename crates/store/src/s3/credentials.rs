@@ -7,20 +7,21 @@
 //! the same answer.
 //!
 //! Keys given by variables need no chain, whose building costs milliseconds: a small object is read faster than that.
+//! A profile asked for by name is the only identity then: what it lacks is an error, never another identity.
 
 use std::env;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
-use aws_config::profile::ProfileSet;
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::ProvideCredentials;
-use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
+use super::profile::{self, Misuse};
 use crate::cancel::LOOK;
 use crate::{Cancel, Error, Options, Result, Signing};
 
@@ -41,7 +42,7 @@ pub(super) struct Place {
 
 /// Finds credentials once and renews them before they expire.
 pub(super) struct Identity {
-    place: OnceLock<Place>,
+    place: OnceLock<std::result::Result<Place, Misuse>>,
     asked: Arc<Asked>,
 }
 
@@ -51,7 +52,15 @@ struct Asked {
     state: Mutex<State>,
     /// The chain has answered.
     answered: Condvar,
-    chain: OnceLock<(Runtime, DefaultCredentialsChain)>,
+    source: OnceLock<(Runtime, Source)>,
+}
+
+/// Where credentials come from that are not given.
+enum Source {
+    /// All of AWS's places, in their order.
+    Chain(DefaultCredentialsChain),
+    /// One profile, and what it refers to.
+    Profile(ProfileFileCredentialsProvider),
 }
 
 #[derive(Default)]
@@ -88,31 +97,8 @@ impl Identity {
     }
 
     /// Endpoint and region: options first, then variables, then the profile.
-    pub(super) fn place(&self, options: &Options) -> &Place {
-        self.place.get_or_init(|| {
-            let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
-                .is_some_and(|value| value.eq_ignore_ascii_case("true"));
-            let configured = |name| variable(name).filter(|_| !ignored);
-            let mut place = Place {
-                endpoint_url: options
-                    .endpoint_url
-                    .clone()
-                    .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
-                    .or_else(|| configured("AWS_ENDPOINT_URL")),
-                region: options
-                    .region
-                    .clone()
-                    .or_else(|| variable("AWS_REGION"))
-                    .or_else(|| variable("AWS_DEFAULT_REGION")),
-            };
-            let complete = place.region.is_some() && (place.endpoint_url.is_some() || ignored);
-            if let Some(profile) = (!complete && has_profiles()).then(|| load_profile(options)).flatten() {
-                place.region = place.region.or_else(|| profile.get("region").map(ToOwned::to_owned));
-                place.endpoint_url =
-                    place.endpoint_url.or_else(|| profile_endpoint(&profile).filter(|_| !ignored));
-            }
-            place
-        })
+    pub(super) fn place(&self, options: &Options) -> Result<&Place> {
+        self.place.get_or_init(|| find_place(options)).as_ref().map_err(|misuse| misuse.clone().into())
     }
 
     /// Credentials that have time to live, or `None` for unsigned requests.
@@ -122,8 +108,15 @@ impl Identity {
         options: &Options,
         cancel: &Cancel,
     ) -> Result<Option<Credentials>> {
-        if options.signing == Signing::Anonymous {
-            return Ok(None);
+        match &options.signing {
+            Signing::Anonymous => return Ok(None),
+            Signing::Keys(keys) => {
+                let token = keys.session_token.clone();
+                let given =
+                    Credentials::new(&keys.access_key_id, &keys.secret_access_key, token, None, "given");
+                return Ok(Some(given));
+            }
+            Signing::Chain => {}
         }
         let refused = |detail: String| Error::Credentials { location: location.to_owned(), detail };
         let mut state = self.asked.state();
@@ -133,11 +126,12 @@ impl Identity {
         if let Some(credentials) = from_variables(options) {
             return Ok(Some(state.learn(credentials)));
         }
+        profile::check_identity(options)?;
         let failures = state.failures;
+        let region = self.place(options)?.region.clone().map(Region::new);
         if !state.asking {
             state.asking = true;
-            let (asked, profile) = (Arc::clone(&self.asked), options.profile.clone());
-            let region = self.place(options).region.clone().map(Region::new);
+            let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));
             let thread = std::thread::Builder::new().name("credentials".into());
             if let Err(error) = thread.spawn(move || asked.ask(region, profile)) {
                 state.asking = false;
@@ -201,27 +195,78 @@ impl Asked {
         region: Option<Region>,
         profile: Option<String>,
     ) -> std::result::Result<Credentials, String> {
-        if self.chain.get().is_none() {
+        if self.source.get().is_none() {
             let runtime = runtime()?;
-            let mut builder = DefaultCredentialsChain::builder().region(region);
-            if let Some(profile) = &profile {
-                builder = builder.profile_name(profile);
-            }
-            let chain = runtime.block_on(builder.build());
+            let source = match profile {
+                Some(name) => {
+                    let config = ProviderConfig::default().with_region(region);
+                    let builder = ProfileFileCredentialsProvider::builder();
+                    Source::Profile(builder.configure(&config).profile_name(name).build())
+                }
+                None => {
+                    let builder = DefaultCredentialsChain::builder().region(region);
+                    Source::Chain(runtime.block_on(builder.build()))
+                }
+            };
             // One thread asks at a time, so it is still unset.
-            let _ = self.chain.set((runtime, chain));
+            let _ = self.source.set((runtime, source));
         }
-        let (runtime, chain) = self.chain.get().ok_or("no credential chain")?;
-        runtime.block_on(chain.provide_credentials()).map_err(|error| describe(&error))
+        let (runtime, source) = self.source.get().ok_or("no source of credentials")?;
+        let provided = match source {
+            Source::Chain(chain) => runtime.block_on(chain.provide_credentials()),
+            Source::Profile(profile) => runtime.block_on(profile.provide_credentials()),
+        };
+        provided.map_err(|error| describe(&error))
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+fn find_place(options: &Options) -> std::result::Result<Place, Misuse> {
+    let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let configured = |name| variable(name).filter(|_| !ignored);
+    let mut place = Place {
+        endpoint_url: options
+            .endpoint_url
+            .clone()
+            .or_else(|| configured("AWS_ENDPOINT_URL_S3"))
+            .or_else(|| configured("AWS_ENDPOINT_URL")),
+        region: options
+            .region
+            .clone()
+            .or_else(|| variable("AWS_REGION"))
+            .or_else(|| variable("AWS_DEFAULT_REGION")),
+    };
+    let complete = place.region.is_some() && (place.endpoint_url.is_some() || ignored);
+    if let Some(profile) = profile::selected(options, complete)? {
+        place.region = place.region.or_else(|| profile.get("region").map(ToOwned::to_owned));
+        let endpoint = profile.get("endpoint_url").map(ToOwned::to_owned);
+        place.endpoint_url = place.endpoint_url.or_else(|| endpoint.filter(|_| !ignored));
+    }
+    match &place.region {
+        Some(region) if !is_region(region) => Err(Misuse {
+            what: format!("region {region}"),
+            why: "no region has such a name; write one such as eu-west-1".to_owned(),
+        }),
+        _ => Ok(place),
+    }
+}
+
+/// Whether a name can be a region's: it becomes a part of a host's name, and must not make it another host's.
+pub(super) fn is_region(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(legal)
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && !name.ends_with('-')
+}
+
+/// A variable that is set to something.
+pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Keys in variables come first in the chain, unless a profile is asked for by name.
-fn from_variables(options: &Options) -> Option<Credentials> {
+/// Keys in variables come first in the chain, unless a profile is asked for by an option.
+pub(super) fn from_variables(options: &Options) -> Option<Credentials> {
     if options.profile.is_some() {
         return None;
     }
@@ -230,36 +275,13 @@ fn from_variables(options: &Options) -> Option<Credentials> {
     Some(Credentials::new(key, secret, variable("AWS_SESSION_TOKEN"), None, "environment"))
 }
 
-/// Whether there is a configuration file to read at all.
-fn has_profiles() -> bool {
-    let named = env::var_os("AWS_CONFIG_FILE").map(PathBuf::from);
-    named.or_else(|| env::home_dir().map(|home| home.join(".aws/config"))).is_some_and(|path| path.exists())
-}
-
-fn load_profile(options: &Options) -> Option<ProfileSet> {
-    let name = options.profile.clone().map(Into::into);
-    let load = || {
-        let loaded = runtime().ok()?.block_on(aws_config::profile::load(
-            &Fs::real(),
-            &Env::real(),
-            &Default::default(),
-            name,
-        ));
-        loaded.inspect_err(|error| tracing::warn!("AWS configuration not used: {}", describe(error))).ok()
-    };
-    std::thread::scope(|scope| scope.spawn(load).join().ok().flatten())
-}
-
-fn profile_endpoint(profile: &ProfileSet) -> Option<String> {
-    profile.get("endpoint_url").map(ToOwned::to_owned)
-}
-
-fn runtime() -> std::result::Result<Runtime, String> {
+/// A runtime for one caller at a time.
+pub(super) fn runtime() -> std::result::Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
 
 /// An error with its causes in one line: the chain's outermost message says nothing by itself.
-fn describe(error: &dyn std::error::Error) -> String {
+pub(super) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -1,5 +1,6 @@
 //! Where a bucket is reached: host, and whether the bucket stands in the host name or in the path.
 
+use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Origin;
@@ -27,7 +28,7 @@ impl Address {
         let aws = aws_host(region);
         let url = endpoint_url.map_or_else(|| format!("https://{aws}"), ToOwned::to_owned);
         let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
-            what: format!("endpoint {url}"),
+            what: format!("endpoint {}", redacted(&url)),
             why: "write http(s)://HOST[:PORT]".to_owned(),
         })?;
         let path =

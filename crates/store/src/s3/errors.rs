@@ -8,6 +8,7 @@ use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
 use crate::{Error, Result};
 
+use super::credentials::is_region;
 use super::{LONGEST_XML, xml};
 
 /// An answer other than success, read to its end.
@@ -50,7 +51,8 @@ impl Refusal {
             || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
-        named.filter(|region| elsewhere && !region.is_empty())
+        // It becomes a part of a host's name: a server must not be able to send us to any other.
+        named.filter(|region| elsewhere && is_region(region))
     }
 
     pub(super) fn means_expired(&self) -> bool {

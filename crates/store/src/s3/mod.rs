@@ -12,6 +12,7 @@ mod endpoint;
 mod errors;
 mod list;
 mod multipart;
+mod profile;
 mod read;
 mod sign;
 mod write;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use firstbyte_location::{Location, S3Object};
+use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Method, Request};
@@ -54,11 +56,13 @@ pub(super) struct Call<'a> {
     headers: Vec<(String, String)>,
     payload: Payload<'a>,
     cancel: &'a Cancel,
+    throttle: Throttle,
 }
 
 impl<'a> Call<'a> {
     fn new(method: Method, object: &'a S3Object, cancel: &'a Cancel) -> Self {
-        Self { method, object, query: Vec::new(), headers: Vec::new(), payload: Payload::Bytes(b""), cancel }
+        let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
+        Self { method, object, query, headers, payload, cancel, throttle: Throttle::default() }
     }
 
     fn header(&mut self, name: &str, value: impl Into<String>) {
@@ -122,7 +126,7 @@ impl S3 {
         let mut renewed = false;
         let mut moved = false;
         loop {
-            let region = self.region(&call.object.bucket);
+            let region = self.region(&call.object.bucket)?;
             let (head, incoming) = self.send_to(call, &place, &region)?;
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
@@ -148,7 +152,7 @@ impl S3 {
         endpoint::check_bucket(&call.object.bucket)?;
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
-        let configured = self.identity.place(options);
+        let configured = self.identity.place(options)?;
         let address = Address::of(&call.object.bucket, configured.endpoint_url.as_deref(), region)?;
         let mut request = Request {
             place,
@@ -158,6 +162,7 @@ impl S3 {
             headers: call.headers.clone(),
             payload: call.payload,
             cancel: &cancel,
+            throttle: &call.throttle,
         };
         if options.request_payer {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
@@ -170,10 +175,10 @@ impl S3 {
         self.client.send(&request)
     }
 
-    fn region(&self, bucket: &str) -> String {
-        let configured = || self.identity.place(&self.client.options).region.clone();
-        let found = self.regions().get(bucket).cloned();
-        found.or_else(configured).unwrap_or_else(|| endpoint::FIRST_REGION.to_owned())
+    fn region(&self, bucket: &str) -> Result<String> {
+        let configured = &self.identity.place(&self.client.options)?.region;
+        let found = self.regions().get(bucket).or(configured.as_ref()).cloned();
+        Ok(found.unwrap_or_else(|| endpoint::FIRST_REGION.to_owned()))
     }
 
     fn regions(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {

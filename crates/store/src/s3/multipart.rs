@@ -7,8 +7,8 @@ use firstbyte_location::{ByteRange, Location, S3Object, Version};
 
 use crate::wire::Method;
 use crate::{
-    Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, StaleUpload, Upload, Written,
-    answer,
+    Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
+    Written, answer,
 };
 
 use super::list::{Brought, Turns};
@@ -20,7 +20,7 @@ impl S3 {
     /// `CreateMultipartUpload`.
     pub(crate) fn begin_upload(&self, object: &S3Object, options: &PutOptions) -> Result<Upload> {
         self.with_checksums(|checked| {
-            let mut call = Call::new(Method::Post, object, &options.cancel);
+            let mut call = Call::new(Method::Post, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
             self.describe(&mut call, &options.metadata);
             if checked {
@@ -41,11 +41,12 @@ impl S3 {
         id: &str,
         number: u32,
         payload: Payload<'_>,
-        cancel: &Cancel,
+        sending: &Sending,
     ) -> Result<Part> {
         let crc = write::checksum_of(object, payload)?;
         self.with_checksums(|checked| {
-            let mut call = part_call(object, id, number, cancel);
+            let mut call = part_call(object, id, number, &sending.cancel);
+            call.throttle = sending.throttle.clone();
             call.payload = payload;
             if checked {
                 call.header(CRC_HEADER, crc.to_base64());
@@ -120,7 +121,7 @@ impl S3 {
     ) -> Result<Written> {
         let whole = combined(parts).filter(|_| self.uses_checksums());
         let body = completion(parts, whole.is_some());
-        let mut call = Call::new(Method::Post, object, &options.cancel);
+        let mut call = Call::new(Method::Post, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");

@@ -54,6 +54,7 @@ impl S3 {
     /// `GetObject`: one attempt.
     pub(crate) fn get(&self, object: &S3Object, get: &Get) -> Result<Body> {
         let mut call = Call::new(Method::Get, object, &get.cancel);
+        call.throttle = get.throttle.clone();
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
         }

@@ -81,6 +81,7 @@ mod tests {
             headers: vec![("range".to_owned(), "bytes=0-1".to_owned())],
             payload: Payload::Bytes(b""),
             cancel: &cancel,
+            throttle: &firstbyte_pacing::Throttle::default(),
         };
         let credentials = Credentials::new("AKID", "secret", Some("token".into()), None, "test");
         sign_request(&mut request, &credentials, "here-1", UNIX_EPOCH + Duration::from_secs(1_700_000_000))

@@ -33,7 +33,8 @@ impl S3 {
     ) -> Result<Written> {
         let crc = checksum_of(object, payload)?;
         self.with_checksums(|checked| {
-            let mut call = Call::new(Method::Put, object, &options.cancel);
+            let mut call = Call::new(Method::Put, object, &options.sending.cancel);
+            call.throttle = options.sending.throttle.clone();
             call.payload = payload;
             self.describe(&mut call, &options.metadata);
             condition(&mut call, &options.precondition);
@@ -57,7 +58,7 @@ impl S3 {
         object: &S3Object,
         options: &PutOptions,
     ) -> Result<Written> {
-        let mut call = Call::new(Method::Put, object, &options.cancel);
+        let mut call = Call::new(Method::Put, object, &options.sending.cancel);
         copy_from(&mut call, source, version);
         if options.metadata == Metadata::default() {
             self.keep(&mut call);
@@ -193,7 +194,7 @@ pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Che
     while offset < range.end {
         let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
         file.read_exact_at(&mut step[..want], offset)
-            .map_err(|source| Error::Io { location: location(), source })?;
+            .map_err(|source| Error::Payload { location: location(), source })?;
         hasher.update(&step[..want]);
         offset += want as u64;
     }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 
-use super::request::Request;
+use super::request::{Request, SendError};
 use super::tls::{self, Session};
-use super::trust;
-use crate::{Cancel, Error, Result};
+use super::{Failed, Fault, trust};
+use crate::{Cancel, Error};
 
 /// How much of an answer is read at once while its head is looked for: a head with a small object behind it in one call,
 /// and little to copy when a large one follows.
@@ -43,23 +43,21 @@ impl Connection {
         mut session: Session,
         request: &Request<'_>,
         deadline: Duration,
-    ) -> Result<()> {
+    ) -> Result<(), Failed> {
         if !request.cancel.register(&self.socket) {
-            return Err(Error::Cancelled);
+            return Err(Error::Cancelled.into());
         }
         tls::handshake(&mut session, &self.socket, deadline).map_err(|error| {
             let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
             match cause {
                 _ if request.cancel.is_cancelled() || timed_out(&error) => {
-                    classify(&error, request.place, request.cancel, deadline)
+                    let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
+                    Failed { error: classify(&error, request.place, request.cancel, deadline), fault }
                 }
                 Some(rustls::Error::InvalidCertificate(cause)) => {
-                    trust::refusal(request.origin.to_string(), cause)
+                    trust::refusal(request.origin.to_string(), cause).into()
                 }
-                _ => Error::Unreachable {
-                    endpoint: request.origin.to_string(),
-                    detail: format!("TLS: {error}"),
-                },
+                _ => Failed::unreachable(request.origin, "TLS: ", &error),
             }
         })?;
         self.tls = Some(Box::new(session));
@@ -117,41 +115,70 @@ impl Connection {
         }
     }
 
-    /// Sends a range of a file, by sendfile on plain TCP.
-    pub(crate) fn write_file(&mut self, file: &File, range: ByteRange) -> io::Result<()> {
+    /// Sends a range of a file, by sendfile on plain TCP; as many bytes at once as `allow` says when it returns.
+    pub(super) fn write_file(
+        &mut self,
+        file: &File,
+        range: ByteRange,
+        allow: &dyn Fn(u64) -> io::Result<u64>,
+    ) -> Result<(), SendError> {
         let mut offset = range.start;
-        if self.is_plain() {
-            while offset < range.end {
-                // The kernel moves at most 2 GiB a call.
-                let step = usize::try_from((range.end - offset).min(1 << 30)).unwrap_or(1 << 30);
-                match rustix::fs::sendfile(&*self.socket, file, Some(&mut offset), step) {
-                    Ok(0) => return Err(shrunk()),
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    // Some file systems cannot splice: the rest goes through memory.
-                    Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => break,
-                    Err(error) => return Err(error.into()),
-                }
+        let mut buffer = Vec::new();
+        while offset < range.end {
+            // The kernel moves at most 2 GiB a call.
+            let end = offset + allow((range.end - offset).min(1 << 30))?;
+            if !self.is_plain() || !self.send_file(file, &mut offset, end)? {
+                buffer.resize(SEND_STEP, 0);
+                self.copy_file(file, &mut offset, end, &mut buffer)?;
             }
         }
-        if offset == range.end {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Sends up to `end` by sendfile; false where that is not possible here.
+    fn send_file(&self, file: &File, offset: &mut u64, end: u64) -> Result<bool, SendError> {
+        use rustix::io::Errno;
+        while *offset < end {
+            let step = usize::try_from(end - *offset).unwrap_or(1 << 30);
+            match rustix::fs::sendfile(&*self.socket, file, Some(offset), step) {
+                Ok(0) => return Err(shrunk()),
+                Ok(_) | Err(Errno::INTR) => {}
+                // Some file systems cannot splice.
+                Err(Errno::INVAL | Errno::NOSYS) => return Ok(false),
+                // One call reads and writes. These can only be the file's: of a disk, or of a network file system.
+                Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
+                Err(error) => return Err(SendError::Socket(error.into())),
+            }
         }
-        let mut step = vec![0; SEND_STEP.min(usize::try_from(range.end - offset).unwrap_or(SEND_STEP))];
-        while offset < range.end {
-            let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
-            let read = file.read_at(&mut step[..want], offset)?;
+        Ok(true)
+    }
+
+    /// Sends up to `end` through memory.
+    fn copy_file(
+        &mut self,
+        file: &File,
+        offset: &mut u64,
+        end: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), SendError> {
+        while *offset < end {
+            let want = buffer.len().min(usize::try_from(end - *offset).unwrap_or(buffer.len()));
+            let read = file.read_at(&mut buffer[..want], *offset).map_err(SendError::Payload)?;
             if read == 0 {
                 return Err(shrunk());
             }
-            self.write_all(&step[..read])?;
-            offset += read as u64;
+            self.write_all(&buffer[..read])?;
+            *offset += read as u64;
         }
         Ok(())
     }
 }
 
-fn shrunk() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "the file became shorter while it was sent")
+fn shrunk() -> SendError {
+    SendError::Payload(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the file became shorter while it was sent",
+    ))
 }
 
 fn read_from(

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::chunked::Chunked;
 use super::connection::{self, Connection};
+use super::outage::Endpoint;
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
-use super::{Counters, Head, splice};
+use super::{Head, splice};
 use crate::{Cancel, Error, Result, Sink};
 
 /// How the end of a body is known.
@@ -27,7 +27,7 @@ enum Framing {
 /// Where the connection goes afterwards.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) deadline: Duration,
 }
 
@@ -145,7 +145,7 @@ impl Incoming {
 
     /// Takes note of `count` bytes read; 0 is the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
-        self.back.counters.received.fetch_add(count as u64, Ordering::Relaxed);
+        self.back.endpoint.receive(count as u64);
         match &mut self.framing {
             Framing::Length(left) if count == 0 => {
                 let error = Error::Truncated { location: self.place.clone(), missing: *left };
@@ -178,7 +178,13 @@ impl Incoming {
             io::ErrorKind::InvalidData => {
                 Error::Protocol { location: self.place.clone(), detail: error.to_string() }
             }
-            _ => connection::classify(error, &self.place, &self.cancel, self.back.deadline),
+            _ => {
+                let error = connection::classify(error, &self.place, &self.cancel, self.back.deadline);
+                if let Error::TimedOut { .. } = error {
+                    self.back.endpoint.stalled(self.back.deadline, Instant::now());
+                }
+                error
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod chunked;
 mod connection;
 mod incoming;
 mod origin;
+mod outage;
 mod pool;
 mod proxy;
 mod request;
@@ -19,8 +20,10 @@ mod splice;
 mod tls;
 mod trust;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::{Cancel, Error, Options, Result};
 
@@ -30,8 +33,10 @@ pub(crate) use request::{Method, Request};
 pub(crate) use response::Head;
 
 use connection::Connection;
+use outage::{Admitted, Endpoint, Outcome};
 use pool::Pool;
 use proxy::Routes;
+use request::SendError;
 use tls::Tls;
 
 /// What has been done so far; shared by every clone of a store.
@@ -39,7 +44,6 @@ use tls::Tls;
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
     pub(crate) retries: AtomicU64,
-    pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
 }
 
@@ -49,6 +53,7 @@ pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
     pub(crate) counters: Arc<Counters>,
     pool: Arc<Pool>,
+    endpoints: Arc<Mutex<HashMap<pool::Key, Arc<Endpoint>>>>,
     routes: Arc<Routes>,
     resolver: Arc<origin::Resolver>,
     tls: Arc<Tls>,
@@ -61,6 +66,7 @@ impl Client {
         Ok(Self {
             counters: Arc::new(Counters::default()),
             pool: Arc::new(Pool::default()),
+            endpoints: Arc::default(),
             routes: Arc::new(Routes::new(&options.proxies)?),
             resolver: Arc::default(),
             tls: Arc::new(Tls::new(options.ca_bundle.clone())),
@@ -84,57 +90,172 @@ impl Client {
         self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))
     }
 
-    /// Sends one request and returns when the head of its answer is here, whatever its status.
+    /// Sends one request and returns when the head of its answer is here, whatever its status. Fails at once where the
+    /// endpoint is known to answer nothing.
     pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
         request.check()?;
         let route = self.routes.to(request.origin);
-        let key =
-            pool::Key { origin: request.origin.clone(), proxy: route.map(|proxy| proxy.origin.clone()) };
-        if let Some(connection) = self.pool.take(&key) {
-            match self.exchange(connection, request, &key, route) {
-                Err(Failed { error, stale: true }) if !request.cancel.is_cancelled() => {
-                    tracing::debug!(%error, "an idle connection had gone; sending again on a new one");
-                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
-                }
-                other => return other.map_err(|failed| failed.error),
+        let key = pool::Key {
+            origin: request.origin.clone(),
+            proxy: route.map(|proxy| proxy.origin.clone()),
+            buffer: request.throttle.socket_buffer(),
+        };
+        let endpoint = match key.buffer {
+            None => self.endpoint(&key),
+            // A connection differs by its buffer; whether the other end answers does not.
+            Some(_) => self.endpoint(&pool::Key { buffer: None, ..key.clone() }),
+        };
+        let admitted = endpoint.admit(self.options.read_deadline, Instant::now()).map_err(|refused| {
+            Error::Unresponsive {
+                location: request.place.to_owned(),
+                endpoint: request.origin.to_string(),
+                retry_in: refused.retry_in,
+                silences: refused.silences,
             }
-        }
-        let connection = self.connect(request, route)?;
-        self.exchange(connection, request, &key, route).map_err(|failed| failed.error)
+        })?;
+        let exchange = Exchange { client: self, request, key: &key, route, endpoint: &endpoint, admitted };
+        let result = exchange.run();
+        let outcome = match &result {
+            Ok(_) => Outcome::Answered,
+            Err(Failed { fault: Fault::Silent, .. }) if !request.cancel.is_cancelled() => Outcome::Silent,
+            Err(Failed { error: Error::Cancelled | Error::Payload { .. }, .. }) => Outcome::Abandoned,
+            Err(_) if request.cancel.is_cancelled() => Outcome::Abandoned,
+            Err(_) => Outcome::Answered,
+        };
+        endpoint.end(&admitted, outcome, Instant::now());
+        result.map_err(|failed| failed.error)
     }
 
-    fn connect(&self, request: &Request<'_>, route: Option<&proxy::Proxy>) -> Result<Connection> {
-        if request.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+    /// Body bytes received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.endpoints().values().map(|endpoint| endpoint.received()).sum()
+    }
+
+    fn endpoint(&self, key: &pool::Key) -> Arc<Endpoint> {
+        let mut endpoints = self.endpoints();
+        if let Some(known) = endpoints.get(key) {
+            return Arc::clone(known);
         }
-        let first_hop = route.map_or(request.origin, |proxy| &proxy.origin);
-        let socket = self.resolver.connect(first_hop, &self.options, request.cancel)?;
+        Arc::clone(endpoints.entry(key.clone()).or_default())
+    }
+
+    fn endpoints(&self) -> std::sync::MutexGuard<'_, HashMap<pool::Key, Arc<Endpoint>>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request on its way.
+struct Exchange<'a> {
+    client: &'a Client,
+    request: &'a Request<'a>,
+    key: &'a pool::Key,
+    route: Option<&'a proxy::Proxy>,
+    endpoint: &'a Arc<Endpoint>,
+    admitted: Admitted,
+}
+
+/// A failed exchange, and what it says about the other end.
+struct Failed {
+    error: Error,
+    fault: Fault,
+}
+
+/// What a failure says about the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// An idle connection that had gone is to blame.
+    Stale,
+    /// It did nothing for as long as it was waited for.
+    Silent,
+    /// It did something, or the fault lies here.
+    Other,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, fault: Fault::Other }
+    }
+}
+
+impl Failed {
+    /// No connection, because of an error of the operating system's or of TLS.
+    fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
+        let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
+        let (endpoint, detail) = (origin.to_string(), format!("{what}{error}"));
+        Self { error: Error::Unreachable { endpoint, detail }, fault }
+    }
+}
+
+impl Exchange<'_> {
+    /// Sends it, on an idle connection where there is one.
+    fn run(&self) -> std::result::Result<(Head, Incoming), Failed> {
+        let (client, request) = (self.client, self.request);
+        if let Some(connection) = client.pool.take(self.key) {
+            match self.converse(connection, self.admitted.wait) {
+                Err(Failed { error, fault: Fault::Stale }) if !request.cancel.is_cancelled() => {
+                    tracing::debug!(%error, "an idle connection had gone; sending again on a new one");
+                    client.counters.retries.fetch_add(1, Ordering::Relaxed);
+                }
+                other => return other,
+            }
+        }
+        let began = Instant::now();
+        let connection = self.connect()?;
+        self.converse(connection, self.admitted.wait.saturating_sub(began.elapsed()))
+    }
+
+    fn connect(&self) -> std::result::Result<Connection, Failed> {
+        let (client, request) = (self.client, self.request);
+        if request.cancel.is_cancelled() {
+            return Err(Error::Cancelled.into());
+        }
+        let first_hop = self.route.map_or(request.origin, |proxy| &proxy.origin);
+        let socket =
+            client.resolver.connect(first_hop, &client.options, self.admitted.wait, request.cancel)?;
+        if let Some(bytes) = self.key.buffer {
+            // What the kernel takes in has passed, whether it is read or not. A refusal leaves the usual size.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(
+                &socket,
+                usize::try_from(bytes).unwrap_or(usize::MAX),
+            );
+        }
         let mut connection = Connection::plain(socket);
         if request.origin.tls {
-            if let Some(proxy) = route {
+            if let Some(proxy) = self.route {
                 proxy.open_tunnel(&mut connection, request)?;
             }
-            let session = self.tls.session(request.origin)?;
-            connection.start_tls(session, request, self.options.read_deadline)?;
+            let session = client.tls.session(request.origin)?;
+            connection.start_tls(session, request, client.options.read_deadline.min(self.admitted.wait))?;
         }
         Ok(connection)
     }
 
-    fn exchange(
+    /// Writes the request and reads the head of its answer, which is waited for as long as `wait`.
+    fn converse(
         &self,
         mut connection: Connection,
-        request: &Request<'_>,
-        key: &pool::Key,
-        route: Option<&proxy::Proxy>,
+        wait: Duration,
     ) -> std::result::Result<(Head, Incoming), Failed> {
+        let (client, request) = (self.client, self.request);
         if !request.cancel.register(&connection.socket) {
-            return Err(Failed { error: Error::Cancelled, stale: false });
+            return Err(Error::Cancelled.into());
         }
-        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        client.counters.requests.fetch_add(1, Ordering::Relaxed);
         let used = connection.used;
-        let sent = request.write(&mut connection, route, &self.counters);
+        let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
+        if let Err(SendError::Payload(source)) = sent {
+            // The other end waits for bytes that do not exist: the connection is closed, and no answer expected.
+            request.cancel.release(&Arc::downgrade(&connection.socket));
+            return Err(Error::Payload { location: request.place.to_owned(), source }.into());
+        }
         // A server may refuse before it has read the whole payload, and close: its answer then explains the failed write.
-        let head = Head::read(&mut connection, request.place);
+        let head = match &sent {
+            // It took nothing for a whole deadline: it is not waited for a second time.
+            Err(SendError::Socket(error)) if connection::timed_out(error) => {
+                Err(response::HeadError::Io(error.kind().into()))
+            }
+            _ => self.read_head(&mut connection, wait),
+        };
         let head = match (sent, head) {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
@@ -142,32 +263,58 @@ impl Client {
                 let incoming = Incoming::new(connection, &head, request, self.back_to(None));
                 return Ok((head, incoming));
             }
-            (Err(error), _) | (Ok(()), Err(response::HeadError::Io(error))) => {
-                let stale = used && connection.ahead().is_empty() && !connection::timed_out(&error);
+            (Err(SendError::Socket(error) | SendError::Payload(error)), _)
+            | (Ok(()), Err(response::HeadError::Io(error))) => {
+                let fault = match connection::timed_out(&error) {
+                    true => Fault::Silent,
+                    false if used && connection.ahead().is_empty() => Fault::Stale,
+                    false => Fault::Other,
+                };
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                let error =
-                    connection::classify(&error, request.place, request.cancel, self.options.read_deadline);
-                return Err(Failed { error, stale });
+                let deadline = client.options.read_deadline;
+                let error = connection::classify(&error, request.place, request.cancel, deadline);
+                return Err(Failed { error, fault });
             }
             (Ok(()), Err(response::HeadError::Malformed(error))) => {
                 request.cancel.release(&Arc::downgrade(&connection.socket));
-                return Err(Failed { error, stale: false });
+                return Err(error.into());
             }
         };
         connection.used = true;
-        let pool = head.keeps_alive().then(|| (Arc::clone(&self.pool), key.clone()));
+        let pool = head.keeps_alive().then(|| (Arc::clone(&client.pool), self.key.clone()));
         let incoming = Incoming::new(connection, &head, request, self.back_to(pool));
         Ok((head, incoming))
     }
 
+    /// Reads the head, within `wait` where that is less than the usual deadline; an endpoint that answers others meanwhile
+    /// is given all of it.
+    fn read_head(
+        &self,
+        connection: &mut Connection,
+        wait: Duration,
+    ) -> std::result::Result<Head, response::HeadError> {
+        let deadline = self.client.options.read_deadline;
+        let place = self.request.place;
+        let wait = wait.max(outage::LEAST_WAIT);
+        if wait + outage::LEAST_WAIT >= deadline {
+            return Head::read(connection, place);
+        }
+        let io = response::HeadError::Io;
+        connection.socket.set_read_timeout(Some(wait)).map_err(io)?;
+        let mut head = Head::read(connection, place);
+        if matches!(&head, Err(response::HeadError::Io(error)) if connection::timed_out(error))
+            && self.endpoint.answered_since(&self.admitted)
+        {
+            connection.socket.set_read_timeout(Some(deadline - wait)).map_err(io)?;
+            head = Head::read(connection, place);
+        }
+        connection.socket.set_read_timeout(Some(deadline)).map_err(io)?;
+        head
+    }
+
     /// What becomes of a connection after its answer.
     fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>) -> incoming::Return {
-        incoming::Return { pool, counters: Arc::clone(&self.counters), deadline: self.options.read_deadline }
+        let deadline = self.client.options.read_deadline;
+        incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline }
     }
-}
-
-/// A failed exchange, and whether an idle connection that had gone stale is to blame.
-struct Failed {
-    error: Error,
-    stale: bool,
 }

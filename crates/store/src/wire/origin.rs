@@ -12,8 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use super::Failed;
 use crate::cancel::LOOK;
-use crate::{Cancel, Error, Options, Result};
+use crate::{Cancel, Error, Options};
 
 /// Scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,18 +94,24 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// A connected socket with its deadlines set; tries each address once, within one connect deadline. Resolving the
-    /// name has as long again.
-    pub(crate) fn connect(&self, origin: &Origin, options: &Options, cancel: &Cancel) -> Result<TcpStream> {
-        let unreachable = |detail: String| match cancel.is_cancelled() {
-            true => Error::Cancelled,
-            false => Error::Unreachable { endpoint: origin.to_string(), detail },
+    /// A connected socket with its deadlines set; tries each address once, within one connect deadline and `wait`.
+    /// Resolving the name has as long again.
+    pub(super) fn connect(
+        &self,
+        origin: &Origin,
+        options: &Options,
+        wait: Duration,
+        cancel: &Cancel,
+    ) -> Result<TcpStream, Failed> {
+        let unreachable = |error: &io::Error| match cancel.is_cancelled() {
+            true => Error::Cancelled.into(),
+            false => Failed::unreachable(origin, "", error),
         };
-        let resolved = self.resolve(origin, options.connect_deadline, cancel);
-        let addresses = resolved.map_err(|error| unreachable(error.to_string()))?;
+        let deadline = options.connect_deadline.min(wait);
+        let addresses = self.resolve(origin, deadline, cancel).map_err(|error| unreachable(&error))?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let until = Instant::now() + options.connect_deadline;
-        let mut detail = "the name has no address".to_owned();
+        let until = Instant::now() + deadline;
+        let mut failed = io::Error::other("the name has no address");
         for turn in 0..addresses.len() {
             let address = addresses[(first + turn) % addresses.len()];
             // An even share of what is left for each address: one black hole must not use up the others' time.
@@ -115,11 +122,11 @@ impl Resolver {
             }
             match connect(address, share, cancel).and_then(|socket| prepare(socket, options)) {
                 Ok(socket) => return Ok(socket),
-                Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled),
-                Err(error) => detail = error.to_string(),
+                Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled.into()),
+                Err(error) => failed = error,
             }
         }
-        Err(unreachable(detail))
+        Err(unreachable(&failed))
     }
 
     fn resolve(&self, origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {

@@ -11,6 +11,8 @@ use super::{Connection, Origin};
 pub(super) struct Key {
     pub(super) origin: Origin,
     pub(super) proxy: Option<Origin>,
+    /// Bytes its socket may hold, where a rate is limited: it never gets fast again.
+    pub(super) buffer: Option<u64>,
 }
 
 /// Idle connections kept for one place: as many as the largest concurrency a transfer grows to.

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use firstbyte_location::redacted;
 use percent_encoding::percent_decode_str;
 
 use super::request::Request;
 use super::response::HeadError;
-use super::{Connection, Head, Origin, connection};
+use super::{Connection, Failed, Head, Origin, connection};
 use crate::{Error, Proxies, Result};
 
 /// A proxy and what to tell it.
@@ -72,9 +73,11 @@ fn within(host: IpAddr, block: IpAddr, bits: u32) -> bool {
 
 impl Proxy {
     fn parse(url: &str) -> Result<Self> {
-        let refuse =
-            |why: &str| Error::Options { what: format!("proxy {}", without_user(url)), why: why.to_owned() };
-        let with_scheme = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let refuse = |why: &str| Error::Options {
+            what: format!("proxy {}", redacted(&with_scheme(url))),
+            why: why.to_owned(),
+        };
+        let with_scheme = with_scheme(url);
         let origin = Origin::parse_url(&with_scheme).ok_or_else(|| refuse("write http://HOST:PORT"))?;
         if origin.tls {
             return Err(refuse(
@@ -90,8 +93,12 @@ impl Proxy {
     }
 
     /// Asks the proxy to connect the socket through to the request's origin.
-    pub(super) fn open_tunnel(&self, connection: &mut Connection, request: &Request<'_>) -> Result<()> {
-        let refused = |detail: String| Error::Unreachable { endpoint: self.origin.to_string(), detail };
+    pub(super) fn open_tunnel(
+        &self,
+        connection: &mut Connection,
+        request: &Request<'_>,
+    ) -> std::result::Result<(), Failed> {
+        let refused = |error: &std::io::Error| Failed::unreachable(&self.origin, "", error);
         let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", request.origin);
         if let Some(authorization) = &self.authorization {
             // Writing to a String cannot fail.
@@ -99,30 +106,30 @@ impl Proxy {
         }
         head.push_str("\r\n");
         if !request.cancel.register(&connection.socket) {
-            return Err(Error::Cancelled);
+            return Err(Error::Cancelled.into());
         }
-        connection.write_all(head.as_bytes()).map_err(|error| refused(error.to_string()))?;
+        connection.write_all(head.as_bytes()).map_err(|error| refused(&error))?;
         let answer = Head::read(connection, request.place).map_err(|error| match error {
             HeadError::Io(error) if connection::timed_out(&error) => {
-                refused("the proxy does not answer".to_owned())
+                let silent = std::io::Error::new(error.kind(), "the proxy does not answer");
+                refused(&silent)
             }
-            HeadError::Io(error) => refused(error.to_string()),
-            HeadError::Malformed(error) => error,
+            HeadError::Io(error) => refused(&error),
+            HeadError::Malformed(error) => error.into(),
         })?;
         match answer.status {
             200..300 => Ok(()),
-            status => Err(refused(format!("the proxy answered {status} {}", answer.reason))),
+            status => {
+                let said = format!("the proxy answered {status} {}", answer.reason);
+                Err(refused(&std::io::Error::other(said)))
+            }
         }
     }
 }
 
-/// A URL as it may be shown: proxies' passwords stay out of messages.
-fn without_user(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}{}", &url[..scheme + 3], &url[at + 1..]),
-        (None, Some(at)) => url[at + 1..].to_owned(),
-        _ => url.to_owned(),
-    }
+/// A proxy's URL; variables may hold `HOST:PORT` alone.
+fn with_scheme(url: &str) -> String {
+    if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
 
 #[cfg(test)]

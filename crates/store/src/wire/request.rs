@@ -3,7 +3,11 @@
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use firstbyte_pacing::Throttle;
+
+use super::outage::Endpoint;
 use super::proxy::Proxy;
 use super::{Connection, Counters, Origin};
 use crate::{Cancel, Error, Payload, Result};
@@ -42,10 +46,29 @@ pub(crate) struct Request<'a> {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
     pub(crate) cancel: &'a Cancel,
+    /// What limits the rate, of the answer's body or of the payload.
+    pub(crate) throttle: &'a Throttle,
 }
 
 /// Payloads up to this size are put behind the head and leave in one write.
 const JOINED: usize = 16 << 10;
+/// Bytes of a file that are sent at once: that they were taken shows that the other end lives.
+const STEP: u64 = 1 << 20;
+
+/// Why a request did not go out whole.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// The connection.
+    Socket(io::Error),
+    /// The file that the payload is read from: it became shorter, or cannot be read.
+    Payload(io::Error),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
 
 impl Request<'_> {
     /// Refuses what would end a header before its end: nothing that comes from outside adds a line to a request.
@@ -75,9 +98,19 @@ impl Request<'_> {
         connection: &mut Connection,
         proxy: Option<&Proxy>,
         counters: &Counters,
-    ) -> io::Result<()> {
+        endpoint: &Endpoint,
+    ) -> Result<(), SendError> {
         let mut bytes = self.head(proxy).into_bytes();
         match self.payload {
+            Payload::Bytes(payload) if !self.throttle.is_unlimited() => {
+                connection.write_all(&bytes)?;
+                let mut rest = payload;
+                while !rest.is_empty() {
+                    let allowed = usize::try_from(self.wait_for(rest.len() as u64)?).unwrap_or(rest.len());
+                    connection.write_all(&rest[..allowed])?;
+                    rest = &rest[allowed..];
+                }
+            }
             Payload::Bytes(payload) if payload.len() <= JOINED => {
                 bytes.extend_from_slice(payload);
                 connection.write_all(&bytes)?;
@@ -88,11 +121,25 @@ impl Request<'_> {
             }
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
-                connection.write_file(file, range)?;
+                connection.write_file(file, range, &|most| {
+                    let allowed = self.wait_for(most.min(STEP))?;
+                    endpoint.take(allowed);
+                    Ok(allowed)
+                })?;
             }
         }
         counters.sent.fetch_add(self.length(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Waits until some bytes may be sent, `most` at the most; returns how many.
+    fn wait_for(&self, most: u64) -> io::Result<u64> {
+        if self.throttle.is_unlimited() {
+            return Ok(most);
+        }
+        let grant = self.throttle.grant(most, Instant::now());
+        self.cancel.sleep(grant.wait).map_err(io::Error::other)?;
+        Ok(grant.bytes)
     }
 
     fn length(&self) -> u64 {

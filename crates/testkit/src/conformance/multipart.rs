@@ -1,6 +1,6 @@
 //! Uploads in parts: taken up again, given up, found again.
 
-use firstbyte_store::{Cancel, Error, Get, Part, Payload, PutOptions, Upload};
+use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 
 use crate::{Subject, Support, bytes};
 
@@ -19,7 +19,7 @@ fn begin(subject: &Subject, name: &str) -> Upload {
 }
 
 fn send(subject: &Subject, upload: &Upload, number: u32, content: &[u8]) -> Part {
-    let part = subject.store.put_part(upload, number, Payload::Bytes(content), &Cancel::new()).unwrap();
+    let part = subject.store.put_part(upload, number, Payload::Bytes(content), &Sending::default()).unwrap();
     assert_eq!((part.number, part.size), (number, content.len() as u64));
     part
 }

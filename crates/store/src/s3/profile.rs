@@ -1,0 +1,110 @@
+//! The profile that was named, in the AWS configuration files: that it is there, and that it says who we are.
+//!
+//! aws-cli refuses a profile it does not know; so does this. What a named profile lacks is never made up for by the role
+//! of the machine: the caller asked for somebody in particular. Where no profile is named, `default` may be missing.
+
+use std::env;
+use std::path::PathBuf;
+
+use aws_config::profile::{Profile, ProfileSet};
+use aws_types::os_shim_internal::{Env, Fs};
+
+use super::credentials::{describe, from_variables, runtime, variable};
+use crate::{Error, Options, Result, Signing};
+
+/// Settings that say who we are without more.
+const SUFFICIENT: [&str; 5] =
+    ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
+
+/// A setting that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Misuse {
+    pub(super) what: String,
+    pub(super) why: String,
+}
+
+impl From<Misuse> for Error {
+    fn from(Misuse { what, why }: Misuse) -> Self {
+        Self::Options { what, why }
+    }
+}
+
+/// The profile asked for by name, if any.
+pub(super) fn named(options: &Options) -> Option<String> {
+    options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
+}
+
+/// The profile that settings are taken from; `None` where there is none and none was asked for. `complete`: nothing else
+/// is wanted of it, so that files are read only where a profile is named.
+pub(super) fn selected(options: &Options, complete: bool) -> std::result::Result<Option<Profile>, Misuse> {
+    let named = named(options);
+    if named.is_none() && (complete || !files().iter().any(|file| file.exists())) {
+        return Ok(None);
+    }
+    let profiles = load(options)?;
+    let name = named.as_deref().unwrap_or("default");
+    match profiles.get_profile(name) {
+        Some(profile) => Ok(Some(profile.clone())),
+        None if name == "default" => Ok(None),
+        None => Err(unusable(name, "is not in")),
+    }
+}
+
+/// Makes sure that the profile asked for by name says who we are, and that the files can be read at all.
+pub(super) fn check_identity(options: &Options) -> Result<()> {
+    if options.signing != Signing::Chain || from_variables(options).is_some() {
+        return Ok(());
+    }
+    let Some(profile) = selected(options, false)? else { return Ok(()) };
+    let Some(name) = named(options).filter(|name| name != "default") else { return Ok(()) };
+    Ok(check(&name, &profile, &load(options)?)?)
+}
+
+fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result<(), Misuse> {
+    let has = |key: &str| profile.get(key).is_some_and(|value| !value.is_empty());
+    if has("role_arn") {
+        return match profile.get("source_profile") {
+            Some(source) if all.get_profile(source).is_none() => {
+                Err(unusable(name, &format!("has the source_profile `{source}`, which is not in")))
+            }
+            None if !has("credential_source") && !has("web_identity_token_file") => {
+                Err(unusable(name, "has a role_arn and neither source_profile nor credential_source, in"))
+            }
+            _ => Ok(()),
+        };
+    }
+    match (has("aws_access_key_id"), has("aws_secret_access_key")) {
+        (true, true) => Ok(()),
+        (true, false) => Err(unusable(name, "has an aws_access_key_id and no aws_secret_access_key, in")),
+        (false, true) => Err(unusable(name, "has an aws_secret_access_key and no aws_access_key_id, in")),
+        _ if SUFFICIENT.into_iter().any(has) => Ok(()),
+        _ => Err(unusable(name, "has no credentials, and names no source of any, in")),
+    }
+}
+
+fn unusable(name: &str, why: &str) -> Misuse {
+    let files = files().map(|file| file.display().to_string());
+    Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
+}
+
+/// The files looked in.
+fn files() -> [PathBuf; 2] {
+    let home = env::home_dir().unwrap_or_default().join(".aws");
+    [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")].map(|(name, file)| {
+        env::var_os(name).filter(|path| !path.is_empty()).map_or_else(|| home.join(file), PathBuf::from)
+    })
+}
+
+fn load(options: &Options) -> std::result::Result<ProfileSet, Misuse> {
+    let name = named(options).map(Into::into);
+    let load = || {
+        let (fs, env) = (Fs::real(), Env::real());
+        let load = async { aws_config::profile::load(&fs, &env, &Default::default(), name).await };
+        runtime()?.block_on(load).map_err(|error| describe(&error))
+    };
+    let loaded = std::thread::scope(|scope| scope.spawn(load).join());
+    loaded.unwrap_or_else(|_| Err("they cannot be read".to_owned())).map_err(|why| {
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        Misuse { what: "AWS configuration".to_owned(), why }
+    })
+}
