@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location};
+use firstbyte_pacing::Throttle;
 use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
 use firstbyte_transfer::control::{Flight, Wait};
 
@@ -201,10 +202,13 @@ impl Attempt<'_> {
             version: Some(node.version.clone()),
             cancel,
             checksum: whole && node.here.can_keep(),
+            throttle: self.throttle().cloned().unwrap_or_default(),
         };
         node.shared.counters.fetched(self.fetch.class);
         let mut body = node.shared.store.get(&node.location, &get)?;
         flight.head_arrived(range.len());
+        let hear = || if get.throttle.is_unlimited() { flight.heard() } else { flight.paused() };
+        hear();
         if get.checksum {
             node.here.expect(body.stat().checksum.clone());
         }
@@ -218,7 +222,7 @@ impl Attempt<'_> {
             self.progressed = true;
             self.crew.moved.fetch_add(bytes.len(), Ordering::Relaxed);
             if stream && !node.is_own(self.fetch.id, block) {
-                flight.heard();
+                hear();
                 continue;
             }
             if let Received::No(keeping) = received {
@@ -228,16 +232,18 @@ impl Attempt<'_> {
                 }
             }
             node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
-            let limit = self.fetch.portion.as_ref().map(|portion| portion.brought(bytes.len()));
+            if let Some(portion) = &self.fetch.portion {
+                portion.brought(bytes.len());
+            }
             let is_wanted = self.fetch.class == Class::Demand || self.fetch.is_wanted();
             if !is_wanted || !node.is_needed(self.fetch.id) {
                 break;
             }
-            self.make_way(bytes.len(), limit.unwrap_or_default(), flight);
+            self.make_way(bytes.len(), flight);
             if stream {
                 self.wait_for_readers(block + 1, flight);
             }
-            flight.heard();
+            hear();
         }
         Ok(())
     }
@@ -286,22 +292,26 @@ impl Attempt<'_> {
         Ok(done)
     }
 
-    /// Background work pauses for readers, and to keep its rate.
-    fn make_way(&self, bytes: u64, limit: Duration, flight: &Flight<'_>) {
+    /// The limits on the rate of a fetch that nobody waits for.
+    fn throttle(&self) -> Option<&Throttle> {
+        let background = self.fetch.class == Class::Background;
+        self.fetch.portion.as_ref().filter(|_| background).map(|portion| portion.throttle())
+    }
+
+    /// Background work pauses for readers.
+    fn make_way(&self, bytes: u64, flight: &Flight<'_>) {
         if self.fetch.class != Class::Background {
             return;
         }
         let gate = self.crew.gate.pass(bytes, Instant::now());
-        if limit.max(gate).is_zero() {
+        if gate.is_zero() {
             return;
         }
         flight.paused();
         let start = Instant::now();
         loop {
-            let past = start.elapsed();
-            let yields = past < gate && !self.crew.gate.is_clear(Instant::now());
-            let left = if yields { limit.max(gate) } else { limit }.saturating_sub(past);
-            if left.is_zero() || !self.fetch.is_wanted() {
+            let left = gate.saturating_sub(start.elapsed());
+            if left.is_zero() || self.crew.gate.is_clear(Instant::now()) || !self.fetch.is_wanted() {
                 return;
             }
             std::thread::sleep(left.min(NAP / 4));

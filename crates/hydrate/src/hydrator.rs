@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use firstbyte_location::{ByteRange, Location, Strength, Version};
+use firstbyte_pacing::RateLimit;
 use firstbyte_store::{Stat, Store};
 
 use crate::cache::{Cache, Limits};
@@ -12,7 +13,6 @@ use crate::counters::Counters;
 use crate::crew::Crew;
 use crate::here::Here;
 use crate::inflight::Id;
-use crate::job::Limit;
 use crate::node::Node;
 use crate::pending::Hold;
 use crate::pool::Pool;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) observer: OnceLock<Observer>,
     cache: Option<Cache>,
-    background_limit: Option<Arc<Limit>>,
+    background_limit: Option<Arc<RateLimit>>,
     pool: Arc<Pool>,
     ids: AtomicU64,
     /// Files open in this process: handles on the same version share one.
@@ -62,7 +62,7 @@ impl Hydrator {
     pub fn new(store: Store, settings: Settings) -> Result<Self> {
         let limits = Limits { size: settings.cache_size, reserve: settings.reserve };
         let cache = settings.cache.as_ref().map(|dir| Cache::open(dir, limits)).transpose()?;
-        let background_limit = settings.background_rate.map(|rate| Arc::new(Limit::new(rate)));
+        let background_limit = settings.background_rate.map(|rate| Arc::new(RateLimit::new(rate)));
         let pool = Arc::new(Pool::new(settings.memory / POOL_SHARE));
         let crew = Arc::new(Crew::new(settings.memory / POOL_SHARE, settings.deadline));
         let shared = Shared {
@@ -146,7 +146,7 @@ impl Hydrator {
         self.shared.cache.as_ref()
     }
 
-    pub(crate) fn background_limit(&self) -> Option<Arc<Limit>> {
+    pub(crate) fn background_limit(&self) -> Option<Arc<RateLimit>> {
         self.shared.background_limit.clone()
     }
 

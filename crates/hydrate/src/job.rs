@@ -6,12 +6,12 @@
 
 mod work;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
-use firstbyte_transfer::control::Bucket;
+use firstbyte_pacing::{RateLimit, Throttle};
 
 use crate::cache::{Moment, Spare};
 use crate::{Error, Hydrator, Result};
@@ -66,40 +66,25 @@ pub(crate) struct JobState {
     /// What was used before may be evicted for the job, and what was used since not: so it never evicts what it has brought.
     spare: Spare,
     /// The limits on its rate: its own, and the engine's for all background work.
-    limits: Vec<Arc<Limit>>,
+    throttle: Throttle,
+    /// Fetches under way.
+    running: AtomicUsize,
     progress: Mutex<Progress>,
     /// Something has ended.
     changed: Condvar,
 }
 
-/// A rate that several threads keep together.
-pub(crate) struct Limit {
-    bucket: Mutex<Bucket>,
-    started: Instant,
-}
-
-impl Limit {
-    pub(crate) fn new(rate: u64) -> Self {
-        Self { bucket: Mutex::new(Bucket::new(rate)), started: Instant::now() }
-    }
-
-    /// Takes `bytes`; returns how long to pause.
-    fn take(&self, bytes: u64) -> Duration {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        bucket.take(bytes, self.started.elapsed())
-    }
-}
-
 impl Job {
     /// Begins to bring here what is `wanted`, in order, at `rate` bytes a second at most.
     pub(crate) fn start(hydrator: &Hydrator, wanted: WantedList, rate: Option<u64>) -> Result<Self> {
-        let own = rate.map(|rate| Arc::new(Limit::new(rate)));
+        let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
         let state = Arc::new(JobState {
             cancelled: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             started: Instant::now(),
             spare: Spare::UsedSince(Moment::now()),
-            limits: own.into_iter().chain(hydrator.background_limit()).collect(),
+            throttle: own.into_iter().chain(hydrator.background_limit()).collect(),
+            running: AtomicUsize::new(0),
             progress: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -158,11 +143,15 @@ impl JobState {
         self.cancelled.load(Relaxed)
     }
 
-    /// Takes note of bytes fetched; returns how long to pause to keep the rate.
-    fn fetched(&self, bytes: u64) -> Duration {
+    /// Takes note of bytes fetched.
+    fn fetched(&self, bytes: u64) {
         self.fetched.fetch_add(bytes, Relaxed);
         self.lock().bytes_here += bytes;
-        self.limits.iter().map(|limit| limit.take(bytes)).max().unwrap_or_default()
+    }
+
+    /// Whether another fetch may go out: under a limit no more connections than it needs, since each holds some bytes.
+    fn has_room(&self) -> bool {
+        self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {

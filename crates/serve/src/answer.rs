@@ -5,13 +5,14 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
+use firstbyte_pacing::Throttle;
 use futures::StreamExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::etag::http_date;
 use crate::head::Persistence;
-use crate::limits::RateLimit;
+use crate::limits;
 use crate::response::{Body, Response};
 use crate::sendfile::{Follow, send_bytes, send_file};
 use crate::site::Site;
@@ -51,7 +52,7 @@ pub(crate) async fn send(
     response: Response,
     framing: Framing<'_>,
     site: &Site,
-    own_rate: &RateLimit,
+    throttle: &Throttle,
 ) -> io::Result<Answered> {
     let end = end(&response, framing);
     let persistence = if end == End::Close { Persistence::Close } else { framing.persistence };
@@ -65,21 +66,25 @@ pub(crate) async fn send(
         Body::Bytes(bytes) => {
             body_bytes = bytes.len() as u64;
             site.metrics.copied_bytes.fetch_add(body_bytes, Relaxed);
-            if bytes.len() <= SMALL_BODY {
+            if bytes.len() <= SMALL_BODY && throttle.is_unlimited() {
                 head.extend_from_slice(&bytes);
                 send_bytes(transport, &head, Follow::Nothing, stall).await?;
             } else {
                 send_bytes(transport, &head, Follow::More, stall).await?;
-                send_bytes(transport, &bytes, Follow::Nothing, stall).await?;
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let allowed = limits::wait_for(throttle, rest.len() as u64).await;
+                    let (piece, behind) = rest.split_at(usize::try_from(allowed).unwrap_or(rest.len()));
+                    send_bytes(transport, piece, Follow::Nothing, stall).await?;
+                    rest = behind;
+                }
             }
-            site.rate.charge(body_bytes).await;
-            own_rate.charge(body_bytes).await;
         }
         Body::File { file, range } => {
             body_bytes = range.len();
             let follow = if range.is_empty() { Follow::Nothing } else { Follow::More };
             send_bytes(transport, &head, follow, stall).await?;
-            send_file(transport, &file, range, site, own_rate).await?;
+            send_file(transport, &file, range, site, throttle).await?;
             if let Transport::Tls(stream) = transport {
                 tokio::io::AsyncWriteExt::flush(stream).await?;
             }
@@ -93,9 +98,13 @@ pub(crate) async fn send(
                 }
                 body_bytes += piece.len() as u64;
                 site.metrics.copied_bytes.fetch_add(piece.len() as u64, Relaxed);
-                send_piece(transport, &piece, end, stall).await?;
-                site.rate.charge(piece.len() as u64).await;
-                own_rate.charge(piece.len() as u64).await;
+                let mut rest = &piece[..];
+                while !rest.is_empty() {
+                    let allowed = limits::wait_for(throttle, rest.len() as u64).await;
+                    let (part, behind) = rest.split_at(usize::try_from(allowed).unwrap_or(rest.len()));
+                    send_piece(transport, part, end, stall).await?;
+                    rest = behind;
+                }
             }
             if end == End::Chunked {
                 send_bytes(transport, b"0\r\n\r\n", Follow::Nothing, stall).await?;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
+use firstbyte_pacing::Throttle;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use crate::answer::{self, Answered};
 use crate::dispatch;
 use crate::head::{Framing, Head, HeadError, Persistence, parse_head};
-use crate::limits::RateLimit;
+use crate::limits;
 use crate::log;
 use crate::request::{Request, RequestBody};
 use crate::response::Response;
@@ -37,7 +38,7 @@ pub(crate) async fn run(
     site: &Arc<Site>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let own_rate = RateLimit::new(site.config.limits.connection_rate);
+    let throttle = limits::of_connection(site);
     let mut wire = Wire::new(transport);
     loop {
         let head = tokio::select! {
@@ -49,7 +50,7 @@ pub(crate) async fn run(
             Ok(Some(Err(refused))) => return refuse(&mut wire, &refused, site).await,
             Ok(None) | Err(_) => return,
         };
-        let Some(next) = exchange(wire, head, peer, site, &own_rate, &stopping).await else { return };
+        let Some(next) = exchange(wire, head, peer, site, &throttle, &stopping).await else { return };
         wire = next;
         if wire.buffer.is_empty() {
             wire.buffer = BytesMut::new();
@@ -63,7 +64,7 @@ async fn exchange(
     head: Head,
     peer: SocketAddr,
     site: &Arc<Site>,
-    own_rate: &RateLimit,
+    throttle: &Throttle,
     stopping: &watch::Receiver<bool>,
 ) -> Option<Wire> {
     let begun = Instant::now();
@@ -98,7 +99,7 @@ async fn exchange(
     }
     let framing = answer::Framing { method: &method, minor_version: head.minor_version, persistence };
     let status = outcome.response.status;
-    let sent = answer::send(&mut wire.transport, outcome.response, framing, site, own_rate).await;
+    let sent = answer::send(&mut wire.transport, outcome.response, framing, site, throttle).await;
     site.metrics.count(outcome.route, status);
     if let crate::config::AccessLog::To(log) = site.config.access_log {
         let bytes = sent.as_ref().map_or(0, |answered| answered.body_bytes);
@@ -183,9 +184,9 @@ async fn refuse(wire: &mut Wire, refused: &HeadError, site: &Site) {
     let framing =
         answer::Framing { method: &http::Method::GET, minor_version: 1, persistence: Persistence::Close };
     let response = sandbox::confine(site, "", Response::text(refused.status(), refused));
-    let own_rate = RateLimit::new(None);
+    let throttle = Throttle::default();
     site.metrics.count(crate::route::Route::Plain, refused.status());
-    if answer::send(&mut wire.transport, response, framing, site, &own_rate).await.is_ok() {
+    if answer::send(&mut wire.transport, response, framing, site, &throttle).await.is_ok() {
         close(wire).await;
     }
 }

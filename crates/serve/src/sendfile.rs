@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use firstbyte_location::ByteRange;
+use firstbyte_pacing::Throttle;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::limits::RateLimit;
+use crate::limits;
 use crate::site::Site;
 use crate::wire::Transport;
 
@@ -36,13 +37,13 @@ pub(crate) async fn send_file(
     file: &Arc<File>,
     range: ByteRange,
     site: &Site,
-    own_rate: &RateLimit,
+    throttle: &Throttle,
 ) -> io::Result<()> {
     let stall = site.config.limits.stall;
-    let quantum = QUANTUM.min(site.rate.quantum()).min(own_rate.quantum());
     let mut rest = range;
     while !rest.is_empty() {
-        let part = ByteRange::at(rest.start, rest.len().min(quantum));
+        let allowed = limits::wait_for(throttle, rest.len().min(QUANTUM)).await;
+        let part = ByteRange::at(rest.start, allowed);
         let sent = match transport {
             Transport::Plain(stream) => {
                 warm(file, part, site).await?;
@@ -63,8 +64,7 @@ pub(crate) async fn send_file(
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent"));
         }
         rest = rest.skip(sent);
-        site.rate.charge(sent).await;
-        own_rate.charge(sent).await;
+        throttle.refund(allowed.saturating_sub(sent));
         if !rest.is_empty() {
             tokio::task::yield_now().await;
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use firstbyte_pacing::RateLimit;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
@@ -13,7 +14,6 @@ use crate::attempts::Attempts;
 use crate::auth::Sessions;
 use crate::config::{Authentication, Config, Exposure};
 use crate::error::{Error, Result};
-use crate::limits::RateLimit;
 use crate::listener;
 use crate::metrics::Metrics;
 use crate::root::Root;
@@ -64,7 +64,7 @@ impl Server {
             sessions: Sessions::default(),
             attempts: Attempts::default(),
             metrics: Metrics::default(),
-            rate: RateLimit::new(config.limits.rate),
+            rate: config.limits.rate.map(|rate| Arc::new(RateLimit::new(rate))),
             s3: Service::new(root, uploads, &config),
             config,
         };

@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstbyte_pacing::RateLimit;
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 
 use crate::attempts::Attempts;
 use crate::auth::{Key, Rights, SESSION_COOKIE, Sessions, basic, cookie};
 use crate::config::{Authentication, Config, Cors, Writing};
-use crate::limits::RateLimit;
 use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::root::{EntryPath, Root};
@@ -37,7 +37,7 @@ pub(crate) struct Site {
     /// The counters behind `/metrics`.
     pub(crate) metrics: Metrics,
     /// The rate over all connections.
-    pub(crate) rate: RateLimit,
+    pub(crate) rate: Option<Arc<RateLimit>>,
     /// The S3 API.
     pub(crate) s3: Service,
 }

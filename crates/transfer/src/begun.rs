@@ -4,8 +4,9 @@
 //! be read-only or watched. It names the upload and the exact file the parts are of. A changed source ends the old
 //! upload. The file is locked while a run uses it; a second run at the same time simply does not resume.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{Location, shown};
@@ -38,8 +39,9 @@ impl UploadJournal {
         let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
         let path = directory.join(format!("upload-{}.json", &name[..32]));
         let open = || {
-            std::fs::create_dir_all(directory)?;
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             Ok::<_, std::io::Error>(file)
         };

@@ -5,7 +5,6 @@
 
 pub use crate::flight::{Distance, Flight, Flights};
 pub use crate::level::{Level, START_NEAR};
-pub use crate::limit::Bucket;
 pub use crate::patience::Wait;
 pub use crate::processors::Room;
 pub use crate::window::{Heed, Reading, Window};

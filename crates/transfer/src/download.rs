@@ -44,7 +44,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
         // A known small object is asked for whole: only then do stores send the checksum along.
         None => known.is_none_or(|size| size > OPENING).then(|| ByteRange::new(0, OPENING)),
     };
-    let get = Get { range, version: pinned, cancel: Cancel::new(), checksum: true };
+    let get = Get { range, version: pinned, checksum: true, ..Get::default() };
     let opened = match open(worker, source, &get) {
         Err(Error::Store(StoreError::Changed { .. })) if found.is_some() => {
             tracing::info!(%source, "changed since it was begun: starting over");
@@ -80,7 +80,8 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
 /// Makes the first request, and learns how long a head takes.
 pub(crate) fn open(worker: &mut Worker<'_>, source: &Location, get: &Get) -> Result<Opened> {
     worker.request(Wait::Head, None, |attempt, _| {
-        let get = Get { cancel: attempt.cancel.clone(), ..get.clone() };
+        let get =
+            Get { range: get.range, version: get.version.clone(), checksum: get.checksum, ..attempt.get() };
         let body = attempt.run.store.get(source, &get)?;
         attempt.head_arrived(body.range().len());
         Ok((body, get.cancel))

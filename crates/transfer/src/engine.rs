@@ -4,9 +4,11 @@ use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location, shown};
+use firstbyte_pacing::Throttle;
 use firstbyte_store::{Cancel, Durability, StaleUpload, Store};
 
 use crate::level::Level;
+use crate::part_limit::PartLimit;
 use crate::relay::PART;
 use crate::run::{Role, Run, Unwinding};
 use crate::worker::scratch;
@@ -52,6 +54,14 @@ pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Sen
 pub struct Engine {
     store: Store,
     settings: Settings,
+    throttles: Throttles,
+}
+
+/// The rate limit of an engine's runs, for each direction by itself: what is relayed passes in both.
+#[derive(Clone, Debug)]
+pub(crate) struct Throttles {
+    pub(crate) reading: Throttle,
+    pub(crate) writing: Throttle,
 }
 
 /// Where the bytes of a run pass.
@@ -105,13 +115,20 @@ impl Engine {
     /// An engine over `store`.
     #[must_use]
     pub fn new(store: Store, settings: Settings) -> Self {
-        Self { store: store.scoped(settings.stop.cancel()), settings }
+        let (reading, writing) = (Throttle::new(settings.limit_rate), Throttle::new(settings.limit_rate));
+        let store = store.scoped(settings.stop.cancel());
+        Self { store, settings, throttles: Throttles { reading, writing } }
     }
 
     /// The store it works on; its requests end when the engine is stopped.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The rate limits of its runs.
+    pub(crate) fn throttles(&self) -> &Throttles {
+        &self.throttles
     }
 
     /// How it works.
@@ -229,14 +246,20 @@ impl Engine {
         route: Route,
     ) -> Result<Summary> {
         let most = most(batch);
-        let cap = self.most_workers(route, batch).min(most);
+        let enough = self.throttles.reading.connections().unwrap_or(most);
+        let cap = self.most_workers(route, batch).min(most).min(enough);
         let level = match self.settings.concurrency {
             Concurrency::Fixed(level) => Level::fixed(level.min(cap)),
             Concurrency::Auto => Level::new(start(route, batch), cap),
         };
         tracing::debug!(?route, ?batch, requests = level.now(), at_most = cap, "run");
         let clock = bound::Clock::start();
-        let run = Run::new(scope.parts(), &self.settings, observer, cap, batch, route);
+        let run = Run::new(scope.parts(), self, observer, cap, batch, route);
+        // Under a rate limit no request asks for much more than may come in a second.
+        run.queue().together = self.throttles.reading.connections().map(|_| 1);
+        if self.settings.concurrency == Concurrency::Auto {
+            run.queue().parts = PartLimit::measuring();
+        }
         run.feeding();
         let capped = std::thread::scope(|scope| {
             let run = &run;
@@ -248,7 +271,7 @@ impl Engine {
             watch::supervise(run, scope, level, cap).inspect_err(|_| run.end(Error::Interrupted))
         })?;
         run.settle()?;
-        let bound_by = clock.bound(&run, capped && cap < most);
+        let bound_by = clock.bound(&run, capped && cap < most && enough >= most);
         let mut summary = run.into_summary();
         summary.bound_by = bound_by;
         Ok(summary)
@@ -280,8 +303,7 @@ impl Engine {
         body: impl FnOnce(&Run<'_>) -> Result<()> + Send,
     ) -> Result<Summary> {
         let clock = bound::Clock::start();
-        let run =
-            Run::new(scope.parts(), &self.settings, observer, stream::WORKERS, Batch::One, Route::Network);
+        let run = Run::new(scope.parts(), self, observer, stream::WORKERS, Batch::One, Route::Network);
         run.feeding();
         let (result, watched) = std::thread::scope(|scope| {
             let run = &run;

@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{FileIdentity, Version};
@@ -158,7 +159,7 @@ impl Journal {
 
     /// Begins one, over whatever was there.
     pub(crate) fn create(path: PathBuf, header: &Header) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         firstbyte_store::empty(&file)?;
         let mut line = serde_json::to_vec(header)?;
         line.push(b'\n');

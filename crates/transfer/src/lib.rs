@@ -6,7 +6,7 @@
 //! limit and the watch over stalled requests.
 //!
 //! Pure parts, tested without a disk or a network: [`Plan`] (which bytes form a chunk), `level` (how many requests at
-//! once), `patience` (when a silent request is given up), `limit` (the token bucket), `journal` (its records).
+//! once), `patience` (when a silent request is given up), `journal` (its records).
 
 mod ahead;
 mod begun;
@@ -19,8 +19,8 @@ mod error;
 mod flight;
 mod journal;
 mod level;
-mod limit;
 mod observer;
+mod part_limit;
 mod patience;
 mod pieces;
 mod plan;

@@ -19,6 +19,10 @@ pub(crate) trait Pieces: Send + Sync {
     fn most_together(&self, _source: Distance) -> u32 {
         1
     }
+    /// Whether its pieces are parts of an upload, each of which is sent again whole when it is cut off.
+    fn is_upload(&self) -> bool {
+        false
+    }
     /// Called once every piece has been moved: verifies and puts the object in place.
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish>;
     /// Called instead when a piece failed for good or the run ended.

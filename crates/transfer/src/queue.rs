@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::flight::Distance;
+use crate::part_limit::PartLimit;
 use crate::pieces::Pieces;
 use crate::plan::OPENING;
 use crate::{Error, Job, Summary};
@@ -26,6 +27,10 @@ pub(crate) struct Queue {
     /// Workers with a task in hand.
     pub(crate) busy: usize,
     pub(crate) level: usize,
+    /// How many neighbours may be taken together; as many as the object allows where none is given.
+    pub(crate) together: Option<u32>,
+    /// How many parts of uploads may be under way.
+    pub(crate) parts: PartLimit,
     pub(crate) ended: Option<Error>,
     pub(crate) summary: Summary,
     /// A file of the batch just written: names the file system it is on.
@@ -72,13 +77,17 @@ impl Queue {
     /// The next task: pieces of objects already begun come before another object, and the oldest object first. Only from a
     /// server that is near it is the one that the fewest workers are at, because those who write one file wait for each other.
     pub(crate) fn take(&mut self, source: Distance) -> Option<Task> {
-        let most = self.half_share();
+        let most = self.half_share().min(self.together.unwrap_or(u32::MAX));
+        let full = self.parts_under_way() >= self.parts.most();
         let mut begun = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = match source {
             Distance::Near => begun.min_by_key(|open| open.running),
             Distance::Far => begun.next(),
         };
         if let Some(open) = next {
+            if full && open.object.is_upload() {
+                return None;
+            }
             let pieces = open.take(most, source)?;
             open.running += 1;
             return Some(Task::Move(Taken { id: open.id, object: Arc::clone(&open.object), pieces }));
@@ -86,6 +95,11 @@ impl Queue {
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
         Some(Task::Begin(job))
+    }
+
+    /// Parts of uploads that are being sent.
+    pub(crate) fn parts_under_way(&self) -> usize {
+        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
     }
 
     /// Pieces a worker may take at once: half of its share of all that is left, so that all finish together.

@@ -97,19 +97,21 @@ fn read(worker: &mut Worker<'_>, source: &Location, stat: &Stat, range: ByteRang
     let mut bytes = vec![0; usize::try_from(range.len()).unwrap_or(usize::MAX)];
     let mut filled = 0;
     worker.request(Wait::Head, None, |attempt, _| {
-        let rest = range.skip(filled as u64);
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let mut body = ask(attempt, source, stat, rest)?;
         while filled < bytes.len() {
-            let read = body.read(&mut bytes[filled..])?;
-            if read == 0 {
-                let missing = (bytes.len() - filled) as u64;
-                return Err(StoreError::Truncated { location: source.to_string(), missing }.into());
+            let rest = range.skip(filled as u64);
+            let most = attempt.run.throttles.reading.request().unwrap_or(u64::MAX);
+            let asked = ByteRange::at(rest.start, rest.len().min(most));
+            let mut body = ask(attempt, source, stat, asked)?;
+            let end = filled + usize::try_from(asked.len()).unwrap_or(0);
+            while filled < end {
+                let read = body.read(&mut bytes[filled..end])?;
+                if read == 0 {
+                    let missing = (end - filled) as u64;
+                    return Err(StoreError::Truncated { location: source.to_string(), missing }.into());
+                }
+                filled += read;
+                attempt.moved(read as u64);
             }
-            filled += read;
-            attempt.moved(read as u64);
         }
         Ok(())
     })?;
@@ -118,7 +120,7 @@ fn read(worker: &mut Worker<'_>, source: &Location, stat: &Stat, range: ByteRang
 
 fn ask(attempt: &Attempt<'_>, source: &Location, stat: &Stat, range: ByteRange) -> Result<Body> {
     let version = Some(stat.version.clone());
-    let get = Get { range: Some(range), version, cancel: attempt.cancel.clone(), checksum: false };
+    let get = Get { range: Some(range), version, ..attempt.get() };
     let body = attempt.run.store.get(source, &get)?;
     attempt.head_arrived(body.range().len());
     Ok(body)

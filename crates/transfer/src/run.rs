@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use firstbyte_location::{Location, S3Object};
 use firstbyte_store::{Cancel, Error as StoreError, Store};
 
-use crate::engine::{Batch, Route};
+use crate::engine::{Batch, Engine, Route, Throttles};
 use crate::flight::Flights;
-use crate::limit::Bucket;
 use crate::pieces::{Begun, Done, Finish, Pieces};
 use crate::queue::{Open, Queue, Taken, Task};
 use crate::worker::Worker;
@@ -55,7 +54,7 @@ pub(crate) struct Run<'a> {
     pub(crate) started: Instant,
     pub(crate) batch: Batch,
     pub(crate) route: Route,
-    bucket: Option<Mutex<Bucket>>,
+    pub(crate) throttles: &'a Throttles,
     /// Whether a bucket refuses everything, once that has been asked.
     shut_out: OnceLock<bool>,
     queue: Mutex<Queue>,
@@ -72,7 +71,7 @@ pub(crate) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(crate) fn new(
         (store, cancel): (&'a Store, &'a Cancel),
-        settings: &'a Settings,
+        engine: &'a Engine,
         observer: &'a dyn Observer,
         most_workers: usize,
         batch: Batch,
@@ -81,14 +80,14 @@ impl<'a> Run<'a> {
         Self {
             store,
             cancel,
-            settings,
+            settings: engine.settings(),
             observer,
             meters: Meters::default(),
             flights: Flights::new(most_workers),
             started: Instant::now(),
             batch,
             route,
-            bucket: settings.limit_rate.map(|rate| Mutex::new(Bucket::new(rate))),
+            throttles: engine.throttles(),
             shut_out: OnceLock::new(),
             queue: Mutex::default(),
             work: Condvar::new(),
@@ -193,6 +192,21 @@ impl<'a> Run<'a> {
         self.work.notify_all();
     }
 
+    /// A part of an upload took so long: that tells how many there may be at once.
+    pub(crate) fn part_sent(&self, took: Duration) {
+        let mut queue = self.queue();
+        let (before, under_way) = (queue.parts.most(), queue.parts_under_way());
+        queue.parts.observe(under_way, took);
+        let raised = queue.parts.most() > before;
+        drop(queue);
+        // Workers that found the limit reached wait for this.
+        if raised {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
+    }
+
     /// Starts worker `index`.
     pub(crate) fn spawn<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> Result<()> {
         std::thread::Builder::new()
@@ -286,8 +300,10 @@ impl<'a> Run<'a> {
             open.running -= 1;
             if let Err(error) = result {
                 open.pending.clear();
-                // The first failure is the cause; others follow from it.
-                open.error.get_or_insert(error);
+                // The first failure is the cause; others follow from it, as those do that it interrupted.
+                if open.error.as_ref().is_none_or(Error::ends_run) {
+                    open.error = Some(error);
+                }
             }
         }
         self.finish_if_last(worker, taken.id);
@@ -368,8 +384,8 @@ impl<'a> Run<'a> {
         self.meters.reread.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that arrived, and keeps to the rate limit: returns how long to pause.
-    pub(crate) fn moved(&self, bytes: u64) -> Duration {
+    /// Counts bytes that arrived.
+    pub(crate) fn moved(&self, bytes: u64) {
         self.meters.moved.fetch_add(bytes, Ordering::Relaxed);
         self.observer.moved(bytes);
         if self.meters.first_byte.load(Ordering::Relaxed) == 0 {
@@ -377,8 +393,11 @@ impl<'a> Run<'a> {
             // Another worker may have been first: its time stands.
             let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
         }
-        let Some(bucket) = &self.bucket else { return Duration::ZERO };
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, self.started.elapsed())
+    }
+
+    /// Whether a rate is kept to: then silence may be ours.
+    pub(crate) fn is_throttled(&self) -> bool {
+        !self.throttles.reading.is_unlimited()
     }
 
     /// What was done; taken once, at the end. An object left over by the end of the run is abandoned.

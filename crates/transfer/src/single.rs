@@ -106,7 +106,7 @@ fn move_all(
                 // One that changed in between is another object: its new version is an error, not a surprise.
                 let version =
                     Some(stat.version.clone()).filter(|version| version.strength() > Strength::None);
-                let get = Get { checksum: true, cancel: attempt.cancel.clone(), version, range: None };
+                let get = Get { checksum: true, version, ..attempt.get() };
                 let body = attempt.run.store.get(&job.source, &get)?;
                 attempt.head_arrived(body.range().len());
                 *stat = Stat { checksum: stat.checksum.clone(), ..body.stat().clone() };

@@ -22,8 +22,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job) -> Result<Begun> {
         let mut body = match body.take() {
             Some(body) => body,
             None => {
-                let get = Get { cancel: attempt.cancel.clone(), ..Get::default() };
-                let body = attempt.run.store.get(&job.source, &get)?;
+                let body = attempt.run.store.get(&job.source, &attempt.get())?;
                 attempt.head_arrived(body.range().len());
                 body
             }

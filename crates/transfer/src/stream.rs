@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Payload, PutOptions, Stat};
@@ -44,12 +45,8 @@ pub(crate) fn cat(
                 format!("the stream broke after {written} bytes and has no version ({})", stat.version),
             ));
         }
-        let get = Get {
-            range: rest,
-            version,
-            cancel: attempt.cancel.clone(),
-            checksum: range.is_none() && written == 0,
-        };
+        let checksum = range.is_none() && written == 0;
+        let get = Get { range: rest, version, checksum, ..attempt.get() };
         let mut body = run.store.get(source, &get)?;
         attempt.head_arrived(body.range().len());
         if seen.is_none() {
@@ -223,7 +220,10 @@ fn copy(run: &Run<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> std::io::R
     let mut buffer = vec![0; crate::worker::SCRATCH];
     let mut bytes = 0;
     loop {
-        let read = match reader.read(&mut buffer) {
+        let grant = run.throttles.reading.grant(buffer.len() as u64, Instant::now());
+        let allowed = usize::try_from(grant.bytes).unwrap_or(buffer.len());
+        nap(run, grant.wait);
+        let read = match reader.read(&mut buffer[..allowed]) {
             Ok(0) => return Ok(bytes),
             Ok(read) => read,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
@@ -234,6 +234,7 @@ fn copy(run: &Run<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> std::io::R
         }
         out.write_all(&buffer[..read])?;
         bytes += read as u64;
-        nap(run, run.moved(read as u64));
+        run.moved(read as u64);
+        run.throttles.reading.refund((allowed - read) as u64);
     }
 }

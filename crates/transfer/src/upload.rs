@@ -3,14 +3,18 @@
 //! Parts that a killed run has sent are not sent again: the upload's id is kept in the state directory (see
 //! [`begun`](crate::begun)), and the store itself tells which parts it holds.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Kind, Location};
-use firstbyte_store::{Error as StoreError, Part, Payload, PutOptions, Stat, Upload, Written, open_regular};
+use firstbyte_store::{
+    Cancel, Error as StoreError, Part, Payload, PutOptions, Stat, Upload, Written, open_regular,
+};
 
 use crate::begun::UploadJournal;
 use crate::patience::Wait;
@@ -35,6 +39,10 @@ pub(crate) struct Parts {
     pub(crate) upload: Upload,
     pub(crate) options: PutOptions,
     done: Mutex<Vec<Part>>,
+    /// Requests under way, by part.
+    under_way: Mutex<HashMap<u32, Cancel>>,
+    /// One part cannot be sent: the others need not be.
+    failed: AtomicBool,
 }
 
 /// Begins an upload.
@@ -52,8 +60,9 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
     let user = check_source(worker, job, &file, size)?;
     let options = put_options(worker, &stat);
     if size <= SINGLE_PUT || !run.store.has_multipart(&job.destination) {
-        let written =
-            put(worker, &job.destination, Payload::File(&file, ByteRange::new(0, size)), size, &options)?;
+        let payload = Payload::File(&file, ByteRange::new(0, size));
+        let written = put(worker, &job.destination, payload, size, &options)
+            .map_err(|error| blame(worker, &job.source, &stat, error))?;
         unchanged(worker, &job.source, &stat)?;
         let verified = verified(&written).max(user);
         return Ok(Begun::Done(Done { bytes: size, verified, version: Some(written.version) }));
@@ -83,7 +92,7 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
     run.resumed(there.iter().map(|part| part.size).sum());
     let pending =
         (0..plan.count()).filter(|index| there.iter().all(|part| part.number != index + 1)).collect();
-    let parts = Parts { upload, options, done: Mutex::new(there) };
+    let parts = Parts { done: Mutex::new(there), ..Parts::new(upload, options) };
     let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
     Ok(Begun::Split { object: Arc::new(object), pending, own: None })
 }
@@ -106,6 +115,23 @@ fn unchanged(worker: &Worker<'_>, source: &Location, stat: &Stat) -> Result<()> 
     Err(StoreError::Changed { location: source.to_string(), expected, found }.into())
 }
 
+/// What ended an upload. A file that was changed while it was sent makes it fail in many ways: it cannot be read to its
+/// end, or the store finds other bytes than were announced.
+fn blame(worker: &Worker<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
+    match &error {
+        Error::Store(StoreError::Payload { source: cause, .. }) => {
+            let cause = std::io::Error::new(cause.kind(), cause.to_string());
+            unchanged(worker, source, stat)
+                .err()
+                .unwrap_or_else(|| StoreError::Io { location: source.to_string(), source: cause }.into())
+        }
+        Error::Store(StoreError::Checksum(_) | StoreError::Server { .. }) => {
+            unchanged(worker, source, stat).err().unwrap_or(error)
+        }
+        _ => error,
+    }
+}
+
 /// What travels with an object into a store.
 pub(crate) fn put_options(worker: &Worker<'_>, stat: &Stat) -> PutOptions {
     let given = worker.run.settings.metadata.clone();
@@ -126,7 +152,7 @@ pub(crate) fn put(
     options: &PutOptions,
 ) -> Result<Written> {
     worker.request(Wait::Write, None, |attempt, _| {
-        let options = PutOptions { cancel: attempt.cancel.clone(), ..options.clone() };
+        let options = PutOptions { sending: attempt.sending(), ..options.clone() };
         let written = attempt.run.store.put(destination, payload, &options)?;
         attempt.moved(size);
         Ok(written)
@@ -139,7 +165,13 @@ pub(crate) fn verified(written: &Written) -> Verified {
 
 impl Parts {
     pub(crate) fn new(upload: Upload, options: PutOptions) -> Self {
-        Self { upload, options, done: Mutex::default() }
+        Self {
+            upload,
+            options,
+            done: Mutex::default(),
+            under_way: Mutex::default(),
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// Sends part `number`.
@@ -151,12 +183,27 @@ impl Parts {
         size: u64,
     ) -> Result<()> {
         let part = worker.request(Wait::Write, None, |attempt, _| {
-            let part = attempt.run.store.put_part(&self.upload, number, payload, &attempt.cancel)?;
+            self.under_way().insert(number, attempt.cancel.clone());
+            if self.failed.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let part = attempt.run.store.put_part(&self.upload, number, payload, &attempt.sending())?;
             attempt.moved(size);
             Ok(part)
-        })?;
-        self.add(part);
+        });
+        self.under_way().remove(&number);
+        self.add(part?);
         Ok(())
+    }
+
+    /// Ends the requests under way and lets no other begin: the upload has failed.
+    fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.under_way().values().for_each(Cancel::cancel);
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<u32, Cancel>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, part: Part) {
@@ -185,9 +232,18 @@ impl Parts {
 impl Pieces for FileUpload {
     fn move_pieces(&self, worker: &mut Worker<'_>, mut pieces: Range<u32>) -> Result<()> {
         pieces.try_for_each(|index| {
-            let range = self.plan.range(index);
-            self.parts.send(worker, index + 1, Payload::File(&self.file, range), range.len())
+            let (range, began) = (self.plan.range(index), Instant::now());
+            self.parts
+                .send(worker, index + 1, Payload::File(&self.file, range), range.len())
+                .map_err(|error| blame(worker, &self.source, &self.stat, error))
+                .inspect_err(|_| self.parts.fail())?;
+            worker.run.part_sent(began.elapsed());
+            Ok(())
         })
+    }
+
+    fn is_upload(&self) -> bool {
+        true
     }
 
     fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::Location;
-use firstbyte_store::{Cancel, Error as StoreError};
+use firstbyte_store::{Cancel, Error as StoreError, Get, Sending};
 
 use crate::engine::Batch;
 use crate::flight::Flight;
@@ -42,18 +42,35 @@ impl Attempt<'_> {
     /// The answer's head is here, and a body of so many bytes follows.
     pub(crate) fn head_arrived(&self, body: u64) {
         let took = self.flight.head_arrived(body);
+        self.keep_to_rate();
         self.run.meters.head_wait.fetch_add(micros(took), Ordering::Relaxed);
     }
 
     /// Bytes arrived, or were taken over by the server.
     pub(crate) fn moved(&mut self, bytes: u64) {
         self.progressed |= bytes > 0;
-        let pause = self.run.moved(bytes);
-        if !pause.is_zero() {
-            self.flight.paused();
-            nap(self.run, pause);
-        }
+        self.run.moved(bytes);
         self.flight.heard();
+        self.keep_to_rate();
+    }
+
+    /// Under a rate limit pauses are ours, and no silence of the server's: only the store's own deadlines end them.
+    fn keep_to_rate(&self) {
+        if self.run.is_throttled() {
+            self.flight.paused();
+        }
+    }
+
+    /// How bytes are asked for by this attempt: everything, of any version.
+    pub(crate) fn get(&self) -> Get {
+        let throttle = self.run.throttles.reading.clone();
+        Get { cancel: self.cancel.clone(), throttle, ..Get::default() }
+    }
+
+    /// How bytes are sent by this attempt.
+    pub(crate) fn sending(&self) -> Sending {
+        self.keep_to_rate();
+        Sending { cancel: self.cancel.clone(), throttle: self.run.throttles.writing.clone() }
     }
 }
 
@@ -111,7 +128,12 @@ impl<'a> Worker<'a> {
                     self.run.meters.hedged.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(Error::Store(error)) if self.may_recover(&error) => {
-                    failures = if progressed { 1 } else { failures + 1 };
+                    failures = match &error {
+                        _ if progressed => 1,
+                        // Nothing was sent: what counts are the endpoint's failures, whichever request they were.
+                        StoreError::Unresponsive { silences, .. } => failures.max(*silences),
+                        _ => failures + 1,
+                    };
                     if failures > self.run.settings.retries {
                         return Err(error.into());
                     }
@@ -132,10 +154,14 @@ impl<'a> Worker<'a> {
     }
 
     fn pause(&self, error: &StoreError, failures: u32) {
-        let mut pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST_PAUSE);
+        let mut pause =
+            FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
         if let StoreError::SlowDown { retry_after, .. } = error {
             self.run.meters.slowdowns.fetch_add(1, Ordering::Relaxed);
             pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE * 6));
+        }
+        if let StoreError::Unresponsive { retry_in, .. } = error {
+            pause = *retry_in;
         }
         // Workers that failed together must not come back together. The clock's low digits are random enough.
         let spread =

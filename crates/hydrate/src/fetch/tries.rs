@@ -76,6 +76,11 @@ impl Tries {
         self.failures = if progressed { 1 } else { self.failures + 1 };
         let mangled = matches!(error, StoreError::Protocol { .. });
         self.mangled += u32::from(mangled);
+        // Readers share one deadline; the background waits until the server answers again.
+        let silent = matches!(error, StoreError::Unresponsive { .. });
+        if silent && fetch.class != Class::Background {
+            return Err(GaveUp::NoHope(error.into()));
+        }
         let hope = error.is_transient()
             || matches!(error, StoreError::Unreachable { .. })
             || (mangled && self.mangled < TRIES_MANGLED);
@@ -121,6 +126,9 @@ impl Tries {
         if let StoreError::SlowDown { retry_after, .. } = error {
             crew.slowdowns.fetch_add(1, Ordering::Relaxed);
             pause = pause.max(retry_after.unwrap_or_default().min(LONGEST_PAUSE * 5));
+        }
+        if let StoreError::Unresponsive { retry_in, .. } = error {
+            pause = pause.max(*retry_in);
         }
         // Those who failed together must not come back together. The clock's low digits are random enough.
         let spread =

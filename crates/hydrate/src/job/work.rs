@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location};
+use firstbyte_pacing::Throttle;
 
 use super::{Failure, JobState};
 use crate::cache::Spare;
@@ -72,10 +73,15 @@ impl Portion {
         self.has_failed.store(true, Relaxed);
     }
 
-    /// Takes note of a block fetched; returns how long to pause to keep the rate.
-    pub(crate) fn brought(&self, bytes: u64) -> Duration {
+    /// Takes note of a block fetched.
+    pub(crate) fn brought(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
-        self.job.fetched(bytes)
+        self.job.fetched(bytes);
+    }
+
+    /// The limits on the rate of its fetches.
+    pub(crate) fn throttle(&self) -> &Throttle {
+        &self.job.throttle
     }
 
     /// Whether who asks is to ask for the checksum over the whole: the others fetch meanwhile.
@@ -86,6 +92,7 @@ impl Portion {
     /// A fetch is in line.
     pub(crate) fn begun(&self) {
         self.running.fetch_add(1, Relaxed);
+        self.job.running.fetch_add(1, Relaxed);
     }
 
     /// A fetch is over.
@@ -95,6 +102,7 @@ impl Portion {
         }
         let _progress = self.job.lock();
         self.running.fetch_sub(1, Relaxed);
+        self.job.running.fetch_sub(1, Relaxed);
         self.job.changed.notify_all();
     }
 
@@ -135,11 +143,8 @@ pub(super) fn run(hydrator: &Hydrator, job: &Arc<JobState>, mut wanted: WantedLi
     while !job.is_cancelled() {
         let mut fed = open.iter_mut().any(|work| work.feed(hydrator));
         // Another file once all that is open has gone out: so files come in order.
-        if held.is_none()
-            && !exhausted
-            && hydrator.has_room_in_background()
-            && open.iter().all(Work::has_gone_out)
-        {
+        let has_room = hydrator.has_room_in_background() && job.has_room();
+        if held.is_none() && !exhausted && has_room && open.iter().all(Work::has_gone_out) {
             match wanted.next() {
                 Some(Ok(wanted)) => held = found(hydrator, job, wanted),
                 Some(Err(failure)) => job.fail(failure),
@@ -255,9 +260,11 @@ impl Work {
     /// Sends out the next fetches as long as there is room for them; returns whether there was anything to do.
     fn feed(&mut self, hydrator: &Hydrator) -> bool {
         let mut fed = false;
-        while !self.has_gone_out() && hydrator.has_room_in_background() {
+        while !self.has_gone_out() && hydrator.has_room_in_background() && self.portion.job.has_room() {
             fed = true;
-            let segment = hydrator.background_request((self.blocks.end - self.next) * BLOCK) / BLOCK;
+            let most = self.portion.throttle().request().unwrap_or(u64::MAX);
+            let request = hydrator.background_request((self.blocks.end - self.next) * BLOCK).min(most);
+            let segment = (request / BLOCK).max(1);
             self.next = match self.node.background(self.next, self.blocks.end, segment, &self.portion) {
                 Some(blocks) => blocks.end,
                 None => self.blocks.end,

@@ -172,7 +172,7 @@ impl Download {
 
     fn ask(&self, attempt: &Attempt<'_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
-        let get = Get { range: Some(range), version, cancel: attempt.cancel.clone(), checksum: false };
+        let get = Get { range: Some(range), version, ..attempt.get() };
         let body = attempt.run.store.get(&self.source, &get)?;
         attempt.head_arrived(body.range().len());
         Ok(body)
