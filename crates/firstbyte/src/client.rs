@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use firstbyte_hydrate::Hydrator;
 use firstbyte_location::{Kind, Location, Version};
-use firstbyte_store::{ListOptions, Listing, Store};
+use firstbyte_store::{ListOptions, Listing, Outages, Store};
 
 use crate::{Error, LazyFile, Options, Result};
 
@@ -16,12 +16,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that works as `options` say. Nothing is contacted yet.
+    /// A client that works as `options` say. Nothing is contacted yet. An endpoint that has stopped answering fails every
+    /// call but one now and then, until it answers again: callers share one deadline, however many wait.
     ///
     /// # Errors
     /// Options that cannot be used, a cache directory that cannot.
     pub fn new(options: Options) -> Result<Self> {
-        let store = Store::new(options.store)?;
+        let store = Store::new(firstbyte_store::Options { outages: Outages::FailFast, ..options.store })?;
         Ok(Self { hydrator: Hydrator::new(store, options.reads)?, copies: options.copies })
     }
 

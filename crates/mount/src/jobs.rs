@@ -37,6 +37,7 @@ impl Jobs {
         else {
             return json!({ "error": "a location is wanted" });
         };
+        let location = core.source.with_secrets(location);
         let store = core.hydrator.store();
         let mut list: WantedList = if request["recursive"] == true {
             wanted::below(store, &location)

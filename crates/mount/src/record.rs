@@ -5,10 +5,11 @@
 //! are noted, or nothing of them would be seen.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -32,7 +33,9 @@ struct Inner {
 impl Recorder {
     /// Notes into a new file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).map_err(|error| Error::io(path, "cannot note reads", error))?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
         Ok(Self { path: path.to_owned(), inner: Mutex::new(Inner { file, last: None, failed: false }) })
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firstbyte_location::{Kind, Location, Version};
+use firstbyte_location::{HttpUrl, Kind, Location, Version};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
 
 use crate::child::Child;
@@ -87,6 +87,24 @@ impl Source {
         match self.shape {
             Shape::Directory if !path.is_empty() => self.root.join(path),
             _ => self.root.clone(),
+        }
+    }
+
+    /// A location as it was told to others, who are not told its secrets, with those of this mount's own.
+    pub(crate) fn with_secrets(&self, told: Location) -> Location {
+        if told.to_string() == self.root.to_string() {
+            return self.root.clone();
+        }
+        fn host(url: &HttpUrl) -> &str {
+            url.authority.rsplit_once('@').map_or(url.authority.as_str(), |(_, host)| host)
+        }
+        match (told, &self.root) {
+            (Location::Http(url), Location::Http(root))
+                if url.tls == root.tls && host(&url) == host(root) =>
+            {
+                Location::Http(HttpUrl { authority: root.authority.clone(), ..url })
+            }
+            (told, _) => told,
         }
     }
 

@@ -99,7 +99,7 @@ impl Request<'_> {
         proxy: Option<&Proxy>,
         counters: &Counters,
         endpoint: &Endpoint,
-    ) -> Result<(), SendError> {
+    ) -> std::result::Result<(), SendError> {
         let mut bytes = self.head(proxy).into_bytes();
         match self.payload {
             Payload::Bytes(payload) if !self.throttle.is_unlimited() => {
