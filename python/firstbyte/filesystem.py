@@ -33,8 +33,26 @@ _SMALL = 8 << 20
 _RANGES = 16
 
 # What options of other file systems for S3 are called here.
-_TARGET_OPTIONS = {"anon": "anonymous", "endpoint_url": "endpoint_url", "profile": "profile"}
+_TARGET_OPTIONS = {
+    "anon": "anonymous",
+    "endpoint": "endpoint_url",
+    "endpoint_url": "endpoint_url",
+    "profile": "profile",
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+}
 _CLIENT_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region"}
+# What fsspec itself does with any file system.
+_FSSPEC_OPTIONS = {
+    "asynchronous",
+    "batch_size",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "skip_instance_cache",
+    "use_listings_cache",
+}
 
 
 class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
@@ -42,8 +60,10 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     Args:
         target_protocol: "s3" (also by default), "http", "https" or "file".
-        target_options: options of the chained file system; `anon`, `profile`, `endpoint_url` and `client_kwargs` with
-            `endpoint_url` and `region_name` are taken, every other is a ValueError.
+        target_options: options of the chained file system; `key`, `secret`, `token`, `anon`, `profile`, `endpoint_url` and
+            `client_kwargs` with `endpoint_url` and `region_name` are taken, every other is a ValueError.
+        key, secret, token, anon, endpoint, client_kwargs: the same, without a chained file system. A key given here is
+            used, whatever the environment has. An option that is not known is a TypeError.
         cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for `firstbyte.open`.
     """
 
@@ -66,7 +86,11 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         anonymous: bool | None = None,
         **storage_options: Any,
     ) -> None:
-        super().__init__(**storage_options)
+        own = {name: value for name, value in storage_options.items() if name in _FSSPEC_OPTIONS}
+        shared = {name: value for name, value in storage_options.items() if name not in _FSSPEC_OPTIONS}
+        if unknown := [name for name in shared if name != "client_kwargs" and name not in _TARGET_OPTIONS]:
+            raise TypeError(f"firstbyte: there is no option {unknown[0]!r}; see firstbyte.open for what there is")
+        super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
         if target not in ("s3", "http", "https", "file"):
             raise ValueError(f"firstbyte: target_protocol should be s3, http, https or file, not {target_protocol!r}")
@@ -83,7 +107,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             "region": region,
             "anonymous": anonymous,
         }
-        options = _options_of(target_options or {}) | {k: v for k, v in given.items() if v is not None}
+        options = _options_of(target_options or {}) | _options_of(shared)
+        options |= {name: value for name, value in given.items() if value is not None}
         if target == "file":
             # Who names this file system asks for the cache, also before local files.
             options.setdefault("cache", True)
@@ -360,6 +385,8 @@ def _options_of(target: dict[str, Any]) -> dict[str, Any]:
     """The options of another file system for the same objects, in our words."""
     options = {}
     for name, value in _flat(target):
+        if value is None:
+            continue
         if name not in _TARGET_OPTIONS and name not in _CLIENT_OPTIONS:
             raise ValueError(f"firstbyte: target option {name!r} is not known here; see firstbyte.open for what there is")
         options[_TARGET_OPTIONS.get(name) or _CLIENT_OPTIONS[name]] = value

@@ -230,3 +230,62 @@ def test_it_is_imported_only_when_it_is_wanted():
     program = "import sys, firstbyte; print('fsspec' in sys.modules, 'firstbyte.filesystem' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """An S3 service that takes every key; gives its URL and the `Authorization` of each request so far."""
+    import http.server
+    import threading
+
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.send_header("Content-Length", "3")
+            self.send_header("ETag", '"1"')
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    for name, value in (("AWS_ACCESS_KEY_ID", "AMBIENT"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_SESSION_TOKEN", "t")):
+        monkeypatch.setenv(name, value)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", seen
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("name", ["endpoint", "endpoint_url"])
+def test_a_key_that_is_given_is_used_whatever_the_environment_has(asked, name):
+    url, seen = asked
+    options = {name: url, "region": "us-east-1"}
+    for secret in ("one", "two"):
+        given = fsspec.filesystem("firstbyte", key="GIVEN", secret=secret, **options)
+        assert given.info("bucket/key")["size"] == 3
+    assert all("Credential=GIVEN/" in header and "security-token" not in header for header in seen)
+    assert len({header.rpartition("Signature=")[2] for header in seen}) > 1, "each secret signs its own requests"
+    chained = {"key": "CHAINED", "secret": "s", "endpoint_url": url}
+    seen.clear()
+    fsspec.filesystem("firstbyte", target_protocol="s3", target_options=chained).info("bucket/key")
+    assert all("Credential=CHAINED/" in header for header in seen)
+    seen.clear()
+    fsspec.filesystem("firstbyte", anon=True, **options).info("bucket/key")
+    assert seen and set(seen) == {None}
+
+
+def test_an_option_that_is_not_known_is_an_error_that_names_it(asked):
+    url, seen = asked
+    for option in ("acess_key", "use_ssl", "requester_pays"):
+        with pytest.raises(TypeError, match=option):
+            fsspec.filesystem("firstbyte", endpoint=url, **{option: "x"})
+    for keys in ({"key": "K"}, {"secret": "s"}, {"key": "K", "secret": "s", "anon": True}):
+        with pytest.raises(ValueError, match="access key"):
+            fsspec.filesystem("firstbyte", endpoint=url, **keys)
+    with pytest.raises(ValueError, match="acess_key"):
+        fsspec.filesystem("firstbyte", target_protocol="s3", target_options={"acess_key": "x"})
+    assert seen == []

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use firstbyte::{Error, Options};
 use firstbyte_location::Location;
-use firstbyte_store::Signing;
+use firstbyte_store::{Keys, Signing};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -53,6 +53,7 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         Some(path) if !path.is_empty() => Cached::All,
         _ => Cached::Remote,
     };
+    let mut keys = GivenKeys::default();
     for (name, value) in options.into_iter().flatten() {
         if value.is_none() {
             continue;
@@ -71,18 +72,61 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
             "endpoint_url" => all.store.endpoint_url = Some(value.extract()?),
             "profile" => all.store.profile = Some(value.extract()?),
             "region" => all.store.region = Some(value.extract()?),
-            "anonymous" if value.is_truthy()? => all.store.signing = Signing::Anonymous,
+            "anonymous" if value.is_truthy()? => {
+                keys.anonymous = true;
+                all.store.signing = Signing::Anonymous;
+            }
             "anonymous" => all.store.signing = Signing::Chain,
+            "access_key_id" => keys.access_key_id = Some(value.extract()?),
+            "secret_access_key" => keys.secret_access_key = Some(value.extract()?),
+            "session_token" => keys.session_token = Some(value.extract()?),
             other => {
                 return Err(PyTypeError::new_err(format!("there is no option `{other}`")));
             }
         }
     }
+    let secrets = keys.apply(&mut all)?;
     // An engine asks AWS's places once: another profile or key in the environment is another engine.
     let mut aws: Vec<_> = std::env::vars_os().filter(|(name, _)| is_aws(name)).collect();
     aws.sort();
-    let key = format!("{all:?} {aws:?}");
+    let key = format!("{all:?} {aws:?} {secrets}");
     Ok(Client { route: Arc::new(Route { options: all, cached, key }) })
+}
+
+/// Credentials given as options.
+#[derive(Default)]
+struct GivenKeys {
+    access_key_id: Option<String>,
+    secret_access_key: Option<String>,
+    session_token: Option<String>,
+    /// Requests were asked to go unsigned.
+    anonymous: bool,
+}
+
+impl GivenKeys {
+    /// Has requests signed with them, and by nothing else. Returns what tells these options from others and is not
+    /// printed.
+    fn apply(self, options: &mut Options) -> PyResult<String> {
+        let proxies = [&options.store.proxies.http, &options.store.proxies.https].map(Option::clone);
+        let (key, secret) = match (self.access_key_id, self.secret_access_key) {
+            (Some(key), Some(secret)) => (key, secret),
+            (None, None) if self.session_token.is_none() => return Ok(format!("{proxies:?}")),
+            (None, _) => {
+                return Err(PyValueError::new_err("a secret access key or a token without an access key id"));
+            }
+            (Some(_), None) => {
+                return Err(PyValueError::new_err("an access key id without its secret access key"));
+            }
+        };
+        if self.anonymous {
+            return Err(PyValueError::new_err("both an access key and anonymous: give one of them"));
+        }
+        let told = format!("{proxies:?} {secret:?} {:?}", self.session_token);
+        let session_token = self.session_token;
+        options.store.signing =
+            Signing::Keys(Keys { access_key_id: key, secret_access_key: secret, session_token });
+        Ok(told)
+    }
 }
 
 fn is_aws(name: &std::ffi::OsStr) -> bool {
