@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use firstbyte_location::redacted;
 use indicatif::{ProgressDrawTarget, TermLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -98,7 +99,10 @@ impl Write for StandardError {
 }
 
 impl StandardError {
+    /// Takes lines, and shows no secret of a URL in them, whichever library names it.
     fn take(self, bytes: &[u8]) {
+        let shown = std::str::from_utf8(bytes).ok().map(redacted);
+        let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
         let until = Instant::now() + PATIENCE;
         // A thread that writes to a file system that does not answer holds the lock for as long.
         let Some(mut lines) = lock(until) else { return };

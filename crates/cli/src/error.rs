@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::process::ExitCode;
 
-use firstbyte_location::{Escaped, LocationError, controls};
+use firstbyte_location::{Escaped, LocationError, controls, redacted};
 
 /// How a verb ends. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +90,13 @@ impl Error {
     }
 }
 
-/// One line that can do nothing to a terminal, whatever a server put into its message or somebody into a name.
+/// One line that can do nothing to a terminal and tells no secret, whatever a server put into its message or a user into
+/// a name.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
-        line.trim().chars().try_for_each(|symbol| match symbol {
+        redacted(line.trim()).chars().try_for_each(|symbol| match symbol {
             symbol if controls(symbol) => Escaped(symbol.encode_utf8(&mut [0; 4]).as_bytes()).fmt(f),
             symbol => f.write_char(symbol),
         })
@@ -127,7 +128,15 @@ impl From<firstbyte_hydrate::Error> for Error {
             firstbyte_hydrate::Error::Directory { .. } => Some("give -r for what is below it"),
             _ => None,
         };
-        Self { exit: Exit::Failed, advice: advice.map(str::to_owned), message: error.to_string() }
+        let exit = match &error {
+            firstbyte_hydrate::Error::Store(cause)
+                if matches!(**cause, firstbyte_store::Error::Options { .. }) =>
+            {
+                Exit::Usage
+            }
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: advice.map(str::to_owned), message: error.to_string() }
     }
 }
 

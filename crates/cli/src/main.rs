@@ -17,6 +17,7 @@ mod progress;
 mod receipt;
 mod rows;
 mod signals;
+mod title;
 mod verbs;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ use verbs::{
 
 fn main() -> ExitCode {
     let cli = Cli::from_process();
+    title::hide_secrets();
     log_to_stderr(&cli);
     run(&cli)
         .unwrap_or_else(|error| {

@@ -112,3 +112,82 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert!(service.server.heads().len() > 3);
     assert_eq!(world.read("asked").len(), 1);
 }
+
+/// A world in which the machine itself has an identity, as a container or an instance has one, beside the given
+/// configuration; and its service, which takes every key.
+fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
+    let server = Scripted::start(|_, head| {
+        if head.contains("GET /role ") {
+            let role = r#"{"AccessKeyId": "ROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}"#;
+            return Reply::answer("200 OK", &["content-type: application/json"], role.as_bytes());
+        }
+        Reply::answer("200 OK", &["etag: \"1\""], CONTENT)
+    });
+    let mut world = World::new();
+    let config = world.write("config", config.as_bytes());
+    let credentials = world.write("credentials", credentials.as_bytes());
+    world.set("AWS_CONFIG_FILE", config.to_str().unwrap());
+    world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
+    world.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &format!("{}/role", server.url()));
+    world.set("AWS_REGION", "us-east-1");
+    world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+    (world, server)
+}
+
+#[test]
+fn a_profile_that_cannot_be_used_is_an_error_that_names_it_and_never_another_identity() {
+    let config = "[default]\nregion = us-east-1\n[profile empty]\nregion = us-east-1\n\
+                  [profile homeless]\nrole_arn = arn:aws:iam::1:role/x\n\
+                  [profile circular]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = missing\n\
+                  [profile half]\naws_access_key_id = A\n";
+    for profile in ["nope", "empty", "homeless", "circular", "half"] {
+        let (mut world, server) = world_with_a_role(config, "[other]\naws_access_key_id = O\n");
+        world.run(&["--profile", profile, "cat", "s3://bucket/key"]).fails(2, &[profile, "config"]);
+        world.set("AWS_PROFILE", profile);
+        world.run(&["cat", "s3://bucket/key"]).fails(2, &[profile, "config"]);
+        assert_eq!(server.heads(), Vec::<String>::new(), "{profile}");
+    }
+    let (world, server) = world_with_a_role(config, "");
+    let ran = world.run(&["--profile", "nope", "--no-sign-request", "cat", "s3://bucket/key"]);
+    let files = [world.path("config"), world.path("credentials")].map(|path| path.display().to_string());
+    ran.fails(2, &["nope", &files[0], &files[1]]);
+    assert_eq!(server.heads(), Vec::<String>::new());
+}
+
+#[test]
+fn a_configuration_file_that_cannot_be_read_as_one_is_an_error_that_names_it() {
+    for (config, credentials) in [("[default\nregion = x\n", ""), ("", "[default]\nno equals sign\n")] {
+        let (world, server) = world_with_a_role(config, credentials);
+        let file = if config.is_empty() { "credentials" } else { "config" };
+        world.run(&["cat", "s3://bucket/key"]).fails(2, &[world.path(file).to_str().unwrap()]);
+        assert_eq!(server.heads(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_profile_asked_for_by_name_wins_over_keys_in_variables_and_is_looked_for_beside_them() {
+    let (mut world, server) =
+        world_with_a_role("", "[lab]\naws_access_key_id = LAB\naws_secret_access_key = s\n");
+    world.set("AWS_ACCESS_KEY_ID", "VARIABLE");
+    world.set("AWS_SECRET_ACCESS_KEY", "s");
+    world.run(&["--profile", "lab", "cat", "s3://bucket/key"]).ok();
+    assert!(server.heads().iter().all(|head| head.contains("Credential=LAB/")), "{:?}", server.heads());
+    world.set("AWS_PROFILE", "nope");
+    world.run(&["cat", "s3://bucket/key"]).fails(2, &["nope"]);
+}
+
+#[test]
+fn without_a_profile_the_role_of_the_machine_serves_as_before() {
+    let (world, server) = world_with_a_role("[default]\nregion = us-east-1\n", "");
+    assert_eq!(world.run(&["cat", "s3://bucket/key"]).ok().stdout, CONTENT);
+    assert!(server.heads().iter().any(|head| head.contains("Credential=ROLE/")));
+}
+
+#[test]
+fn a_region_that_can_be_none_is_an_error_that_names_it() {
+    let (world, server) = world_with_a_role("", "");
+    for region in ["us east 1", "x/../y", "evil.example.org#", "-"] {
+        world.run(&["--region", region, "cat", "s3://bucket/key"]).fails(2, &["region", region]);
+    }
+    assert_eq!(server.heads(), Vec::<String>::new());
+}

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{HttpUrl, Location, S3Object};
+use firstbyte_location::{HttpUrl, Location, S3Object, redacted};
 use firstbyte_store::{Error, ListOptions, Options, Store};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -133,6 +133,7 @@ fn reach(globals: &Globals, url: &str) -> Finding {
         // Nobody waits any more if this fails.
         let _ = send.send(first);
     });
+    let url = redacted(url);
     let warn = |why: &str, advice| Finding::warn(WHAT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
         Ok(Ok(_)) => Finding::ok(WHAT, format!("{url}: answers, and lists buckets")),

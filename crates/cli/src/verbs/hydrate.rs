@@ -126,12 +126,23 @@ fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
 
+/// Whether a location is one that was printed, and so lost what is secret in it.
+fn lacks_secrets(location: &Location) -> bool {
+    matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
+}
+
 /// What `mount --record` noted.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn replayed(path: &Path) -> Result<WantedList> {
     let reads = firstbyte_mount::recorded(path).map_err(|error| Error::failed(error.to_string()))?;
     let place = Location::Local(path.to_owned());
     Ok(Box::new(reads.map(move |read| match read {
+        Ok((location, _)) if lacks_secrets(&location) => {
+            let why = "noted without its password or signature, which no file holds; name it itself";
+            let error =
+                firstbyte_store::Error::Credentials { location: location.to_string(), detail: why.into() };
+            Err(Failure { location, error: error.into() })
+        }
         Ok((location, range)) => Ok(Wanted { location, version: None, range: Some(range) }),
         Err(error) => {
             let what = firstbyte_store::Error::Io { location: place.to_string(), source: error };

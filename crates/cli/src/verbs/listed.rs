@@ -59,6 +59,12 @@ impl Operand {
             Location::Http(_) => true,
             Location::S3(_) => false,
         };
+        // It is shown, and never parsed again.
+        let without_secrets = match &location {
+            Location::Http(_) => OsString::from(shown(text).to_string()),
+            _ => text.to_owned(),
+        };
+        let text = without_secrets.as_os_str();
         let Some((base, pattern)) = text.to_str().filter(|_| !named).and_then(split_glob) else {
             return Ok(Self { root: location, glob: None, text: text.to_owned() });
         };

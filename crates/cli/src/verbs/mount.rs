@@ -14,7 +14,7 @@ use clap::Args;
 use firstbyte_hydrate::{Hydrator, Settings};
 use firstbyte_location::{Location, shown};
 use firstbyte_mount::{Access, Mount, Occupied, Options};
-use firstbyte_store::Store;
+use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -141,6 +141,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let location = args.location()?;
     let store = Store::new(firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.deadline),
+        outages: Outages::FailFast,
         ..globals.store_options()
     })?;
     let place = args.place()?;

@@ -1,0 +1,76 @@
+//! The arguments as other processes see them: without the secrets of URLs.
+//!
+//! `/proc/PID/cmdline`, which `ps` shows to every user, is memory of this process. The secrets in it are overwritten as
+//! soon as the arguments have been parsed; until then, and in the shell's own history, they are to be seen. A daemon is
+//! a fork and inherits the cleaned memory. Called once, by `main`, before there are threads.
+
+use std::ops::Range;
+
+use firstbyte_location::redacted;
+
+/// Field numbers of `/proc/self/stat` (proc(5)), counted from behind the name, which is field 2.
+const ARGUMENTS_START: usize = 48 - 3;
+const ARGUMENTS_END: usize = 49 - 3;
+
+/// Overwrites the secrets in this process's arguments.
+pub fn hide_secrets() {
+    let holds_secrets = |text: &std::ffi::OsString| {
+        let text = text.to_string_lossy();
+        redacted(&text) != text
+    };
+    if !std::env::args_os().any(|text| holds_secrets(&text)) {
+        return;
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let Some(range) = arguments(&stat) else { return };
+    // SAFETY: the kernel says that the arguments lie there, in this process's own, writable stack; they end with a NUL,
+    // and no other thread exists that could read them meanwhile. What std has copied of them is not touched.
+    let memory = unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) };
+    overwrite(memory);
+}
+
+/// Where the arguments lie, from the text of `/proc/self/stat`.
+fn arguments(stat: &str) -> Option<Range<usize>> {
+    // The name stands in brackets and may hold anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let field = |number: usize| fields.split(' ').nth(number)?.trim().parse::<usize>().ok();
+    let (start, end) = (field(ARGUMENTS_START)?, field(ARGUMENTS_END)?);
+    (start != 0 && start < end).then_some(start..end)
+}
+
+/// Overwrites secrets in arguments that stand one after the other, each ended by a NUL. Each stays where it is.
+fn overwrite(memory: &mut [u8]) {
+    for argument in memory.split_mut(|byte| *byte == 0) {
+        let text = String::from_utf8_lossy(argument).into_owned();
+        let shown = redacted(&text);
+        if shown == text {
+            continue;
+        }
+        // What stands for a secret may be longer than it: the end is cut then.
+        let length = shown.len().min(argument.len());
+        argument[..length].copy_from_slice(&shown.as_bytes()[..length]);
+        argument[length..].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_overwritten_and_every_argument_stays_in_its_place() {
+        let mut memory = *b"cp\0http://user:secret@h/x?sig=s&y=1\0http://a@h\0out\0";
+        overwrite(&mut memory);
+        let arguments: Vec<&[u8]> = memory.split(|byte| *byte == 0).filter(|text| !text.is_empty()).collect();
+        let shown: [&[u8]; 4] = [b"cp", b"http://***@h/x?sig=***&y=1", b"http://***", b"out"];
+        assert_eq!(arguments, shown);
+        assert!(memory.ends_with(b"\0out\0"));
+    }
+
+    #[test]
+    fn the_arguments_of_this_process_lie_where_the_kernel_says() {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let range = arguments(&stat).unwrap();
+        assert_eq!(range.len(), std::fs::read("/proc/self/cmdline").unwrap().len());
+    }
+}

@@ -1,0 +1,125 @@
+//! A server that stops answering: every call returns within its deadline, however many wait, and work goes on when it is
+//! back.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use firstbyte_testkit::{bytes, write_file};
+use rustix::process::{Pid, Signal, kill_process};
+use support::World;
+use support::place::Place;
+use support::servers::S3;
+
+const DEADLINE: Duration = Duration::from_secs(3);
+/// The promise is a second more than the deadline; the rest is for a busy machine.
+const BOUND: Duration = Duration::from_secs(6);
+
+/// Stops a server until dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn of(server: &S3) -> Self {
+        let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+/// The longest that any of ten threads doing the same thing needed for it; all of them have to fail.
+fn slowest_of_ten(call: impl Fn() -> std::io::Result<()> + Sync) -> Duration {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|_| {
+                scope.spawn(|| {
+                    let began = Instant::now();
+                    call().expect_err("the server answers nothing");
+                    began.elapsed()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
+    })
+}
+
+fn mounted() -> (S3, Place) {
+    let server = S3::ours();
+    write_file(&server.root.join("bucket/big"), 1, 64 << 20).unwrap();
+    fs::write(server.root.join("bucket/other"), "other").unwrap();
+    let place = Place::new(World::with_s3(&server));
+    let deadline = format!("{}s", DEADLINE.as_secs());
+    let options = ["--cache", "cache", "--deadline", &deadline, "--metadata-ttl", "100ms"];
+    place.mount("s3://bucket", &options);
+    (server, place)
+}
+
+/// Reads a page at `offset`.
+fn read_page(path: &Path, offset: u64) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    fs::File::open(path)?.read_exact_at(&mut [0; 4096], offset)
+}
+
+#[test]
+fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_server_is_back() {
+    let (server, place) = mounted();
+    let file = fs::File::open(place.directory.join("big")).unwrap();
+    let stopped = Stopped::of(&server);
+    let slowest = slowest_of_ten(|| {
+        use std::os::unix::fs::FileExt;
+        file.read_exact_at(&mut [0; 4096], 40 << 20)
+    });
+    assert!(slowest < BOUND, "{slowest:?}");
+    // Calls made now do not wait for a deadline of their own.
+    let began = Instant::now();
+    slowest_of_ten(|| read_page(&place.directory.join("big"), 50 << 20));
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    drop(stopped);
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = read_page(&place.directory.join("big"), 40 << 20) {
+        assert!(Instant::now() < until, "{error}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(file);
+    place.unmount().ok();
+}
+
+#[test]
+fn ten_lookups_of_one_name_fail_within_one_deadline() {
+    let (server, place) = mounted();
+    let stopped = Stopped::of(&server);
+    // What was told when it was mounted is believed no longer.
+    std::thread::sleep(Duration::from_millis(500));
+    let slowest = slowest_of_ten(|| fs::metadata(place.directory.join("other")).map(drop));
+    assert!(slowest < BOUND, "{slowest:?}");
+    drop(stopped);
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = fs::metadata(place.directory.join("other")) {
+        assert!(Instant::now() < until, "{error}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    place.unmount().ok();
+}
+
+#[test]
+fn a_copy_survives_an_outage_that_outlasts_several_read_timeouts() {
+    let server = S3::ours();
+    let content = bytes(2, 24 << 20);
+    fs::write(server.root.join("bucket/big"), &content).unwrap();
+    let world = World::with_s3(&server);
+    let args = ["--read-timeout", "2s", "cp", "--limit-rate", "8MB", "s3://bucket/big", "out"];
+    let mut child = world.spawn(&args);
+    std::thread::sleep(Duration::from_millis(700));
+    let stopped = Stopped::of(&server);
+    std::thread::sleep(Duration::from_secs(7));
+    drop(stopped);
+    assert!(child.wait().unwrap().success());
+    assert!(world.read("out") == content);
+}

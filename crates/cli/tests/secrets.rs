@@ -1,0 +1,245 @@
+//! Passwords, signatures and tokens in locations: they appear in no file, no line and no process title.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use firstbyte_link::{Link, LinkConfig, Rate, Running};
+use firstbyte_testkit::{Reply, Scripted, bytes};
+use support::World;
+use support::place::Place;
+use support::servers::S3;
+
+const PASSWORD: &str = "hunter2hunter2";
+const SIGNATURE: &str = "5ec4e75ec4e75ec4e75ec4e7";
+const TOKEN: &str = "tok3ntok3ntok3n";
+const KEY: &str = "AKIASECRETKEYID";
+const SECRETS: [&str; 4] = [PASSWORD, SIGNATURE, TOKEN, KEY];
+
+/// A URL with everything in it that is secret.
+fn url(address: &str, path: &str, signature: &str, password: &str) -> String {
+    format!(
+        "http://user:{password}@{address}/{path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}%2F20260101&\
+         X-Amz-Date=20260101T000000Z&X-Amz-Expires=900&X-Amz-SignedHeaders=host&X-Amz-Security-Token={TOKEN}&\
+         X-Amz-Signature={signature}"
+    )
+}
+
+#[track_caller]
+fn assert_harmless(place: &str, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    for secret in SECRETS {
+        assert!(!text.contains(secret), "{place} holds {secret}: {text}");
+    }
+}
+
+/// All files below a directory, and their directories.
+fn everything_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                left.push(entry.path());
+            }
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+/// Whatever a state directory holds is for its owner alone, and tells no secret.
+#[track_caller]
+fn assert_private(root: &Path) {
+    for path in everything_below(root) {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        if metadata.is_file() {
+            assert_harmless(&path.display().to_string(), &fs::read(&path).unwrap());
+        }
+    }
+}
+
+/// A server with one object, reached through a link of this rate.
+fn served(content: &[u8], rate: u64) -> (S3, Running) {
+    let server = S3::ours();
+    fs::write(server.root.join("bucket/big"), content).unwrap();
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
+    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(rate)), ..config }).unwrap();
+    (server, link)
+}
+
+#[test]
+fn a_journal_holds_no_secret_is_private_and_is_resumed_with_another_signature() {
+    let content = bytes(1, 24 << 20);
+    let (_server, link) = served(&content, 6 << 20);
+    let address = link.address().to_string();
+    let world = World::new();
+    let source = url(&address, "bucket/big", SIGNATURE, PASSWORD);
+    let mut child = world.spawn(&["--concurrency", "2", "cp", &source, "out"]);
+    while link.counters().bytes_to_client < 14 << 20 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let journal = world.path(".out.firstbyte-journal");
+    assert_harmless("the journal", &fs::read(&journal).unwrap());
+    assert_eq!(fs::metadata(&journal).unwrap().permissions().mode() & 0o777, 0o600);
+    let again = url(&address, "bucket/big", "another-signature", "another-password");
+    let receipt = world.run(&["--json", "cp", &again, "out"]).ok().receipt();
+    assert!(receipt["resumed_bytes"].as_u64().unwrap() > 2 << 20, "{receipt}");
+    assert!(world.read("out") == content);
+}
+
+#[test]
+fn receipts_progress_logs_and_errors_show_no_secret() {
+    let content = bytes(2, 3 << 20);
+    let (_server, link) = served(&content, 1 << 30);
+    let address = link.address().to_string();
+    let world = World::new();
+    let good = url(&address, "bucket/big", SIGNATURE, PASSWORD);
+    let missing = url(&address, "bucket/missing", SIGNATURE, PASSWORD);
+    let refused = url("127.0.0.1:1", "bucket/x", SIGNATURE, PASSWORD);
+    let unknown = format!("ftp://user:{PASSWORD}@host/x?sig={SIGNATURE}");
+    for location in [&good, &missing, &refused, &unknown] {
+        for verb in [
+            &["cp", location.as_str(), "out"][..],
+            &["cp", "--dry-run", location.as_str(), "out"],
+            &["cat", location.as_str()],
+            &["stat", location.as_str()],
+            &["ls", location.as_str()],
+            &["du", location.as_str()],
+            &["sync", location.as_str(), "tree"],
+            &["hydrate", "--wait", location.as_str()],
+            &["status", location.as_str()],
+            &["release", location.as_str()],
+        ] {
+            for options in [&["--json", "-vv"][..], &["-v"]] {
+                let ran = world.run(&[options, verb].concat());
+                let of = format!("{verb:?} {options:?} (ended with {:?})", ran.code);
+                assert_harmless(&format!("standard error of {of}"), ran.stderr.as_bytes());
+                if verb[0] != "cat" {
+                    assert_harmless(&format!("standard output of {of}"), &ran.stdout);
+                }
+            }
+        }
+    }
+    assert_private(&world.path("../home"));
+}
+
+#[test]
+fn a_proxys_password_and_that_of_an_endpoint_are_not_shown() {
+    let mut world = World::new();
+    world.set("http_proxy", &format!("http://user:{PASSWORD}@127.0.0.1:1"));
+    let ran = world.run(&["-vv", "cat", "http://example.invalid/x"]);
+    assert_harmless("standard error", ran.stderr.as_bytes());
+    let ran = world.run(&["--json", "doctor"]);
+    assert_harmless("doctor", &ran.stdout);
+    assert_harmless("doctor's standard error", ran.stderr.as_bytes());
+    let mut world = World::new();
+    for endpoint in [format!("http://user:{PASSWORD}@127.0.0.1:1"), format!("nowhere://user:{PASSWORD}@h")] {
+        world.set("FIRSTBYTE_ENDPOINT_URL", &endpoint);
+        let ran = world.run(&["-vv", "stat", "s3://bucket/key"]);
+        assert_ne!(ran.code, Some(0));
+        assert_harmless("standard error", ran.stderr.as_bytes());
+    }
+}
+
+#[test]
+fn where_a_redirect_leads_is_told_without_its_signature() {
+    let server = Scripted::start(|number, _| {
+        let target = match number {
+            0 => format!("location: http://127.0.0.1:1/x?sig={SIGNATURE}&access_token={TOKEN}"),
+            _ => format!("location: nowhere://u:{PASSWORD}@h/?sig={SIGNATURE}"),
+        };
+        Reply::answer("302 Found", &[&target], b"")
+    });
+    let world = World::new();
+    for _ in 0..2 {
+        let ran = world.run(&["-vv", "stat", &format!("{}/x", server.url())]);
+        assert_ne!(ran.code, Some(0));
+        assert_harmless("standard error", ran.stderr.as_bytes());
+    }
+}
+
+#[test]
+fn what_a_mount_leaves_in_files_tables_and_titles_holds_no_secret() {
+    let content = bytes(3, 3 << 20);
+    let (_server, link) = served(&content, 1 << 30);
+    let address = link.address().to_string();
+    let place = Place::new(World::new());
+    let source = url(&address, "bucket/big", SIGNATURE, PASSWORD);
+    let options = ["--cache", "cache", "--record", "record", "--log", "log"];
+    let receipt = place.mount(&source, &options);
+    assert_harmless("the receipt", receipt.to_string().as_bytes());
+    let pid = receipt["pid"].as_u64().unwrap();
+    let name = fs::read_dir(&place.directory).unwrap().next().unwrap().unwrap().file_name();
+    assert!(place.read(name.to_str().unwrap()).unwrap() == content);
+    for file in ["cmdline", "comm", "status", "mountinfo"] {
+        assert_harmless(file, &fs::read(format!("/proc/{pid}/{file}")).unwrap());
+    }
+    let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    let title = String::from_utf8_lossy(&title);
+    assert!(title.contains("mount") && title.contains("mnt"), "still told apart by people: {title:?}");
+    assert_private(&place.world.path("cache"));
+    let runtime = place.world.path("../run/firstbyte");
+    assert_private(&runtime);
+    for file in ["record", "log"] {
+        let path = place.world.path(file);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+        assert_harmless(file, &fs::read(&path).unwrap());
+    }
+    // What is asked of the daemon goes by the location as it is shown, and still works.
+    let ran = place.world.run(&["--json", "hydrate", "--wait", "mnt"]).ok();
+    assert_harmless("hydrate's receipt", &ran.stdout);
+    let ran = place.world.run(&["--json", "status", "mnt"]).ok();
+    assert_harmless("status", &ran.stdout);
+    place.unmount().ok();
+    assert_private(&place.world.path("cache"));
+}
+
+#[test]
+fn a_process_in_the_foreground_hides_the_secrets_of_its_arguments() {
+    let content = bytes(4, 24 << 20);
+    let (_server, link) = served(&content, 2 << 20);
+    let source = url(&link.address().to_string(), "bucket/big", SIGNATURE, PASSWORD);
+    let world = World::new();
+    let mut command = world.command(&["cp", &source, "out"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let title = || fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+    while link.counters().bytes_to_client == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let shown = title();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_harmless("the title", &shown);
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("cp") && shown.contains("bucket/big") && shown.contains("out"), "{shown:?}");
+}
+
+#[test]
+fn the_journal_of_an_upload_is_private() {
+    let server = S3::ours();
+    let mut world = World::with_s3(&server);
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
+    let link = Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(4 << 20)), ..config }).unwrap();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    world.write("source", &bytes(5, 32 << 20));
+    let mut child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    let state = world.path("../home/.cache");
+    let until = Instant::now() + Duration::from_secs(30);
+    while !state.exists() || everything_below(&state).len() < 2 {
+        assert!(Instant::now() < until, "no journal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_private(&state.join("firstbyte"));
+    assert_eq!(fs::metadata(state.join("firstbyte")).unwrap().permissions().mode() & 0o777, 0o700);
+}

@@ -1,0 +1,106 @@
+//! Uploads whose source changes under them, and uploads that are killed where the link is thin.
+
+mod support;
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use firstbyte_link::{Link, LinkConfig, Rate, Running};
+use firstbyte_testkit::write_file;
+use support::World;
+use support::servers::S3;
+
+/// Generous: a failure that is noticed at once takes a fraction of it.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
+/// A server behind a link of so many bytes a second, and a world that reaches it.
+fn behind(rate: u64) -> (S3, Running, World) {
+    let server = S3::ours();
+    let mut world = World::with_s3(&server);
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), server.address());
+    let rate = Some(Rate::bytes_per_second(rate));
+    let link = Link::start(LinkConfig { rate, ..config }).unwrap();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    (server, link, world)
+}
+
+fn wait_for_bytes(link: &Running, bytes: u64) {
+    while link.counters().bytes_to_server < bytes {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What it says on standard error, once it has ended, soon.
+fn told_at_once(mut child: Child) -> String {
+    let until = Instant::now() + AT_ONCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("still alive after {AT_ONCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut told = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{told}");
+    told
+}
+
+#[test]
+fn a_source_that_shrinks_ends_its_upload_in_parts_at_once() {
+    let (_server, link, world) = behind(8_000_000);
+    let source = world.write("source", b"");
+    write_file(&source, 1, 48 << 20).unwrap();
+    let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    wait_for_bytes(&link, 6 << 20);
+    OpenOptions::new().write(true).open(&source).unwrap().set_len(1 << 20).unwrap();
+    let told = told_at_once(child);
+    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+}
+
+#[test]
+fn a_source_that_shrinks_ends_its_upload_in_one_request_at_once() {
+    let (_server, link, world) = behind(2_000_000);
+    let source = world.write("source", b"");
+    write_file(&source, 2, 12 << 20).unwrap();
+    let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    wait_for_bytes(&link, 1 << 20);
+    OpenOptions::new().write(true).open(&source).unwrap().set_len(4 << 20).unwrap();
+    let told = told_at_once(child);
+    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+}
+
+#[test]
+fn a_byte_changed_in_place_during_an_upload_is_told_as_a_change() {
+    let (_server, link, world) = behind(4_000_000);
+    let source = world.write("source", b"");
+    write_file(&source, 3, 14 << 20).unwrap();
+    let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    wait_for_bytes(&link, 1 << 20);
+    let last = (14 << 20) - 1;
+    let mut byte = [0];
+    let file = OpenOptions::new().read(true).write(true).open(&source).unwrap();
+    file.read_exact_at(&mut byte, last).unwrap();
+    file.write_all_at(&[!byte[0]], last).unwrap();
+    let told = told_at_once(child);
+    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+}
+
+#[test]
+fn an_upload_killed_on_a_thin_link_has_finished_most_of_what_it_sent() {
+    let (server, link, mut world) = behind(8_000_000);
+    let source = world.write("source", b"");
+    write_file(&source, 4, 96 << 20).unwrap();
+    let mut child = world.spawn(&["cp", "source", "s3://bucket/key"]);
+    wait_for_bytes(&link, 56 << 20);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.set("FIRSTBYTE_ENDPOINT_URL", &server.url);
+    let receipt = world.run(&["--json", "cp", "source", "s3://bucket/key"]).ok().receipt();
+    let resumed = receipt["resumed_bytes"].as_u64().unwrap();
+    assert!(resumed >= 24 << 20, "{receipt}");
+}
