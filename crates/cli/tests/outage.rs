@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{bytes, write_file};
+use firstbyte_testkit::bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use support::World;
 use support::place::Place;
@@ -52,7 +52,8 @@ fn slowest_of_ten(call: impl Fn() -> std::io::Result<()> + Sync) -> Duration {
 
 fn mounted() -> (S3, Place) {
     let server = S3::ours();
-    write_file(&server.root.join("bucket/big"), 1, 64 << 20).unwrap();
+    // Sparse, and so large that nothing fetches all of it ahead.
+    fs::File::create(server.root.join("bucket/big")).unwrap().set_len(64 << 30).unwrap();
     fs::write(server.root.join("bucket/other"), "other").unwrap();
     let place = Place::new(World::with_s3(&server));
     let deadline = format!("{}s", DEADLINE.as_secs());
@@ -74,16 +75,16 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
     let stopped = Stopped::of(&server);
     let slowest = slowest_of_ten(|| {
         use std::os::unix::fs::FileExt;
-        file.read_exact_at(&mut [0; 4096], 40 << 20)
+        file.read_exact_at(&mut [0; 4096], 40 << 30)
     });
     assert!(slowest < BOUND, "{slowest:?}");
     // Calls made now do not wait for a deadline of their own.
     let began = Instant::now();
-    slowest_of_ten(|| read_page(&place.directory.join("big"), 50 << 20));
+    slowest_of_ten(|| read_page(&place.directory.join("big"), 50 << 30));
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
     drop(stopped);
     let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = read_page(&place.directory.join("big"), 40 << 20) {
+    while let Err(error) = read_page(&place.directory.join("big"), 40 << 30) {
         assert!(Instant::now() < until, "{error}");
         std::thread::sleep(Duration::from_millis(200));
     }

@@ -28,9 +28,7 @@ pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
 pub use local::{Durability, LocalFile, empty, local_path, open_regular};
 pub use object::{Metadata, Stat};
-pub use options::{
-    Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
-};
+pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Get, ListOptions, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};
