@@ -88,7 +88,7 @@ pub(crate) fn put(
     let engine = client.route.uncached(py)?;
     let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
     let options = PutOptions { precondition, ..PutOptions::default() };
-    let (at, cancel) = (location.clone(), options.cancel.clone());
+    let (at, cancel) = (location.clone(), options.sending.cancel.clone());
     // A copy: a write that is left behind may outlive what it was given.
     let payload = content.as_bytes().to_vec();
     let put = move || engine.store().put(&at, Payload::Bytes(&payload), &options);

@@ -25,7 +25,9 @@ const CALLS: [(&str, Call); 12] = [
     ("list", |store, at| store.list(at, &ListOptions::default())?.try_for_each(|entry| entry.map(drop))),
     ("put", |store, at| store.put(at, Payload::Bytes(b"x"), &PutOptions::default()).map(drop)),
     ("begin_upload", |store, at| store.begin_upload(at, &PutOptions::default()).map(drop)),
-    ("put_part", |store, at| store.put_part(&upload(at), 1, Payload::Bytes(b"x"), &Cancel::new()).map(drop)),
+    ("put_part", |store, at| {
+        store.put_part(&upload(at), 1, Payload::Bytes(b"x"), &Cancel::new().into()).map(drop)
+    }),
     ("copy_part", |store, at| {
         store.copy_part(&upload(at), 1, at, &Version::default(), ByteRange::new(0, 1)).map(drop)
     }),
