@@ -17,7 +17,7 @@ use crate::auth::Rights;
 use crate::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::config::Writing;
 use crate::content_type::content_type;
-use crate::etag::{Identity, etag, http_date, last_modified, stamp};
+use crate::etag::{etag, http_date, last_modified, stamp};
 use crate::listing;
 use crate::page;
 use crate::publish::{self, Kind};
@@ -208,12 +208,8 @@ async fn check_write(site: &Site, path: &EntryPath, condition: &Condition) -> io
     if *condition == Condition::default() {
         return Ok(Ok(()));
     }
-    let current = match site.root.open_entry(path).await {
-        Ok(entry) => Some(Identity::from(&entry.metadata()?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    Ok(condition.judge(current.as_ref()))
+    let (root, path, condition) = (site.root.clone(), path.clone(), condition.clone());
+    blocking(move || settled(publish::check(&root, &path, &condition))).await
 }
 
 /// Runs file system work where it may wait without holding up other connections.

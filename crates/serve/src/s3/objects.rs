@@ -112,18 +112,14 @@ fn body_error(error: s3s::StdError) -> S3Error {
     }
 }
 
-/// Refuses early a write whose condition does not hold now; it is judged again when the write is published.
+/// Refuses early a write whose condition does not hold now; it is judged again when the write is
+/// published.
 pub(crate) async fn check_write(root: &Root, path: &EntryPath, condition: &Condition) -> S3Result<()> {
     if *condition == Condition::default() {
         return Ok(());
     }
-    let identity = match root.open_entry(path).await.and_then(|file| file.metadata()) {
-        Ok(metadata) if metadata.is_dir() => Some(Identity::of_directory(&metadata)),
-        Ok(metadata) => Some(Identity::from(&metadata)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
-        Err(error) => return Err(from_io(&error)),
-    };
-    condition.judge(identity.as_ref()).map_err(|unmet| from_publish(&unmet.into()))
+    let (root, path, condition) = (root.clone(), path.clone(), condition.clone());
+    publishing(move || publish::check(&root, &path, &condition)).await
 }
 
 /// Makes the temporary file for an object of `bucket`.

@@ -91,7 +91,9 @@ pub(crate) async fn put(
     }
     let target = api.writable(&request, &request.input.bucket, &request.input.key).await?;
     let condition = Condition::of_headers(&request.headers);
-    objects::check_write(&api.root, &target.path, &condition).await?;
+    if !request.input.key.ends_with('/') {
+        objects::check_write(&api.root, &target.path, &condition).await?;
+    }
     let described = if is_form { described_by_form(&request.input)? } else { described(&request.headers)? };
     let body = request.input.body.take();
     if request.input.key.ends_with('/') {
