@@ -2,8 +2,12 @@
 
 mod support;
 
-use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, bytes};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY, bytes};
 use support::World;
+use support::place::Place;
 use support::servers::S3;
 
 /// Our own server with keys, below a base path, as behind a reverse proxy.
@@ -72,4 +76,63 @@ fn an_object_from_the_year_11476_is_shown_and_copied() {
     }
     world.run(&["cp", "s3://bucket/far", "back"]).ok();
     assert_eq!(world.read("back"), b"content");
+}
+
+#[test]
+fn a_client_that_signs_nothing_reads_a_directory_served_as_one_bucket() {
+    // The directory holds another one of the bucket's own name: it must not come instead.
+    let s3 = S3::ours_with(&["--write", "--bucket", BUCKET]);
+    let (small, large) = (bytes(1, 1_000), bytes(2, 40 << 20));
+    std::fs::write(s3.root.join("small"), &small).unwrap();
+    std::fs::write(s3.root.join("large"), &large).unwrap();
+    std::fs::write(s3.root.join(BUCKET).join("small"), "inner").unwrap();
+    let mut world = World::with_s3(&s3);
+    world.set("FIRSTBYTE_NO_SIGN_REQUEST", "1");
+    for (name, content) in [("small", &small), ("large", &large)] {
+        world.run(&["cp", &format!("s3://{BUCKET}/{name}"), name]).ok();
+        assert!(world.read(name) == *content, "{name}");
+        let part = world.run(&["cat", "--range", "100-199", &format!("s3://{BUCKET}/{name}")]).ok();
+        assert!(part.stdout == content[100..200], "{name}");
+    }
+    world.run(&["cp", "-r", &format!("s3://{BUCKET}/"), "all"]).ok();
+    assert!(world.read("all/small") == small && world.read(&format!("all/{BUCKET}/small")) == b"inner");
+    world.run(&["cp", "small", &format!("s3://{BUCKET}/written/small")]).ok();
+    assert!(std::fs::read(s3.root.join("written/small")).unwrap() == small);
+    let place = Place::new(world);
+    place.mount(&format!("s3://{BUCKET}"), &["--cache", "cache"]);
+    assert!(place.read("small").unwrap() == small);
+    assert!(place.read("large").unwrap() == large);
+    assert!(place.read(&format!("{BUCKET}/small")).unwrap() == b"inner");
+    place.unmount().ok();
+}
+
+#[test]
+fn the_access_log_shows_no_signature() {
+    let keys = World::new();
+    let file = keys.write("keys", format!("{ACCESS_KEY} {SECRET_KEY} write\n").as_bytes());
+    let log = std::fs::File::create(keys.path("log")).unwrap();
+    let s3 = S3::ours_logging(&["--access-log", "--auth", file.to_str().unwrap()], log);
+    std::fs::write(s3.root.join(BUCKET).join("x"), "content").unwrap();
+    let world = World::with_s3(&s3);
+    assert_eq!(world.run(&["cat", &format!("s3://{BUCKET}/x")]).ok().stdout, b"content");
+    let signature = "5ec2e75ec2e75ec2e75ec2e7";
+    let forged = format!("X-Amz-Credential=mallory%0Ax%2F20260101&X-Amz-Signature={signature}");
+    let mut stream = std::net::TcpStream::connect(s3.address()).unwrap();
+    let request =
+        format!("GET /{BUCKET}/x?{forged} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    // A line is written behind the answer.
+    let begun = Instant::now();
+    let log = loop {
+        let log = String::from_utf8(keys.read("log")).unwrap();
+        if log.contains("X-Amz-Signature=") || begun.elapsed() > Duration::from_secs(30) {
+            break log;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(log.contains(&format!(" {ACCESS_KEY} ")) && log.contains("X-Amz-Signature=..."), "{log}");
+    assert!(!log.contains(signature) && !log.contains(SECRET_KEY), "{log}");
+    // Nor can a client put words into it: there is no such key, and a line is a request.
+    assert!(!log.contains(" mallory") && !log.lines().any(|line| line.starts_with('x')), "{log}");
 }

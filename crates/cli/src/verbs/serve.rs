@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use firstbyte_link::Rate;
 use firstbyte_serve::{
-    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Keys, Limits, Server, Tls, Writing,
+    AccessLog, Authentication, Buckets, Config, Cors, Exposure, Keys, Limits, Server, SignatureVersions, Tls,
+    Writing,
 };
 use serde_json::json;
 
@@ -33,9 +34,13 @@ pub struct ServeArgs {
     /// Let clients change the directory
     #[arg(long)]
     write: bool,
-    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`
+    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`. A prefix such as bucket/public opens
+    /// bucket/public and what lies below it, not bucket/public-2
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
+    /// Also take S3 signatures of version 2, which cover less, within 15 minutes of their date; for old clients only
+    #[arg(long, requires = "auth")]
+    allow_sigv2: bool,
     /// Listen beyond loopback without --auth: everybody who can connect may read, and with --write also change,
     /// everything. Has to be said as well as --listen
     #[arg(long, conflicts_with = "auth")]
@@ -58,7 +63,7 @@ pub struct ServeArgs {
     /// Path that a reverse proxy puts before everything
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
-    /// Serve DIR itself as the one bucket of this name
+    /// Serve DIR itself as the one bucket of this name; /NAME/key and /key are then the same file
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
     /// Log each request on standard error
@@ -78,6 +83,7 @@ impl ServeArgs {
                 }
                 None => Authentication::None,
             },
+            signatures: if self.allow_sigv2 { SignatureVersions::V2Too } else { SignatureVersions::V4Only },
             exposure: if self.public_unauthenticated { Exposure::Public } else { Exposure::Guarded },
             tls: match (&self.tls_cert, &self.tls_key) {
                 (Some(certificate), Some(key)) => {

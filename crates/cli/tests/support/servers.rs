@@ -39,11 +39,16 @@ impl S3 {
 
     /// Our own `serve` with these options.
     pub fn ours_with(options: &[&str]) -> Self {
+        Self::ours_logging(options, Stdio::inherit())
+    }
+
+    /// Our own `serve` with these options, and its standard error.
+    pub fn ours_logging(options: &[&str], log: impl Into<Stdio>) -> Self {
         let directory = scratch();
         std::fs::create_dir(directory.path().join(BUCKET)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
         command.arg("serve").arg(directory.path()).args(["--listen", "127.0.0.1:0"]).args(options);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
         let process = Service::Ours(Serve(child));
