@@ -8,6 +8,7 @@ mod entry;
 mod location;
 mod range;
 mod shown;
+pub mod units;
 mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
