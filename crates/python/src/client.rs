@@ -205,7 +205,8 @@ impl FromPyObject<'_, '_> for Time {
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            return firstbyte::size::duration(given.extract()?).map(Self).map_err(PyValueError::new_err);
+            let seconds = units::duration(given.extract()?);
+            return seconds.map(Self).map_err(|error| PyValueError::new_err(error.to_string()));
         }
         let text: String = given.extract()?;
         units::parse_duration(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
