@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "mount": {"location", "store", "hydrate"},
     "firstbyte": {"location", "store", "transfer", "hydrate"},
     "serve": {"location", "store", "listing", "pacing"},
-    "link": set(),
+    "link": {"location"},
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "store", "transfer", "hydrate", "firstbyte"},
     "cli": {"location", "listing", "store", "transfer", "hydrate", "mount", "serve", "link", "firstbyte"},

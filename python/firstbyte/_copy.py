@@ -29,8 +29,10 @@ def cp(
     """Copy an object, or with `recursive` a tree, between any two locations.
 
     The destination is the old one or the whole new one, verified as far as the source allows. A copy that was
-    interrupted, by Ctrl-C or a kill, goes on from where it was when it is made again. A destination that is a directory,
-    or ends in `/`, takes the copy under its own name; `source/` stands for its contents.
+    interrupted, by Ctrl-C or a kill, goes on from where it was when it is made again. A destination that ends in
+    `/`, or is `.`, takes the copy under its own name; any other is the name of the copy, except that an object goes
+    into a directory that is there. `source/` stands for its contents. What a tree's destination has already,
+    unchanged, is skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
@@ -45,9 +47,10 @@ def cp(
         anonymous: whether S3 requests go unsigned, for public buckets.
 
     Returns:
-        dict, the receipt: `objects`, `bytes`, `seconds`, `bytes_per_second`, `first_byte_seconds`, `requests`, `retries`,
-        `hedged`, `resumed_bytes`, `reread_bytes`, `verified` ("full", "length" or None), `version`, `bound_by`,
-        `failures` (how many) and `failed`, a list of (location, OSError) of the first 1,000.
+        dict, the receipt: `objects`, `bytes`, `skipped`, `left_out`, `seconds`, `bytes_per_second`,
+        `first_byte_seconds`, `requests`, `retries`, `hedged`, `resumed_bytes`, `reread_bytes`, `verified` ("full",
+        "length" or None), `version`, `bound_by`, `failures` (how many) and `failed`, a list of (location, OSError) of
+        the first 1,000.
 
     Raises:
         PartialError: if some objects of a tree failed.

@@ -24,7 +24,9 @@ def test_a_tree_goes_with_recursive_only(place, tmp_path):
         place(f"tree/{number % 3}/{number}", b"%d" % number)
     with pytest.raises(IsADirectoryError):
         firstbyte.cp("s3://bucket/tree/", tmp_path)
-    assert firstbyte.cp("s3://bucket/tree", tmp_path, recursive=True)["objects"] == 30
+    for copied, skipped in [(30, 0), (0, 30)]:
+        receipt = firstbyte.cp("s3://bucket/tree", f"{tmp_path}/", recursive=True)
+        assert (receipt["objects"], receipt["skipped"]) == (copied, skipped)
     assert (tmp_path / "tree" / "1" / "4").read_bytes() == b"4"
     assert firstbyte.cp("s3://bucket/tree/", tmp_path / "bare", recursive=True)["objects"] == 30
     assert (tmp_path / "bare" / "1" / "4").read_bytes() == b"4"

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use firstbyte_location::units;
 use firstbyte_store::{Options, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
@@ -18,7 +19,7 @@ use crate::verbs::{
     layout::LayoutArgs, link::LinkArgs, ls::LsArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs,
     stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
-use crate::{console, environment, size};
+use crate::{console, environment};
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
 #[derive(Parser)]
@@ -32,7 +33,9 @@ pub struct Cli {
 
 const AFTER_HELP: &str = "\
 Locations: PATH, file://PATH, s3://BUCKET/KEY, http(s)://HOST/PATH; `-` is standard input or output.
-Every option is also an environment variable: --read-timeout is FIRSTBYTE_READ_TIMEOUT.
+Every option is also an environment variable: --read-timeout is FIRSTBYTE_READ_TIMEOUT. Options that delete,
+overwrite or let others in (--delete, --write, ...) are not: they have to be written each time.
+Sizes: 64MiB, 5GB, 1G (K, M, G are powers of 1024). Rates: the same, or 100Mbit. Times: 500ms, 30s, 5m, 2h.
 Credentials, region and endpoint come from all the usual AWS places.
 Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrupted.
 
@@ -81,7 +84,7 @@ pub struct Globals {
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
     /// Memory ceiling [default: 32MiB, or an eighth of the container's if that is less]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_size)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size)]
     pub memory: Option<u64>,
     /// Requests at once: a number, or `auto` to find the level by measuring
     #[arg(long, global = true, value_name = "N|auto", default_value = "auto", value_parser = parse_concurrency)]
@@ -108,7 +111,7 @@ pub struct Globals {
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
     /// Longest silence on a connection before it counts as dead
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = size::parse_duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     pub read_timeout: Duration,
 }
 
@@ -152,7 +155,12 @@ impl Cli {
     }
 }
 
-/// The whole grammar, each option with its variable. Set here, once, so that no option can be without.
+/// Options that destroy, or let others: a variable that is set for all runs must not arm them.
+const WITHOUT_VARIABLE: [&str; 7] =
+    ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write"];
+
+/// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so that no option can be
+/// without.
 pub fn command() -> Command {
     with_variables(Cli::command())
 }
@@ -163,6 +171,9 @@ fn with_variables(command: Command) -> Command {
 
 fn with_variable(arg: clap::Arg) -> clap::Arg {
     let Some(long) = arg.get_long().filter(|long| !matches!(*long, "help" | "version")) else { return arg };
+    if WITHOUT_VARIABLE.contains(&long) {
+        return arg;
+    }
     let name = format!("FIRSTBYTE_{}", long.to_ascii_uppercase().replace('-', "_"));
     // clap keeps names for as long as the process lives; there are a few dozen of them.
     let name: &'static str = name.leak();
@@ -236,7 +247,8 @@ mod tests {
         let verbs = command.get_subcommands().flat_map(Command::get_arguments);
         for arg in command.get_arguments().chain(verbs) {
             let long = arg.get_long().filter(|long| !matches!(*long, "help" | "version"));
-            assert_eq!(arg.get_env().is_some(), long.is_some(), "{}", arg.get_id());
+            let named = long.is_some_and(|long| !WITHOUT_VARIABLE.contains(&long));
+            assert_eq!(arg.get_env().is_some(), named, "{}", arg.get_id());
         }
         let timeout = command.get_arguments().find(|arg| arg.get_id() == "read_timeout").unwrap();
         assert_eq!(timeout.get_env(), Some(OsStr::new("FIRSTBYTE_READ_TIMEOUT")));

@@ -57,6 +57,9 @@ pub struct Receipt {
     /// Objects deleted (`sync --delete`, `cp --abort-stale`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
+    /// Pipes, sockets, devices, and empty directories that a store cannot hold (`cp`, `sync`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
     /// Wall time.
     pub seconds: f64,
     /// From the start of the transfer to its first byte.
@@ -110,6 +113,7 @@ impl Receipt {
         let counts = [
             (self.skipped, "skipped"),
             (self.deleted.unwrap_or(0), "deleted"),
+            (self.left_out.unwrap_or(0), "left out"),
             (self.failed.len() as u64, "failed"),
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {

@@ -72,14 +72,16 @@ fn a_tree_with_odd_names_survives_a_round_trip() {
 }
 
 #[test]
-fn a_directory_without_a_slash_goes_under_its_own_name() {
+fn a_directory_goes_under_its_own_name_into_what_ends_in_a_slash() {
     let world = World::new();
     plant(&world, "tree");
     std::fs::create_dir(world.path("into")).unwrap();
-    world.run(&["cp", "-r", "tree", "into"]).ok();
+    world.run(&["cp", "-r", "tree", "into/"]).ok();
     assert_same_tree(&world, "tree", "into/tree");
-    world.run(&["cp", "-r", "tree", "new"]).ok();
-    assert_same_tree(&world, "tree", "new");
+    world.run(&["cp", "-r", "tree", "new/"]).ok();
+    assert_same_tree(&world, "tree", "new/tree");
+    world.run(&["cp", "-r", "tree", "named"]).ok();
+    assert_same_tree(&world, "tree", "named");
 }
 
 #[test]

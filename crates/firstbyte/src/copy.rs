@@ -1,7 +1,8 @@
 //! `cp`: one object or a tree, between any two locations, by the rules of the command line.
 //!
-//! A destination that is a directory, or is written as one, takes what is copied under its own name; a tree written with
-//! a `/` at its end stands for its contents; everything else is the new name.
+//! A tree written with a `/` at its end stands for its contents. A destination written as a directory (`DST/`, `.`, `..`, a
+//! bucket) takes what is copied under its own name. Any other is the name of the copy, there already or not, except that
+//! an object goes into a directory that is there. So the same call has the same target however often it is made.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use firstbyte_location::{Kind, Location, S3Object};
 use firstbyte_store::Checksum;
-use firstbyte_transfer::{Effect, Engine, Settings, Shard, Silent, Stop, Summary, Tree};
+use firstbyte_transfer::{Effect, Engine, Levels, Settings, Shard, Silent, Stop, Summary, Tree};
 
 use crate::{Client, Error, Result};
 
@@ -30,7 +31,7 @@ pub struct Copy {
     pub depth: Depth,
     /// What the one object copied must have.
     pub checksum: Option<Checksum>,
-    /// Bytes a second; unlimited where none is given.
+    /// Bytes a second; as the client's options say where none is given.
     pub limit_rate: Option<u64>,
     /// Ends it from another thread; the same copy resumes from there.
     pub stop: Stop,
@@ -62,29 +63,39 @@ impl Client {
     ) -> Result<Summary> {
         let contents = is_contents(source.as_ref());
         let source = Location::parse(source.as_ref())?;
-        let destination = Location::parse(destination.as_ref())?;
+        let written = destination.as_ref();
+        let destination = Location::parse(written)?;
+        let into = is_written_as_directory(written, &destination);
         let settings = Settings {
             checksum: copy.checksum.clone(),
-            limit_rate: copy.limit_rate,
+            limit_rate: copy.limit_rate.or(self.copies.limit_rate),
             stop: copy.stop.clone(),
             ..self.copies.clone()
         };
         let engine = Engine::new(self.store().clone(), settings);
         if !self.is_tree(&source, copy.depth)? {
-            let target = target(&source, &destination, source.file_name())?;
+            let into = into || destination.as_local().is_some_and(|path| path.is_dir());
+            let target = target(&source, &destination, into, source.file_name())?;
             return match Overlap::of(&source, &target) {
                 Overlap::Same => Err(onto_itself(&source)),
                 Overlap::Apart | Overlap::Inside => Ok(engine.copy(&source, &target, &Silent)?),
             };
         }
         let name = if contents { Some(Vec::new()) } else { source.file_name().or(Some(Vec::new())) };
-        let destination = target(&source, &destination, name)?;
+        let destination = target(&source, &destination, into, name)?;
         if Overlap::of(&source, &destination) != Overlap::Apart {
             return Err(onto_itself(&source));
         }
-        let (shard, effect) = (Shard::default(), Effect::Apply);
-        let mut summary =
-            engine.copy_tree(&Tree { source, destination, select: &|_| true, shard, effect }, &Silent)?;
+        let tree = Tree {
+            source,
+            destination,
+            beginning: String::new(),
+            levels: Levels::All,
+            select: &|_| true,
+            shard: Shard::default(),
+            effect: Effect::Apply,
+        };
+        let mut summary = engine.copy_tree(&tree, &Silent)?;
         match summary.ended.take() {
             Some(error) => Err(error.into()),
             None => Ok(summary),
@@ -108,14 +119,21 @@ impl Client {
 }
 
 /// Whether what is written is a directory's contents rather than itself.
-fn is_contents(text: &OsStr) -> bool {
+#[must_use]
+pub fn is_contents(text: &OsStr) -> bool {
     text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
 }
 
+/// Whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is one of these, or names a bucket.
+#[must_use]
+pub fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
+    let dots = |text: &[u8]| matches!(text.rsplit(|byte| *byte == b'/').next(), Some(b"." | b".."));
+    location.is_directory_like() || (location.as_local().is_some() && dots(text.as_bytes()))
+}
+
 /// Where the copy goes: into a directory under `name`, which is empty for bare contents.
-fn target(source: &Location, destination: &Location, name: Option<Vec<u8>>) -> Result<Location> {
-    let is_directory = || destination.as_local().is_some_and(std::path::Path::is_dir);
-    if !destination.is_directory_like() && !is_directory() {
+fn target(source: &Location, destination: &Location, into: bool, name: Option<Vec<u8>>) -> Result<Location> {
+    if !into {
         return Ok(destination.clone());
     }
     match name {

@@ -42,7 +42,7 @@ pub mod size;
 
 pub use cached::{Hydrate, Keep, below};
 pub use client::Client;
-pub use copy::{Copy, Depth, Overlap};
+pub use copy::{Copy, Depth, Overlap, is_contents, is_written_as_directory};
 pub use error::{Error, Result};
 pub use file::LazyFile;
 pub use options::Options;

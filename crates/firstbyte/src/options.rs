@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use firstbyte_location::units::{UnitError, parse_duration, parse_rate, parse_size};
 use firstbyte_store::{Redirects, Signing};
 
 use crate::environment::{self, Lookup};
-use crate::size::{parse_duration, parse_size};
 use crate::{Error, Result};
 
 /// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the reserve of other machines
@@ -45,8 +45,8 @@ impl Options {
         let mut options = Self::default();
         let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
         let flag = |name| given(name).map(|text| parse(name, &text, parse_flag)).transpose();
-        let size = |name| given(name).map(|text| parse(name, &text, parse_size)).transpose();
-        let time = |name| given(name).map(|text| parse(name, &text, parse_duration)).transpose();
+        let size = |name| given(name).map(|text| parse(name, &text, in_units(parse_size))).transpose();
+        let time = |name| given(name).map(|text| parse(name, &text, in_units(parse_duration))).transpose();
 
         let store = &mut options.store;
         store.endpoint_url = given("ENDPOINT_URL");
@@ -80,9 +80,11 @@ impl Options {
         options.set_memory(
             size("MEMORY")?.unwrap_or_else(|| least(firstbyte_transfer::Settings::default().memory)),
         );
-        if let Some(deadline) = time("DEADLINE")? {
+        if let Some(deadline) = time("READ_DEADLINE")? {
             options.set_deadline(deadline);
         }
+        let rate = |text: String| parse("LIMIT_RATE", &text, in_units(parse_rate));
+        options.copies.limit_rate = given("LIMIT_RATE").map(rate).transpose()?;
         Ok(options)
     }
 
@@ -102,6 +104,13 @@ impl Options {
 
 fn parse<T>(name: &str, text: &str, parse: impl Fn(&str) -> std::result::Result<T, String>) -> Result<T> {
     parse(text).map_err(|why| Error::Option { name: format!("FIRSTBYTE_{name}"), why })
+}
+
+/// A parser of `location::units` as one of these.
+fn in_units<T>(
+    parse: impl Fn(&str) -> std::result::Result<T, UnitError>,
+) -> impl Fn(&str) -> std::result::Result<T, String> {
+    move |text| parse(text).map_err(|error| error.to_string())
 }
 
 /// As the command line's flags have it.
@@ -133,7 +142,7 @@ mod tests {
             ("FIRSTBYTE_CACHE", "/c"),
             ("FIRSTBYTE_CACHE_SIZE", "10GiB"),
             ("FIRSTBYTE_MEMORY", "8MiB"),
-            ("FIRSTBYTE_DEADLINE", "5s"),
+            ("FIRSTBYTE_READ_DEADLINE", "5s"),
             ("AWS_CA_BUNDLE", "/ca.pem"),
         ])
         .unwrap();

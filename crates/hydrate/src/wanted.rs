@@ -32,7 +32,7 @@ pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Fa
     Ok(Wanted { location: location.clone(), version: Some(stat.version), range: None })
 }
 
-/// Every object below `root`, as it is listed.
+/// Every object below `root`, as it is listed; `root` itself where it is one.
 #[must_use]
 pub fn below(store: &Store, root: &Location) -> WantedList {
     let (root, options) = (root.clone(), ListOptions { recursive: true, ..ListOptions::default() });
@@ -41,6 +41,7 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
         error: error.into(),
     };
     match store.list(&root, &options) {
+        Err(firstbyte_store::Error::NotFound { .. }) => Box::new(std::iter::once(one(store, &root))),
         Err(error) => Box::new(std::iter::once(Err(failed(&root, error)))),
         Ok(listing) => Box::new(listing.filter_map(move |entry| match entry {
             Ok(entry) if entry.kind != Kind::File => None,

@@ -22,8 +22,8 @@ fn engine(subject: &Subject, cache: &TempDir, cache_size: u64) -> Hydrator {
 }
 
 fn wanted(subject: &Subject, names: &[String]) -> WantedList {
-    let found = |name: &String| Ok(Wanted { location: subject.at(name), version: None, range: None });
-    Box::new(names.iter().map(found).collect::<Vec<_>>().into_iter())
+    let found = |name: &String| Wanted { location: subject.at(name), version: None, range: None };
+    Box::new(names.iter().map(found).collect::<Vec<_>>().into_iter().map(Ok))
 }
 
 /// Hydrates `names`, which has to end.

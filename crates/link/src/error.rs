@@ -31,6 +31,9 @@ pub enum Error {
         /// Its error.
         source: io::Error,
     },
+    /// A rate or a duration that does not parse.
+    #[error(transparent)]
+    Unit(#[from] firstbyte_location::units::UnitError),
     /// A setting that does not parse.
     #[error("{value:?}: {why}")]
     Setting {

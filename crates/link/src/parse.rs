@@ -1,10 +1,15 @@
-//! The written forms of rates, chances and durations, parsed once into types.
+//! The written forms of chances and holds, parsed once into types; rates and durations are `location::units`'.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use firstbyte_location::units;
+
 use crate::Error;
+
+/// Longest duration of a link's settings.
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Bytes a second; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,34 +43,11 @@ impl Rate {
     }
 }
 
-/// Network units first, for they are decimal and counted in bits: `600Mbit`, `1Gbit`; then bytes: `400MB`, `8MiB`, `1000`.
-/// A trailing `/s` is allowed.
-const RATE_UNITS: [(&str, f64); 14] = [
-    ("kbit", 125.0),
-    ("mbit", 125e3),
-    ("gbit", 125e6),
-    ("bit", 0.125),
-    ("kib", 1024.0),
-    ("mib", 1_048_576.0),
-    ("gib", 1_073_741_824.0),
-    ("kb", 1e3),
-    ("mb", 1e6),
-    ("gb", 1e9),
-    ("k", 1e3),
-    ("m", 1e6),
-    ("g", 1e9),
-    ("b", 1.0),
-];
-
 impl FromStr for Rate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = || setting(text, "no rate; write for example 600Mbit, 400MB or 8MiB (a second)");
-        let lower = text.trim().to_ascii_lowercase();
-        let lower = lower.strip_suffix("/s").unwrap_or(&lower);
-        let rate = number(lower, &RATE_UNITS, Some(1.0)).ok_or_else(fail)?;
-        if (1.0..=1e15).contains(&rate) { Ok(Self(rate as u64)) } else { Err(fail()) }
+        Ok(Self::bytes_per_second(units::parse_rate(text)?))
     }
 }
 
@@ -134,19 +116,13 @@ impl FromStr for Hold {
     }
 }
 
-/// Reads `20ms`, `1.5s`, `800us`, `2m` or `0`.
+/// Reads a duration of at most a day.
 ///
 /// # Errors
-/// [`Error::Setting`] where it is none, or is longer than a day.
+/// [`Error::Unit`] where it is none, [`Error::Setting`] where it is longer.
 pub fn parse_duration(text: &str) -> Result<Duration, Error> {
-    let lower = text.trim().to_ascii_lowercase();
-    let zero = (lower == "0").then_some(0.0);
-    let seconds =
-        zero.or_else(|| number(&lower, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0)], None));
-    let seconds = seconds.filter(|s| *s <= 86_400.0);
-    seconds
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| setting(text, "no duration; write for example 20ms or 5s"))
+    let duration = units::parse_duration(text)?;
+    if duration > LONGEST { Err(setting(text, "longer than a day")) } else { Ok(duration) }
 }
 
 /// A number followed by one of `units`; a bare one counts as `bare` says. The first unit that fits wins.
@@ -170,39 +146,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_bits_or_bytes_as_their_unit_says() {
-        let bytes = |text: &str| text.parse::<Rate>().unwrap().get();
-        assert_eq!(bytes("600Mbit"), 75_000_000);
-        assert_eq!(bytes("0.6 Gbit/s"), 75_000_000);
-        assert_eq!(bytes("400MB"), 400_000_000);
-        assert_eq!(bytes("8MiB"), 8 << 20);
-        assert_eq!(bytes("1k"), 1_000);
-        assert_eq!(bytes("1234"), 1_234);
-    }
-
-    #[test]
-    fn what_is_no_rate_is_refused_with_the_text_in_the_error() {
-        for text in ["", "fast", "-1MB", "0", "1e9", "inf", "MB", "1.2.3MB", "0.1bit"] {
-            let error = text.parse::<Rate>().unwrap_err().to_string();
-            assert!(error.contains(&format!("{text:?}")), "{error}");
-        }
-    }
-
-    #[test]
     fn holds_are_a_chance_and_a_duration() {
         let hold: Hold = "2%:5s".parse().unwrap();
         assert_eq!(hold, Hold { chance: Chance::new(0.02), duration: Duration::from_secs(5) });
-        for text in ["2%", "5s", "200%:1s", "2%:", ":5s", "2%:5"] {
+        for text in ["2%", "5s", "200%:1s", "2%:", ":5s", "2%:5 moons"] {
             assert!(text.parse::<Hold>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn durations_carry_a_unit_but_for_zero() {
+    fn durations_are_of_the_one_grammar_and_at_most_a_day() {
         assert_eq!(parse_duration("20ms").unwrap(), Duration::from_millis(20));
-        assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
-        assert_eq!(parse_duration("0").unwrap(), Duration::ZERO);
-        for text in ["20", "ms", "-1s", "9999m"] {
+        assert_eq!(parse_duration("20").unwrap(), Duration::from_secs(20));
+        for text in ["ms", "-1s", "9999m"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -9,6 +9,7 @@ mod location;
 mod range;
 mod secret;
 mod shown;
+pub mod units;
 mod version;
 
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstbyte::{Error, Options};
-use firstbyte_location::Location;
+use firstbyte_location::{Location, units};
 use firstbyte_store::{Keys, Signing};
 use pyo3::Borrowed;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
@@ -222,7 +222,22 @@ impl FromPyObject<'_, '_> for Size {
             return Ok(Self(given.extract()?));
         }
         let text: String = given.extract()?;
-        firstbyte::size::parse_size(&text).map(Self).map_err(PyValueError::new_err)
+        units::parse_size(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// Bytes a second: a number, or as the command line has it.
+pub(crate) struct Rate(pub(crate) u64);
+
+impl FromPyObject<'_, '_> for Rate {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if given.is_instance_of::<PyInt>() {
+            return Ok(Self(given.extract()?));
+        }
+        let text: String = given.extract()?;
+        units::parse_rate(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }
 
@@ -234,9 +249,10 @@ impl FromPyObject<'_, '_> for Time {
 
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
-            return firstbyte::size::duration(given.extract()?).map(Self).map_err(PyValueError::new_err);
+            let seconds = units::duration(given.extract()?);
+            return seconds.map(Self).map_err(|error| PyValueError::new_err(error.to_string()));
         }
         let text: String = given.extract()?;
-        firstbyte::size::parse_duration(&text).map(Self).map_err(PyValueError::new_err)
+        units::parse_duration(&text).map(Self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }

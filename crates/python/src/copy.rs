@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use firstbyte::{Copy, Depth, Error};
 use firstbyte_location::Location;
 use firstbyte_store::Checksum;
-use firstbyte_transfer::{Engine, Failure, Job, Settings, Silent, Stop, Summary};
+use firstbyte_transfer::{Engine, Failure, Job, Over, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client::{Client, Place, Size};
+use crate::client::{Client, Place, Rate};
 use crate::error::{failure, failure_at};
 use crate::wait::interruptible;
 
@@ -23,7 +23,7 @@ pub(crate) fn cp<'py>(
     destination: PathBuf,
     recursive: bool,
     checksum: Option<&str>,
-    limit_rate: Option<Size>,
+    limit_rate: Option<Rate>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let engine = client.route.uncached(py)?;
     let copy = Copy {
@@ -52,7 +52,9 @@ pub(crate) fn copy_many<'py>(
     let settings = Settings { stop: stop.clone(), ..engine.copies().clone() };
     let engine = Engine::new(engine.store().clone(), settings);
     let jobs = pairs.into_iter().map(|(source, destination)| (source.0, destination.0));
-    let jobs: Vec<Job> = jobs.map(|(source, destination)| Job { source, destination, entry: None }).collect();
+    let jobs: Vec<Job> = jobs
+        .map(|(source, destination)| Job { source, destination, entry: None, over: Over::File })
+        .collect();
     let done = interruptible(
         py,
         || stop.stop(),
@@ -84,6 +86,8 @@ fn receipt(py: Python<'_>, summary: Summary) -> PyResult<Bound<'_, PyDict>> {
     let receipt = PyDict::new(py);
     receipt.set_item("objects", summary.objects)?;
     receipt.set_item("bytes", summary.bytes)?;
+    receipt.set_item("skipped", summary.skipped)?;
+    receipt.set_item("left_out", summary.special + summary.empty_directories)?;
     receipt.set_item("seconds", summary.seconds)?;
     receipt.set_item("first_byte_seconds", summary.first_byte_seconds)?;
     receipt.set_item("bytes_per_second", summary.bytes_per_second())?;

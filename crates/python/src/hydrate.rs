@@ -8,7 +8,7 @@ use firstbyte::{Depth, Error, Hydrate, Keep};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::client::{Client, Size};
+use crate::client::{Client, Rate};
 use crate::error::{failure, failure_at};
 use crate::wait::{TICK, interruptible};
 
@@ -20,7 +20,7 @@ pub(crate) fn hydrate<'py>(
     location: PathBuf,
     recursive: bool,
     pin: bool,
-    limit_rate: Option<Size>,
+    limit_rate: Option<Rate>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let engine = client.route.cached(py)?;
     let how = Hydrate {

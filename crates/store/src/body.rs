@@ -33,7 +33,7 @@ type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 
 enum Source {
     /// A socket.
-    Wire(Incoming),
+    Wire(Box<Incoming>),
     /// An open file.
     Local(LocalSource),
     /// No bytes at all.
@@ -44,7 +44,7 @@ impl Body {
     /// The body of an HTTP answer that carries `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
-        Self::new(place, stat, range, left, Source::Wire(incoming))
+        Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
     }
 
     /// The bytes `range` of an open file; `range` lies within its size.

@@ -19,6 +19,8 @@ pub struct Metadata {
     /// The file's own modification time. S3 keeps it as rclone does: `x-amz-meta-mtime`, seconds since 1970 with a
     /// fraction (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,
+    /// Permission bits (of 0777), for what comes from a file.
+    pub mode: Option<u32>,
 }
 
 /// An object as its store describes it at one instant.

@@ -36,6 +36,26 @@ pub struct Get {
     pub throttle: Throttle,
 }
 
+/// What symbolic links below a local directory are listed as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// What they lead to.
+    #[default]
+    Follow,
+    /// Links, which are not followed.
+    Report,
+}
+
+/// Whether a recursive listing shows directories. Those of a store are never shown: it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directories {
+    /// No: names of files tell of them.
+    #[default]
+    Implied,
+    /// Those of a local tree are.
+    Listed,
+}
+
 /// What to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
@@ -47,6 +67,10 @@ pub struct ListOptions {
     pub start_after: Option<String>,
     /// Order of the entries: as they come, which is fastest, or by the bytes of whole names, a directory counting as `NAME/`.
     pub order: Order,
+    /// What links below a local directory are listed as.
+    pub links: Links,
+    /// Whether a recursive listing shows the directories of a local tree.
+    pub directories: Directories,
     /// Most requests at once, for listings that are found to need many (S3); where none is given, as many as help.
     pub requests: Option<NonZeroUsize>,
 }

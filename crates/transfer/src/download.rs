@@ -31,7 +31,7 @@ pub(crate) type Opened = (Body, Cancel);
 pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<Begun> {
     let source = &job.source;
     let known = job.entry.as_ref().and_then(|entry| entry.size);
-    let found = resume::find(source, path)?;
+    let found = resume::find(worker.run, job, path)?;
     let pinned = match (&found, &job.entry) {
         (Some(found), _) => Some(found.header.version()),
         (None, Some(entry)) if entry.etag.is_some() || entry.size.is_some() => {
@@ -69,12 +69,12 @@ pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job, path: &Path) -> Result<B
         worker.run.observer.expected(0, size);
     }
     if let Some(found) = found {
-        return split(worker, source, path, stat, Some(found), opened);
+        return split(worker, job, path, stat, Some(found), opened);
     }
     if opened.0.range() == ByteRange::new(0, size) {
         return single::whole(worker, job, path, opened);
     }
-    split(worker, source, path, stat, None, opened)
+    split(worker, job, path, stat, None, opened)
 }
 
 /// Makes the first request, and learns how long a head takes.
@@ -91,12 +91,13 @@ pub(crate) fn open(worker: &mut Worker<'_>, source: &Location, get: &Get) -> Res
 /// Hands an object out in chunks.
 fn split(
     worker: &mut Worker<'_>,
-    source: &Location,
+    job: &Job,
     path: &Path,
     stat: Stat,
     found: Option<Found>,
     opened: Opened,
 ) -> Result<Begun> {
+    let source = &job.source;
     let size = stat.size().unwrap_or_default();
     let plan = Plan::download(size);
     let mut chunks = vec![Chunk::default(); plan.count() as usize];
@@ -110,10 +111,11 @@ fn split(
             (found.partial, found.journal)
         }
         None => {
-            let partial = resume::open_partial(path)?;
+            let partial = resume::open_partial(worker.run, job, path)?;
             let header = Header::new(&source.to_string(), &stat.version, size, plan.chunk());
             let place = Journal::path_for(path);
-            let journal = Journal::create(place.clone(), &header).map_err(Error::io(shown(&place)))?;
+            let journal = Journal::create(partial.directory(), place.clone(), &header)
+                .map_err(Error::io(shown(&place)))?;
             (partial, journal)
         }
     };
@@ -138,6 +140,7 @@ fn split(
     let download = Download {
         source: source.clone(),
         path: path.to_owned(),
+        over: job.over,
         stat,
         plan,
         partial: Mutex::new(Some(partial)),

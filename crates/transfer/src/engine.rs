@@ -1,20 +1,22 @@
 //! The engine: every kind of transfer, as verbs.
 
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Entry, Location, shown};
 use firstbyte_pacing::Throttle;
-use firstbyte_store::{Cancel, Durability, StaleUpload, Store};
+use firstbyte_store::{Beneath, Cancel, Durability, Over, StaleUpload, Store};
 
 use crate::level::Level;
 use crate::part_limit::PartLimit;
 use crate::relay::PART;
 use crate::run::{Role, Run, Unwinding};
+use crate::tree::Copying;
 use crate::worker::scratch;
 use crate::{
-    Concurrency, Error, Extras, Failure, Observer, Result, Settings, Summary, Tree, bound, stream, sync,
-    tree, watch,
+    Compare, Concurrency, Error, Extras, Failure, Observer, Result, Settings, Summary, Tree, bound, stream,
+    sync, tree, watch,
 };
 
 /// What the process needs beside its workers: program, runtime, credentials, a page of a listing.
@@ -44,6 +46,8 @@ pub struct Job {
     pub destination: Location,
     /// What a listing told about the source: saves a request.
     pub entry: Option<Entry>,
+    /// What it may take the place of.
+    pub over: Over,
 }
 
 /// Jobs as they are found. An `Err` is an object that cannot be copied, such as a name that cannot be written.
@@ -148,10 +152,12 @@ impl Engine {
         observer: &dyn Observer,
     ) -> Result<Summary> {
         observer.expected(1, 0);
-        let job = Job { source: source.clone(), destination: destination.clone(), entry: None };
-        let route = Route::of(source, destination);
+        let (source, destination) = (source.clone(), destination.clone());
+        let route = Route::of(&source, &destination);
+        let job = Job { source, destination, entry: None, over: Over::File };
         let mut jobs = std::iter::once(Ok(job));
-        let mut summary = self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::One, route))?;
+        let mut summary =
+            self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::One, route, None))?;
         match (summary.ended.take(), summary.failed.pop()) {
             (Some(error), _) => Err(error),
             (None, Some(failure)) => Err(failure.error),
@@ -170,18 +176,24 @@ impl Engine {
             Some(Ok(job)) => Route::of(&job.source, &job.destination),
             _ => Route::Network,
         };
-        self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::Many, route))
+        self.counted(|scope| self.run(scope, &mut jobs, observer, Batch::Many, route, None))
     }
 
-    /// Copies everything below a location, listing, reading and writing at once.
+    /// Copies everything below a location, listing, reading and writing at once. What the destination has already, complete
+    /// and unchanged, is skipped, so an interrupted copy repeated does the rest.
     ///
     /// # Errors
     /// The listing cannot be begun. Failures of single objects are in the summary; one that concerns all of them, as of a
     /// bucket that is not there, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let mut jobs = tree::jobs(&scope.store, tree, &self.settings, observer)?;
-            self.run(scope, &mut jobs, observer, Batch::Tree, Route::of(&tree.source, &tree.destination))
+            let copying = Copying::new(tree);
+            if copying.beneath.is_some() && self.settings.compare != Compare::Checksum {
+                let mut jobs = tree::jobs(&scope.store, &copying, &self.settings, observer)?;
+                return self.run_tree(scope, &copying, &mut jobs, observer);
+            }
+            let mut jobs = sync::jobs(&self.settings, scope, &copying, Extras::Keep, observer)?;
+            self.run_tree(scope, &copying, &mut jobs, observer)
         })
     }
 
@@ -190,7 +202,31 @@ impl Engine {
     /// # Errors
     /// A listing cannot be begun. Failures of single objects are in the summary.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
-        self.counted(|scope| sync::sync(self, scope, tree, extras, observer))
+        self.counted(|scope| {
+            let copying = Copying::new(tree);
+            let mut jobs = sync::jobs(&self.settings, scope, &copying, extras, observer)?;
+            self.run_tree(scope, &copying, &mut jobs, observer)
+        })
+    }
+
+    fn run_tree(
+        &self,
+        scope: &Scope,
+        copying: &Copying<'_>,
+        jobs: &mut Jobs<'_>,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        let route = Route::of(&copying.tree.source, &copying.tree.destination);
+        let run = self.run(scope, jobs, observer, Batch::Tree, route, Some(copying));
+        let settled = copying.beneath.as_ref().map_or(Ok(()), Beneath::settle);
+        let mut summary = run?;
+        settled?;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        summary.skipped = count(&copying.counts.skipped);
+        summary.deleted = count(&copying.counts.deleted);
+        summary.special = count(&copying.counts.special);
+        summary.empty_directories = count(&copying.counts.directories);
+        Ok(summary)
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -244,6 +280,7 @@ impl Engine {
         observer: &dyn Observer,
         batch: Batch,
         route: Route,
+        tree: Option<&Copying<'_>>,
     ) -> Result<Summary> {
         let most = most(batch);
         let enough = self.throttles.reading.connections().unwrap_or(most);
@@ -254,7 +291,7 @@ impl Engine {
         };
         tracing::debug!(?route, ?batch, requests = level.now(), at_most = cap, "run");
         let clock = bound::Clock::start();
-        let run = Run::new(scope.parts(), self, observer, cap, batch, route);
+        let run = Run::new(scope.parts(), self, observer, cap, batch, route).over(tree);
         // Under a rate limit no request asks for much more than may come in a second.
         run.queue().together = self.throttles.reading.connections().map(|_| 1);
         if self.settings.concurrency == Concurrency::Auto {

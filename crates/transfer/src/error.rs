@@ -23,6 +23,12 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
+    /// A source without any object, which would leave nothing at the destination.
+    #[error("{location}: holds no object, so nothing was deleted")]
+    EmptySource {
+        /// The source.
+        location: String,
+    },
     /// Something asked for that has no meaning here.
     #[error("{location}: {why}")]
     Invalid {
@@ -54,6 +60,9 @@ impl Error {
         match self {
             Self::Store(error) => error.advice(),
             Self::Deadline { .. } => Some("give a longer --deadline"),
+            Self::EmptySource { .. } => {
+                Some("check the name; --allow-empty deletes all that only the destination has")
+            }
             _ => None,
         }
     }

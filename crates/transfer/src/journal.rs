@@ -10,14 +10,15 @@
 //! recorded with a CRC count, and only once the bytes on the disk have that CRC.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{FileIdentity, Version};
 use firstbyte_store::{Algorithm, Checksum, Hasher};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 /// Raised when the meaning of a byte changes; a journal of another format is started over.
@@ -139,6 +140,7 @@ fn tag(algorithm: Algorithm) -> u8 {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
+    directory: OwnedFd,
     path: PathBuf,
 }
 
@@ -158,18 +160,21 @@ impl Journal {
     }
 
     /// Begins one, over whatever was there.
-    pub(crate) fn create(path: PathBuf, header: &Header) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+    pub(crate) fn create(directory: BorrowedFd<'_>, path: PathBuf, header: &Header) -> io::Result<Self> {
+        let mut file = open(directory, &path, OFlags::CREATE)?;
         firstbyte_store::empty(&file)?;
         let mut line = serde_json::to_vec(header)?;
         line.push(b'\n');
         file.write_all(&line)?;
-        Ok(Self { file, path })
+        Ok(Self { file, directory: directory.try_clone_to_owned()?, path })
     }
 
     /// Reads the one at `path` and goes on with it. `None` where there is none, or none that can be understood.
-    pub(crate) fn load(path: PathBuf) -> io::Result<Option<(Self, Header, Vec<Record>)>> {
-        let mut file = match OpenOptions::new().read(true).append(true).open(&path) {
+    pub(crate) fn load(
+        directory: BorrowedFd<'_>,
+        path: PathBuf,
+    ) -> io::Result<Option<(Self, Header, Vec<Record>)>> {
+        let mut file = match open(directory, &path, OFlags::empty()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -180,7 +185,8 @@ impl Journal {
         let Ok(header) = serde_json::from_slice::<Header>(&bytes[..end]) else { return Ok(None) };
         let records: Vec<Record> = bytes[end + 1..].chunks(RECORD).map_while(Record::from_bytes).collect();
         file.set_len((end + 1 + records.len() * RECORD) as u64)?;
-        Ok(Some((Self { file, path }, header, records)))
+        let directory = directory.try_clone_to_owned()?;
+        Ok(Some((Self { file, directory, path }, header, records)))
     }
 
     /// Records a finished chunk: one write of a few bytes, which the kernel appends whole.
@@ -190,12 +196,25 @@ impl Journal {
 
     /// Removes it: the object is complete, or will be started over.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        Self::forget(self.directory.as_fd(), &self.path)
+    }
+
+    /// Removes one that cannot be read.
+    pub(crate) fn forget(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Opens the journal in the directory of its partial file, which is held open: no link leads to another.
+fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
+    let name = path.file_name().unwrap_or_default();
+    Ok(File::from(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600))?))
 }
 
 fn boot_id() -> String {
@@ -221,8 +240,9 @@ mod tests {
     fn a_header_comes_back_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("j");
-        Journal::create(path.clone(), &header()).unwrap();
-        let (_, found, records) = Journal::load(path).unwrap().unwrap();
+        let place = File::open(directory.path()).unwrap();
+        Journal::create(place.as_fd(), path.clone(), &header()).unwrap();
+        let (_, found, records) = Journal::load(place.as_fd(), path).unwrap().unwrap();
         assert_eq!((found.clone(), records.len()), (header(), 0));
         assert_eq!(found.version(), header().version());
         assert!(found.is_of("s3://b/a\nb") && found.is_of_this_boot());
@@ -233,7 +253,8 @@ mod tests {
         fn a_journal_cut_anywhere_tells_only_of_whole_records(count in 1_u32..20, cut in 0_usize..400, flip: bool) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("j");
-            let journal = Journal::create(path.clone(), &header()).unwrap();
+            let place = File::open(directory.path()).unwrap();
+            let journal = Journal::create(place.as_fd(), path.clone(), &header()).unwrap();
             let head = std::fs::metadata(&path).unwrap().len() as usize;
             let records: Vec<Record> = (0..count)
                 .map(|index| Record { index, checksum: (index % 2 == 0).then(|| Hasher::of(Algorithm::Crc64Nvme, &[index as u8])) })
@@ -243,10 +264,10 @@ mod tests {
             let cut = cut % (bytes.len() - head);
             if flip { bytes[head + cut] ^= 1 } else { bytes.truncate(head + cut) }
             std::fs::write(&path, &bytes).unwrap();
-            let (journal, _, found) = Journal::load(path.clone()).unwrap().unwrap();
+            let (journal, _, found) = Journal::load(place.as_fd(), path.clone()).unwrap().unwrap();
             prop_assert_eq!(&found[..], &records[..cut / RECORD]);
             journal.append(&Record { index: 77, checksum: None }).unwrap();
-            let (_, _, again) = Journal::load(path).unwrap().unwrap();
+            let (_, _, again) = Journal::load(place.as_fd(), path).unwrap().unwrap();
             prop_assert_eq!(again.last().unwrap().index, 77);
         }
     }

@@ -191,7 +191,7 @@ mod tests {
             etag: None,
             storage_class: None,
         });
-        Job { source: place.clone(), destination: place, entry }
+        Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
     }
 
     /// Objects begun, each with so many pieces, at a level.

@@ -4,12 +4,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, Location, Strength, shown};
-use firstbyte_store::{Error as StoreError, LocalFile};
+use firstbyte_location::{ByteRange, Strength, shown};
+use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, Privacy};
 
 use crate::journal::{Header, Journal, Record};
 use crate::plan::Plan;
-use crate::{Error, Result, verify};
+use crate::run::Run;
+use crate::{Error, Job, Result, verify};
 
 /// A download to be gone on with. Holds the lock on the partial file.
 pub(crate) struct Found {
@@ -22,11 +23,11 @@ pub(crate) struct Found {
 /// How long a lock on a partial file is waited for: a copy just killed may hold it until its last thread is gone.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// Opens the partial file for `path`.
-pub(crate) fn open_partial(path: &Path) -> Result<LocalFile> {
+/// Opens the partial file for `path`, a job's destination.
+pub(crate) fn open_partial(run: &Run<'_>, job: &Job, path: &Path) -> Result<LocalFile> {
     let started = Instant::now();
     loop {
-        match LocalFile::open(path) {
+        match run.open_partial(job, path) {
             Err(StoreError::Io { source, .. })
                 if source.kind() == ErrorKind::WouldBlock && started.elapsed() < LOCK_WAIT =>
             {
@@ -37,24 +38,43 @@ pub(crate) fn open_partial(path: &Path) -> Result<LocalFile> {
     }
 }
 
-/// Looks for a download of `source` to `path` that can be gone on with; clears away one that cannot.
-pub(crate) fn find(source: &Location, path: &Path) -> Result<Option<Found>> {
+/// Removes what a killed copy left of a file that is complete: the partial file of a later attempt, or a journal that was
+/// about to be removed. A copy that is under way keeps its own.
+pub(crate) fn clear(root: &Beneath, name: &Path) -> Result<()> {
+    let journal = Journal::path_for(name);
+    let partial = LocalFile::partial_path(name);
+    let left = [&journal, &partial].map(|path| root.find(path));
+    if !left.iter().any(|found| matches!(found, Ok(Some(_)))) {
+        return Ok(());
+    }
+    match LocalFile::open_beneath(root, name, Over::File, Privacy::Owner) {
+        Ok(partial) => {
+            root.remove_file(&journal)?;
+            Ok(partial.discard()?)
+        }
+        Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Looks for a download of the job's source to `path` that can be gone on with; clears away one that cannot.
+pub(crate) fn find(run: &Run<'_>, job: &Job, path: &Path) -> Result<Option<Found>> {
     let place = Journal::path_for(path);
     if !place.exists() {
         return Ok(None);
     }
     // The lock first: the journal may be that of a copy under way.
-    let partial = open_partial(path)?;
-    let Some((journal, header, records)) = Journal::load(place.clone()).map_err(Error::io(shown(&place)))?
-    else {
-        std::fs::remove_file(&place).map_err(Error::io(shown(&place)))?;
+    let partial = open_partial(run, job, path)?;
+    let loaded = Journal::load(partial.directory(), place.clone()).map_err(Error::io(shown(&place)))?;
+    let Some((journal, header, records)) = loaded else {
+        Journal::forget(partial.directory(), &place).map_err(Error::io(shown(&place)))?;
         partial.empty()?;
         return Ok(None);
     };
     let mut found = Found { header, records, journal, partial };
     let length = found.partial.file().metadata().map_err(Error::io(shown(path)))?.len();
     let plan = Plan::download(found.header.size());
-    let usable = found.header.is_of(&source.to_string())
+    let usable = found.header.is_of(&job.source.to_string())
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size();
@@ -107,7 +127,8 @@ impl Found {
         }
         let header = Header::new(self.header.source(), &self.header.version(), plan.size(), plan.chunk());
         let place = self.journal.path().to_owned();
-        self.journal = Journal::create(place.clone(), &header).map_err(Error::io(shown(&place)))?;
+        self.journal = Journal::create(self.partial.directory(), place.clone(), &header)
+            .map_err(Error::io(shown(&place)))?;
         for record in &proven {
             self.journal.append(record).map_err(Error::io(shown(&place)))?;
         }

@@ -5,19 +5,20 @@
 //! raising or lowering the level starts and parks threads without asking them.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Location, S3Object};
-use firstbyte_store::{Cancel, Error as StoreError, Store};
+use firstbyte_store::{Cancel, Durability, Error as StoreError, LocalFile, Metadata, Over, Privacy, Store};
 
 use crate::engine::{Batch, Engine, Route, Throttles};
 use crate::flight::Flights;
 use crate::pieces::{Begun, Done, Finish, Pieces};
 use crate::queue::{Open, Queue, Taken, Task};
+use crate::tree::Copying;
 use crate::worker::Worker;
 use crate::{Error, Failure, Job, Observer, Result, Settings, Summary};
 
@@ -55,6 +56,8 @@ pub(crate) struct Run<'a> {
     pub(crate) batch: Batch,
     pub(crate) route: Route,
     pub(crate) throttles: &'a Throttles,
+    /// The tree that is copied, if it is one.
+    tree: Option<&'a Copying<'a>>,
     /// Whether a bucket refuses everything, once that has been asked.
     shut_out: OnceLock<bool>,
     queue: Mutex<Queue>,
@@ -88,6 +91,7 @@ impl<'a> Run<'a> {
             batch,
             route,
             throttles: engine.throttles(),
+            tree: None,
             shut_out: OnceLock::new(),
             queue: Mutex::default(),
             work: Condvar::new(),
@@ -95,6 +99,38 @@ impl<'a> Run<'a> {
             room: Condvar::new(),
             attention: Condvar::new(),
         }
+    }
+
+    /// The same, over a tree.
+    pub(crate) fn over(self, tree: Option<&'a Copying<'a>>) -> Self {
+        Self { tree, ..self }
+    }
+
+    /// Opens the partial file of a job: in a tree beneath its root.
+    pub(crate) fn open_partial(&self, job: &Job, path: &Path) -> firstbyte_store::Result<LocalFile> {
+        let privacy = match job.source {
+            Location::Local(_) => Privacy::Owner,
+            _ => Privacy::Usual,
+        };
+        match self.tree.and_then(|tree| tree.beneath_of(path)) {
+            Some((root, name)) => LocalFile::open_beneath(root, name, job.over, privacy),
+            None => LocalFile::open(path, privacy),
+        }
+    }
+
+    /// Puts a complete file in its place; a directory that it is to replace is removed just before.
+    pub(crate) fn commit(
+        &self,
+        partial: LocalFile,
+        over: Over,
+        path: &Path,
+        metadata: &Metadata,
+        durability: Durability,
+    ) -> Result<()> {
+        if let (Over::Directory, Some(tree)) = (over, self.tree) {
+            tree.make_way(path)?;
+        }
+        Ok(partial.commit(metadata, durability)?)
     }
 
     pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -17,14 +17,16 @@ pub enum Concurrency {
     Fixed(usize),
 }
 
-/// What makes `sync` take an object for unchanged.
+/// What makes a tree's copy and `sync` take an object for unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
-    /// Length, and modification time as `sync` documents it. One listing of each side, no request an object.
+    /// Length, and times as [`sync`](crate::Engine::sync) documents it. One listing of each side, no request an object.
     #[default]
     SizeMtime,
     /// Length and content: by checksums the stores hold, else by reading. Slow and strict.
     Checksum,
+    /// Nothing: everything is copied.
+    None,
 }
 
 /// Whether a request that stays silent is given up for a new one before its deadline.
@@ -50,7 +52,7 @@ pub struct Settings {
     pub limit_rate: Option<u64>,
     /// What the content of the one object copied must have; refused for trees.
     pub checksum: Option<Checksum>,
-    /// What `sync` compares.
+    /// What trees' copies and `sync` compare.
     pub compare: Compare,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,

@@ -52,7 +52,7 @@ fn fetch(
     mut stat: Stat,
 ) -> Result<Begun> {
     let expected = worker.run.settings.checksum.clone().or_else(|| stat.checksum.clone());
-    let partial = resume::open_partial(path)?;
+    let partial = resume::open_partial(worker.run, job, path)?;
     for fetches in 1.. {
         let moved = move_all(worker, job, path, &partial, opened.take(), &mut stat, expected.as_ref());
         let (bytes, found) = match moved {
@@ -77,7 +77,8 @@ fn fetch(
                 worker.run.reread(bytes);
             }
             _ => {
-                partial.commit(&metadata(&stat), worker.run.durability_of_small())?;
+                let durability = worker.run.durability_of_small();
+                worker.run.commit(partial, job.over, path, &metadata(&stat), durability)?;
                 let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
                 return Ok(Begun::Done(Done { bytes, verified, version: Some(stat.version) }));
             }

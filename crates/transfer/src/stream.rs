@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Strength, shown};
-use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Payload, PutOptions, Stat};
+use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat};
 
 use crate::patience::Wait;
 use crate::pieces::Done;
@@ -88,7 +88,7 @@ pub(crate) fn cat(
 pub(crate) fn put(run: &Run<'_>, reader: &mut (dyn Read + Send), destination: &Location) -> Result<()> {
     let metadata = &run.settings.metadata;
     if let Location::Local(path) = destination {
-        let partial = LocalFile::open(path)?;
+        let partial = LocalFile::open(path, Privacy::of(metadata))?;
         let file = partial.file();
         partial.empty()?;
         let bytes = copy(run, reader, &mut &*file)

@@ -60,6 +60,10 @@ pub struct Summary {
     pub skipped: u64,
     /// Objects deleted at the destination.
     pub deleted: u64,
+    /// Pipes, sockets and devices, which are not copied.
+    pub special: u64,
+    /// Empty directories that a store cannot hold.
+    pub empty_directories: u64,
     /// Wall time.
     pub seconds: f64,
     /// From the start to the first byte that arrived; none where none did.

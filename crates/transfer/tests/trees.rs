@@ -7,7 +7,7 @@ use std::time::Duration;
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Store};
 use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
-use firstbyte_transfer::{Compare, Effect, Engine, Extras, Settings, Shard, Silent, Tree};
+use firstbyte_transfer::{Compare, Effect, Empty, Engine, Extras, Levels, Settings, Shard, Silent, Tree};
 
 fn engine(settings: Settings) -> Engine {
     Engine::new(Store::new(Options::default()).unwrap(), settings)
@@ -17,6 +17,8 @@ fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     Tree {
         source: Location::Local(source.to_owned()),
         destination: Location::Local(destination.to_owned()),
+        beginning: String::new(),
+        levels: Levels::All,
         select: &|_| true,
         shard: Shard::default(),
         effect: Effect::Apply,
@@ -51,8 +53,9 @@ fn only_asked_for_are_extras_deleted() {
     let kept =
         engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Keep, &Silent).unwrap();
     assert_eq!(kept.deleted, 0);
-    let deleted =
-        engine(Settings::default()).sync(&tree(from.path(), to.path()), Extras::Delete, &Silent).unwrap();
+    let deleted = engine(Settings::default())
+        .sync(&tree(from.path(), to.path()), Extras::Delete(Empty::Refuse), &Silent)
+        .unwrap();
     assert_eq!((deleted.deleted, deleted.skipped), (1, 3));
     assert!(!to.path().join("extra").exists() && to.path().join("a/x").exists());
 }
@@ -63,7 +66,7 @@ fn a_dry_run_touches_nothing() {
     fill(from.path());
     std::fs::write(to.path().join("extra"), b"x").unwrap();
     let dry = Tree { effect: Effect::DryRun, ..tree(from.path(), to.path()) };
-    let summary = engine(Settings::default()).sync(&dry, Extras::Delete, &Silent).unwrap();
+    let summary = engine(Settings::default()).sync(&dry, Extras::Delete(Empty::Refuse), &Silent).unwrap();
     assert_eq!((summary.objects, summary.deleted), (0, 0));
     assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
 }

@@ -26,8 +26,8 @@ use serde::Serialize;
 use crate::args::Globals;
 use crate::console;
 use crate::error::{Error, Exit, Result};
-use crate::size::parse_size;
 use children::Children;
+use firstbyte_location::units::parse_size;
 use peer::Peer;
 use stage::Stage;
 use text::Screen;
@@ -67,6 +67,7 @@ const SMALLEST: u64 = 1 << 20;
 
 fn parse_object_size(text: &str) -> std::result::Result<u64, String> {
     parse_size(text)
+        .map_err(|error| error.to_string())
         .and_then(|size| if size < SMALLEST { Err("1 MiB is the least".into()) } else { Ok(size) })
 }
 

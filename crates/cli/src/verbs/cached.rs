@@ -7,13 +7,13 @@ use clap::Args;
 use firstbyte::below;
 use firstbyte_hydrate::Settings;
 use firstbyte_hydrate::cache::{Cache, Limits};
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
 
 use super::listed::Operand;
 use crate::args::Globals;
+use crate::environment;
 use crate::error::{Error, Result};
-use crate::{environment, size};
 
 /// Where blocks are kept, and how many.
 #[derive(Args, Clone, Debug)]
@@ -22,10 +22,10 @@ pub struct CacheArgs {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Most bytes the cache may take [default: what the file system has room for]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     cache_size: Option<u64>,
     /// Bytes the cache leaves free on its file system
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = units::parse_size)]
     reserve: u64,
 }
 

@@ -1,58 +1,58 @@
 //! `cp`: copies objects and trees between any two locations.
 //!
-//! A single object takes the engine's single copy, which can check a checksum; everything named singly or by a glob
-//! makes one lazy stream of jobs, in constant memory; each tree is a run of its own.
+//! A single object takes the engine's single copy, which can check a checksum; objects named singly are one run; each tree
+//! and each glob is a run of its own, over the names below a place, in constant memory.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_location::{Entry, Kind, Location, shown};
-use firstbyte_store::Error::Cancelled;
-use firstbyte_store::{Checksum, ListOptions, StaleUpload, Store};
+use firstbyte_location::{Location, shown, units};
+use firstbyte_store::{Checksum, StaleUpload};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Error as Transfer, Failure, Job, Observer, Settings, Stop, Summary, Tree,
+    Action, Effect, Engine, Failure, Job, Levels, Observer, Over, Settings, Stop, Summary, Tree,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::cat::is_closed_pipe;
 use super::input::Input;
-use super::operands::{
-    Depth, Destination, Levels, Source, Wildcards, refuse_into_itself, refuse_onto_itself,
-};
+use super::operands::{Depth, Destination, Source, Wildcards, refuse_into_itself, refuse_onto_itself};
 use super::policy::Policy;
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
 use crate::console;
 use crate::error::{Error, Exit, Result};
-use crate::pattern::Pattern;
 use crate::progress::{Failures, Progress};
-use crate::size;
 
 /// How often a pipe without a reader is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Copy between any two locations; kill it at any point, run it again, it resumes
+/// Copy between any two locations; kill it at any point, run it again, it does the rest
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   firstbyte cp s3://bucket/big.bam .
+  firstbyte cp -r s3://bucket/run-43 data/               # data/run-43: DST/ takes SRC under its name
+  firstbyte cp -r s3://bucket/run-43 kk                  # kk: DST is the copy's name, there already or not
   firstbyte cp -r results/ s3://bucket/results/          # SRC/ means its contents
   firstbyte cp 's3://bucket/2026-*/*.gz' data/           # * stays within a directory, ** does not
   firstbyte cp -r s3://bucket/run . --exclude '*' --include '*.vcf'
   firstbyte cp https://host/db.tar.gz . --checksum sha256:9f86d0...
   tar c dir | firstbyte cp - s3://bucket/dir.tar
   firstbyte cp big.vcf.gz s3://bucket --metadata run=7,lab=x --storage-class STANDARD_IA
-  firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days")]
+  firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days
+
+With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare says how that is told).")]
 pub struct CpArgs {
     /// Sources, and behind them the destination
     #[arg(required = true, value_names = ["SRC", "DST"])]
     operands: Vec<OsString>,
-    /// Copy directories with everything below them
+    /// Copy directories with everything below them; links are followed, pipes, sockets and devices left out
     #[arg(short, long)]
     recursive: bool,
     /// Take *, ? and [ in sources as they are
@@ -63,7 +63,7 @@ pub struct CpArgs {
     checksum: Option<Checksum>,
     /// Abort multipart uploads below the locations that began longer ago than AGE
     #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "1d")]
-    #[arg(value_parser = size::parse_duration)]
+    #[arg(value_parser = units::parse_duration)]
     abort_stale: Option<Duration>,
     #[command(flatten)]
     policy: Policy,
@@ -85,6 +85,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop.clone()) };
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    report.receipt().left_out = Some(0);
     let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
     let parsed: Result<Vec<Source>> =
         sources.iter().map(|text| Source::parse(text, depth, wildcards, engine.store())).collect();
@@ -181,7 +182,7 @@ impl Copy<'_> {
 
     fn many(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
         let progress = Progress::new(self.globals, Failures::Printed).stopping(&self.stop);
-        let mut jobs: Jobs<'_> = Box::new(std::iter::empty());
+        let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for source in sources {
             let target = source.target(destination)?;
@@ -189,107 +190,83 @@ impl Copy<'_> {
                 Source::Stdin => return Err(Error::usage("standard input can only be the one source")),
                 Source::Object(location) => {
                     refuse_onto_itself(location, &target)?;
-                    let job = Job { source: location.clone(), destination: target, entry: None };
-                    jobs = Box::new(jobs.chain(std::iter::once(Ok(job))));
+                    let (source, over) = (location.clone(), Over::File);
+                    jobs.push(Job { source, destination: target, entry: None, over });
                 }
-                Source::Glob { base, pattern, levels } => {
-                    let matched = self.matching(base, pattern, *levels, target)?;
-                    jobs = Box::new(jobs.chain(matched));
-                }
+                Source::Glob { .. } => trees.push((source, target)),
                 Source::Tree { root, .. } => {
                     refuse_into_itself(root, &target)?;
-                    trees.push((root.clone(), target));
+                    trees.push((source, target));
                 }
             }
         }
-        if trees.len() < sources.len() {
-            self.jobs(jobs, &progress, report)?;
+        if !jobs.is_empty() {
+            self.jobs(jobs, &progress, report);
         }
-        let select = |name: &[u8]| self.args.policy.filter.takes(name);
         for (source, destination) in trees {
             if report.has_ended() {
                 break;
             }
-            let (shard, effect) = (self.args.policy.shard(), self.args.policy.effect());
-            let tree = Tree { source, destination, select: &select, shard, effect };
-            report.add(self.engine.copy_tree(&tree, &progress));
+            self.tree(source, destination, &progress, report)?;
         }
         report.output(progress);
         Ok(())
     }
 
-    fn jobs(&self, mut jobs: Jobs<'_>, progress: &Progress, report: &mut Report) -> Result<()> {
-        if self.args.policy.effect() == Effect::Apply {
-            let run = self.engine.copy_many(&mut jobs, progress);
-            let nothing = run.as_ref().is_ok_and(|summary| {
-                summary.objects + summary.skipped + summary.failures == 0 && summary.ended.is_none()
+    /// Copies what is below a place: all of it, or what matches a pattern.
+    fn tree(
+        &self,
+        source: &Source,
+        destination: Location,
+        progress: &Progress,
+        report: &mut Report,
+    ) -> Result<()> {
+        let (root, glob) = match source {
+            Source::Glob { base, pattern, levels } => (base, Some((pattern, *levels))),
+            Source::Tree { root, .. } => (root, None),
+            Source::Stdin | Source::Object(_) => return Ok(()),
+        };
+        let matched = AtomicBool::new(glob.is_none());
+        let select = |name: &[u8]| {
+            let matches = glob.is_none_or(|(pattern, _)| {
+                let text = String::from_utf8_lossy(name);
+                if self.args.recursive { pattern.matches_within(&text) } else { pattern.matches(&text) }
             });
-            report.add(run);
-            return if nothing { Err(no_match(report)) } else { Ok(()) };
-        }
-        let mut summary = Summary::default();
-        for job in jobs {
-            if self.stop.is_stopped() {
-                break;
+            let takes = matches && self.args.policy.filter.takes(name);
+            if takes {
+                matched.store(true, Ordering::Relaxed);
             }
-            match job {
-                Ok(Job { source, destination, entry }) => {
-                    let size = entry.and_then(|entry| entry.size);
-                    progress.planned(&Action::Copy { source, destination, size });
-                }
-                Err(Failure { error: Transfer::Store(Cancelled), .. }) => break,
-                Err(failure) => {
-                    progress.failed(&failure);
-                    summary.failures += 1;
-                    summary.failed.push(failure);
-                }
-            }
+            takes
+        };
+        let tree = Tree {
+            source: root.clone(),
+            destination,
+            beginning: glob.map(|(pattern, _)| pattern.beginning(0)).unwrap_or_default(),
+            levels: glob.map_or(Levels::All, |(_, levels)| levels),
+            select: &select,
+            shard: self.args.policy.shard(),
+            effect: self.args.policy.effect(),
+        };
+        let run = self.engine.copy_tree(&tree, progress);
+        let nothing = run.as_ref().is_ok_and(|run| run.failures == 0 && run.ended.is_none());
+        report.add(run);
+        if nothing && !matched.load(Ordering::Relaxed) {
+            return Err(no_match(report));
         }
-        summary.ended = self.stop.error();
-        report.add(Ok(summary));
         Ok(())
     }
 
-    /// Lists what a glob matches, as the jobs are asked for.
-    fn matching<'a>(
-        &'a self,
-        base: &Location,
-        pattern: &'a Pattern,
-        levels: Levels,
-        to: Location,
-    ) -> Result<Jobs<'a>> {
-        let store: &Store = self.engine.store();
-        let requests = Some(self.engine.settings().listing_requests());
-        let options = ListOptions {
-            recursive: levels == Levels::All,
-            beginning: pattern.beginning(0),
-            requests,
-            ..ListOptions::default()
-        };
-        let listing = store.list(base, &options)?;
-        let (base, trees) = (base.clone(), self.args.recursive);
-        let wanted = move |entry: &Entry| {
-            let name = String::from_utf8_lossy(&entry.name);
-            let matches = if trees { pattern.matches_within(&name) } else { pattern.matches(&name) };
-            let policy = &self.args.policy;
-            entry.kind != Kind::Directory
-                && matches
-                && policy.filter.takes(&entry.name)
-                && policy.shard().takes(&entry.name)
-        };
-        Ok(Box::new(listing.filter_map(move |entry| match entry {
-            Ok(entry) if !wanted(&entry) => None,
-            Ok(entry) => Some(Ok(Job {
-                source: base.join(&entry.name),
-                destination: to.join(&entry.name),
-                entry: Some(entry),
-            })),
-            Err(error) => Some(Err(Failure { location: base.to_string(), error: error.into() })),
-        })))
+    /// Copies objects that were each named, or says so.
+    fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
+        if self.args.policy.effect() == Effect::Apply {
+            return report.add(self.engine.copy_many(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
+        }
+        for Job { source, destination, .. } in jobs {
+            progress.planned(&Action::Copy { source, destination, size: None });
+        }
+        report.add(Ok(Summary::default()));
     }
 }
-
-type Jobs<'a> = Box<dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a>;
 
 fn no_match(report: &mut Report) -> Error {
     Error::failed(format!("{}: no name matches", report.receipt().source))

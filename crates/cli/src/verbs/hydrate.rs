@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
 use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
@@ -20,7 +20,6 @@ use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::progress::{Failures, Progress as Bar};
 use crate::receipt::Failed;
-use crate::size;
 
 /// How often a job is asked how far it is.
 const TICK: Duration = Duration::from_millis(100);
@@ -46,7 +45,7 @@ pub struct HydrateArgs {
     #[arg(long)]
     wait: bool,
     /// Bytes a second at most, so that jobs keep their share of the network
-    #[arg(long, value_name = "RATE", value_parser = size::parse_size)]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
     /// Keep it, whatever else needs room; `release` lets it go
     #[arg(long)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use firstbyte_hydrate::{Hydrator, Settings};
-use firstbyte_location::{Location, shown};
+use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Access, Mount, Occupied, Options};
 use firstbyte_store::{Outages, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +23,6 @@ use crate::args::Globals;
 use crate::console;
 use crate::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
-use crate::size;
 use place::Place;
 
 /// How a mount ends by a signal. Open files can be read on for a while after the one that services are ended by.
@@ -51,13 +50,13 @@ pub struct MountArgs {
     #[arg(long)]
     foreground: bool,
     /// How long names are believed: new, overwritten and deleted objects are seen after this at the latest
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = size::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     metadata_ttl: Duration,
     /// Longest a read may take before it is an input/output error
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::parse_duration)]
-    deadline: Duration,
+    #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline", value_parser = units::parse_duration)]
+    read_deadline: Duration,
     /// Fetch files of up to SIZE whole when they are opened: the open waits, and all reads are native then, mapped ones too
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
     eager: u64,
     /// Let other users in
     #[arg(long)]
@@ -106,8 +105,11 @@ impl MountArgs {
     fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
-        let settings =
-            Settings { cache: Some(cache.clone()), deadline: self.deadline, ..self.cache.settings(globals) };
+        let settings = Settings {
+            cache: Some(cache.clone()),
+            deadline: self.read_deadline,
+            ..self.cache.settings(globals)
+        };
         match Hydrator::new(store.clone(), settings.clone()) {
             Ok(engine) => Ok((engine, Some(cache))),
             Err(error) if !self.cache.is_named() => {
@@ -140,7 +142,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     allow_many_descriptors();
     let location = args.location()?;
     let store = Store::new(firstbyte_store::Options {
-        read_deadline: globals.read_timeout.min(args.deadline),
+        read_deadline: globals.read_timeout.min(args.read_deadline),
         outages: Outages::FailFast,
         ..globals.store_options()
     })?;
@@ -148,7 +150,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let (engine, cache) = args.engine(&store, globals)?;
     let options = Options {
         metadata_ttl: args.metadata_ttl,
-        deadline: args.deadline,
+        deadline: args.read_deadline,
         eager: args.eager,
         memory: globals.memory_ceiling(),
         access: if args.allow_other { Access::Everyone } else { Access::Owner },

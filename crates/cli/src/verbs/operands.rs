@@ -1,16 +1,18 @@
 //! Which object goes where: sources and destination as they were written, turned into locations.
 //!
-//! The rules are those of `cp` and rsync. A directory named with a `/` at its end stands for its contents; a destination
-//! that is a directory, or is written as one, takes what is copied under its own name; everything else is the new name.
+//! The rules are the same however often a line is run. A directory named with a `/` at its end stands for its contents. A
+//! destination written as a directory (`DST/`, `.`, `..`, a bucket), and that of several sources, takes each under its own
+//! name. Any other destination of a tree is the name of the copy, whether something is there already or not; one of an
+//! object is so too, unless a directory is there, which takes the object.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use firstbyte::Overlap;
+use firstbyte::{Overlap, is_contents, is_written_as_directory};
 use firstbyte_location::{Kind, Location, shown};
 use firstbyte_store::Store;
+use firstbyte_transfer::Levels;
 
 use crate::error::{Error, Result};
 use crate::pattern::{Pattern, split_glob};
@@ -46,15 +48,6 @@ pub enum Source {
     Glob { base: Location, pattern: Pattern, levels: Levels },
 }
 
-/// How deep a glob has to be listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Levels {
-    /// One level: no `/` can be in a match.
-    One,
-    /// All.
-    All,
-}
-
 /// Where copies go.
 #[derive(Clone, Debug)]
 pub enum Destination {
@@ -64,6 +57,8 @@ pub enum Destination {
     Stream(PathBuf),
     /// Into this directory, under their own names.
     Into(Location),
+    /// A directory that is there, though it is not written as one: objects go into it, a tree becomes it.
+    There(Location),
     /// Under exactly this name.
     As(Location),
 }
@@ -91,9 +86,7 @@ impl Source {
         match (is_tree, depth) {
             (false, _) => Ok(Self::Object(location)),
             (true, Depth::Trees) => {
-                let bytes = text.as_bytes();
-                let contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
-                let name = if contents { None } else { location.file_name() };
+                let name = if is_contents(text) { None } else { location.file_name() };
                 Ok(Self::Tree { root: location, name })
             }
             (true, Depth::Objects) => {
@@ -109,20 +102,26 @@ impl Source {
             (_, Destination::Stdout | Destination::Stream(_)) => {
                 Err(Error::usage("only single objects can be written to a stream"))
             }
-            (_, Destination::As(location)) => Ok(location.clone()),
-            (Self::Glob { .. }, Destination::Into(directory)) => Ok(directory.clone()),
+            (_, Destination::As(location)) | (Self::Tree { .. }, Destination::There(location)) => {
+                Ok(location.clone())
+            }
+            (Self::Glob { .. }, Destination::Into(directory) | Destination::There(directory)) => {
+                Ok(directory.clone())
+            }
             (Self::Tree { name, .. }, Destination::Into(directory)) => {
                 Ok(name.as_ref().map_or_else(|| directory.clone(), |name| directory.join(name)))
             }
-            (Self::Object(source), Destination::Into(directory)) => match source.file_name() {
-                Some(name) => Ok(directory.join(&name)),
-                None => {
-                    Err(Error::usage(format!("{source}: has no name to copy it under; name the destination")))
+            (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
+                match source.file_name() {
+                    Some(name) => Ok(directory.join(&name)),
+                    None => Err(Error::usage(format!(
+                        "{source}: has no name to copy it under; name the destination"
+                    ))),
                 }
-            },
-            (Self::Stdin, Destination::Into(directory)) => Err(Error::usage(format!(
-                "{directory}: is a directory; standard input needs a name to be written to"
-            ))),
+            }
+            (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
+                format!("{directory}: is a directory; standard input needs a name to be written to"),
+            )),
         }
     }
 }
@@ -155,25 +154,25 @@ impl Destination {
             return Ok(Self::Stdout);
         }
         let location = Location::parse(text)?;
-        if location.is_directory_like() {
+        if is_written_as_directory(text, &location) {
             return Ok(Self::Into(location));
         }
+        let is_glob = |text: &OsString| {
+            let location = Location::parse(text).ok()?;
+            glob(text, &location, Depth::Objects).ok().flatten()
+        };
+        let several = sources.len() > 1
+            || (wildcards == Wildcards::On && sources.iter().any(|text| is_glob(text).is_some()));
         if let Location::Local(path) = &location
             && let Ok(metadata) = fs::metadata(path)
         {
             if metadata.is_dir() {
-                return Ok(Self::Into(location));
+                return Ok(if several { Self::Into(location) } else { Self::There(location) });
             }
             if !metadata.is_file() {
                 return Ok(Self::Stream(path.clone()));
             }
         }
-        let has_glob = |text: &OsString| {
-            let location = Location::parse(text).ok()?;
-            glob(text, &location, Depth::Objects).ok().flatten()
-        };
-        let several = sources.len() > 1
-            || (wildcards == Wildcards::On && sources.iter().any(|s| has_glob(s).is_some()));
         if several {
             let error = Error::usage(format!("{location}: several sources need a directory to go to"));
             return Err(error.advise("end it with / or create it"));
@@ -201,6 +200,16 @@ pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<(
     }
 }
 
+/// Refuses to delete what only a destination has where the source lies in it: the source would be extra.
+pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Result<()> {
+    match Overlap::of(destination, source) {
+        Overlap::Inside => Err(Error::usage(format!(
+            "{source} lies inside {destination}, and would be deleted with what only {destination} has"
+        ))),
+        Overlap::Apart | Overlap::Same => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,35 +222,56 @@ mod tests {
         Source::Object(location(text))
     }
 
+    fn destination(text: &str, sources: &[&str]) -> Result<Destination> {
+        let sources: Vec<OsString> = sources.iter().map(OsString::from).collect();
+        Destination::parse(OsStr::new(text), &sources, Wildcards::On)
+    }
+
     #[test]
     fn a_directory_takes_copies_under_their_own_names_and_a_name_is_the_name() {
-        let into = Destination::parse(OsStr::new("s3://b/dir/"), &["x".into()], Wildcards::On).unwrap();
+        let into = destination("s3://b/dir/", &["x"]).unwrap();
         assert_eq!(object("/tmp/x.gz").target(&into).unwrap().to_string(), "s3://b/dir/x.gz");
-        let named = Destination::parse(OsStr::new("s3://b/dir"), &["x".into()], Wildcards::On).unwrap();
+        let named = destination("s3://b/dir", &["x"]).unwrap();
         assert_eq!(object("/tmp/x.gz").target(&named).unwrap().to_string(), "s3://b/dir");
     }
 
     #[test]
-    fn a_tree_goes_under_its_name_unless_a_slash_says_its_contents() {
-        let into = Destination::Into(location("/out"));
+    fn the_target_of_a_tree_is_the_same_whether_something_is_there_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let tree =
             |name: Option<&str>| Source::Tree { root: location("s3://b/t"), name: name.map(|n| n.into()) };
-        assert_eq!(tree(Some("t")).target(&into).unwrap(), location("/out/t"));
-        assert_eq!(tree(None).target(&into).unwrap(), location("/out"));
+        for _ in 0..2 {
+            for (text, name, target) in [
+                ("new", Some("t"), "new"),
+                ("new/", Some("t"), "new/t"),
+                ("new/.", Some("t"), "new/./t"),
+                ("new", None, "new"),
+                ("new/", None, "new/"),
+            ] {
+                let found = tree(name).target(&destination(&path(text), &["t"]).unwrap()).unwrap();
+                assert_eq!(found, location(&path(target)), "{text} {name:?}");
+            }
+            fs::create_dir_all(dir.path().join("new")).unwrap();
+        }
+        let found = tree(Some("t")).target(&destination(".", &["t"]).unwrap()).unwrap();
+        assert_eq!(found, location("./t"));
     }
 
     #[test]
     fn several_sources_need_a_directory() {
-        let sources = ["a".into(), "b".into()];
-        let error = Destination::parse(OsStr::new("s3://b/name"), &sources, Wildcards::On).unwrap_err();
+        let error = destination("s3://b/name", &["a", "b"]).unwrap_err();
         assert_eq!(error.exit, crate::error::Exit::Usage);
-        assert!(Destination::parse(OsStr::new("/no/such"), &["s3://b/*.gz".into()], Wildcards::On).is_err());
-        assert!(Destination::parse(OsStr::new("/no/such"), &["s3://b/*.gz".into()], Wildcards::Off).is_ok());
+        assert!(destination("/no/such", &["a", "b"]).is_err());
+        assert!(destination("/no/such", &["s3://b/*.gz"]).is_err());
+        let exact = Destination::parse(OsStr::new("/no/such"), &["s3://b/*.gz".into()], Wildcards::Off);
+        assert!(exact.is_ok());
+        assert!(destination("/no/such", &["s3://b/a"]).is_ok());
     }
 
     #[test]
     fn devices_are_written_to_and_never_replaced() {
-        let null = Destination::parse(OsStr::new("/dev/null"), &["a".into()], Wildcards::On).unwrap();
+        let null = destination("/dev/null", &["a"]).unwrap();
         assert!(matches!(null, Destination::Stream(_)));
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use firstbyte_link::Rate;
+use firstbyte_location::units;
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
 
@@ -13,7 +13,6 @@ use super::report::Deadline;
 use crate::args::Globals;
 use crate::error::{Error, Result};
 use crate::pattern::{Filter, Verdict};
-use crate::size;
 
 /// How names are chosen and bytes are moved.
 #[derive(Args)]
@@ -23,13 +22,16 @@ pub struct Policy {
     /// What is on stable storage when a copy is reported done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
+    /// What makes an object of a tree or a pattern count as unchanged, so that it is skipped
+    #[arg(long, value_enum, default_value_t = CompareName::SizeMtime)]
+    compare: CompareName,
     /// Bytes a second over all connections: 40MB, 100Mbit
-    #[arg(long, value_name = "RATE")]
-    limit_rate: Option<Rate>,
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    limit_rate: Option<u64>,
     /// Longest time the whole run may take; what has arrived by then is kept
-    #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
-    /// Say what would be done, and do nothing
+    /// Show what would be done, without doing it
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// This worker's share of the names, counted from 0: 0/4 to 3/4
@@ -57,7 +59,7 @@ type Pairs = BTreeMap<String, String>;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DurabilityName {
-    /// What the kernel likes
+    /// No fsync; the kernel writes back in its own time
     None,
     /// The bytes
     Data,
@@ -75,13 +77,15 @@ enum Encryption {
     Kms,
 }
 
-/// What `sync` compares, as it is written.
+/// What is compared, as it is written.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum CompareName {
+enum CompareName {
     /// Length and modification time
     SizeMtime,
     /// Content
     Checksum,
+    /// Nothing: copy everything
+    None,
 }
 
 impl From<CompareName> for Compare {
@@ -89,6 +93,7 @@ impl From<CompareName> for Compare {
         match name {
             CompareName::SizeMtime => Self::SizeMtime,
             CompareName::Checksum => Self::Checksum,
+            CompareName::None => Self::None,
         }
     }
 }
@@ -167,7 +172,8 @@ impl Policy {
                 DurabilityName::Data => Durability::Data,
                 DurabilityName::Full => Durability::Full,
             },
-            limit_rate: self.limit_rate.map(Rate::get),
+            compare: self.compare.into(),
+            limit_rate: self.limit_rate,
             metadata: Metadata {
                 content_type: self.content_type.clone(),
                 user: self

@@ -45,16 +45,33 @@ pub struct Report {
     receipt: Receipt,
     started: Instant,
     failures: u64,
+    left_out: LeftOut,
     ended: Option<Error>,
     /// The reader of the results has left: there is nothing to tell, and nothing has failed.
     unread: bool,
+}
+
+/// What was in a tree and was not copied.
+#[derive(Default)]
+struct LeftOut {
+    /// Pipes, sockets and devices.
+    special: u64,
+    /// Empty directories.
+    directories: u64,
 }
 
 impl Report {
     /// Begins a report; the clock runs from here.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         let receipt = Receipt { verb, source, destination, ..Receipt::default() };
-        Self { receipt, started: Instant::now(), failures: 0, ended: None, unread: false }
+        Self {
+            receipt,
+            started: Instant::now(),
+            failures: 0,
+            left_out: LeftOut::default(),
+            ended: None,
+            unread: false,
+        }
     }
 
     /// The receipt so far.
@@ -112,6 +129,11 @@ impl Report {
         if let Some(deleted) = &mut receipt.deleted {
             *deleted += summary.deleted;
         }
+        self.left_out.special += summary.special;
+        self.left_out.directories += summary.empty_directories;
+        if let Some(left_out) = &mut receipt.left_out {
+            *left_out += summary.special + summary.empty_directories;
+        }
         receipt.first_byte_seconds = receipt.first_byte_seconds.or(summary.first_byte_seconds);
         receipt.requests += summary.requests;
         receipt.retries += summary.retries;
@@ -158,6 +180,11 @@ impl Report {
         if self.unread {
             return Ok(Exit::Done);
         }
+        if !globals.quiet
+            && let Some(line) = self.left_out.line()
+        {
+            console::say(format_args!("firstbyte: {line}"));
+        }
         if globals.json {
             self.print(&json::line(&self.receipt), output)?;
         } else if !globals.quiet && self.ended.is_none() && !closed::standard_output_was() {
@@ -169,6 +196,16 @@ impl Report {
             None if self.receipt.objects + self.receipt.skipped == 0 => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
         }
+    }
+}
+
+impl LeftOut {
+    fn line(&self) -> Option<String> {
+        let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
+        let directories = (self.directories > 0)
+            .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));
+        let parts: Vec<String> = special.into_iter().chain(directories).collect();
+        (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_link::Rate;
+use firstbyte_location::units;
 use firstbyte_serve::{
     AccessLog, Authentication, Buckets, Config, Cors, Exposure, Keys, Limits, Server, SignatureVersions, Tls,
     Writing,
@@ -52,11 +52,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Bytes a second over all connections
-    #[arg(long, value_name = "RATE")]
-    limit_rate: Option<Rate>,
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    limit_rate: Option<u64>,
     /// Bytes a second for one connection
-    #[arg(long, value_name = "RATE")]
-    limit_connection_rate: Option<Rate>,
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    limit_connection_rate: Option<u64>,
     /// Other origins whose pages may read: `*`, or https://HOST; can be given several times
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
@@ -99,8 +99,8 @@ impl ServeArgs {
             base_path: self.base_path.clone(),
             access_log: if self.access_log { AccessLog::To(console::log) } else { AccessLog::Off },
             limits: Limits {
-                rate: self.limit_rate.map(Rate::get),
-                connection_rate: self.limit_connection_rate.map(Rate::get),
+                rate: self.limit_rate,
+                connection_rate: self.limit_connection_rate,
                 ..Limits::default()
             },
             ..Config::new(&self.directory)

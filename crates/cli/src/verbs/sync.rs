@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use clap::Args;
 use firstbyte_location::Location;
-use firstbyte_transfer::{Engine, Extras, Settings, Tree};
+use firstbyte_transfer::{Empty, Engine, Extras, Levels, Tree};
 
-use super::operands::refuse_into_itself;
-use super::policy::{CompareName, Policy};
+use super::operands::{refuse_into_itself, refuse_to_delete_source};
+use super::policy::Policy;
 use super::report::{Output, Report, stop_on_signal};
 use crate::args::Globals;
 use crate::error::{Exit, Result};
@@ -19,7 +19,10 @@ use crate::progress::{Failures, Progress};
 Examples:
   firstbyte sync results/ s3://bucket/results
   firstbyte sync s3://bucket/reference /scratch/reference --exclude '*.tmp'
-  firstbyte sync --delete --dry-run data/ s3://bucket/data    # what would be copied and deleted")]
+  firstbyte sync --delete --dry-run data/ s3://bucket/data    # what would be copied and deleted
+
+Links below SRC are followed. None below DST is: one in a file's place is replaced, one that only DST has is itself
+deleted by --delete, and nothing is written or deleted behind one.")]
 pub struct SyncArgs {
     /// What is copied: always the contents, with or without a `/` at its end
     #[arg(value_name = "SRC")]
@@ -27,12 +30,12 @@ pub struct SyncArgs {
     /// What is brought up to date
     #[arg(value_name = "DST")]
     destination: OsString,
-    /// What makes an object count as unchanged
-    #[arg(long, value_enum, default_value_t = CompareName::SizeMtime)]
-    compare: CompareName,
-    /// Delete what only DST has
+    /// Delete what only DST has; never by a variable, and never if SRC holds no object
     #[arg(long)]
     delete: bool,
+    /// Let --delete empty DST if SRC holds no object
+    #[arg(long, requires = "delete")]
+    allow_empty: bool,
     #[command(flatten)]
     policy: Policy,
 }
@@ -41,16 +44,25 @@ pub struct SyncArgs {
 pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let (source, destination) = (Location::parse(&args.source)?, Location::parse(&args.destination)?);
     refuse_into_itself(&source, &destination)?;
+    if args.delete {
+        refuse_to_delete_source(&source, &destination)?;
+    }
     let stop = stop_on_signal(args.policy.deadline(&args.source))?;
-    let settings = Settings { compare: args.compare.into(), ..args.policy.settings(globals, stop.clone()) };
+    let settings = args.policy.settings(globals, stop.clone());
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("sync", source.to_string(), Some(destination.to_string()));
-    let extras = if args.delete { Extras::Delete } else { Extras::Keep };
+    let extras = match (args.delete, args.allow_empty) {
+        (false, _) => Extras::Keep,
+        (true, false) => Extras::Delete(Empty::Refuse),
+        (true, true) => Extras::Delete(Empty::Allow),
+    };
+    report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
     let select = |name: &[u8]| args.policy.filter.takes(name);
     let (shard, effect) = (args.policy.shard(), args.policy.effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
-    let tree = Tree { source, destination, select: &select, shard, effect };
+    let (beginning, levels) = (String::new(), Levels::All);
+    let tree = Tree { source, destination, beginning, levels, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
     report.output(progress);
     report.end(globals, Output::Free)

@@ -10,9 +10,11 @@ use firstbyte_location::{ByteRange, Entry, FileIdentity, Kind, Version, shown};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{LocalFile, empty, io_error, name};
+use super::beneath::KEPT;
+use super::{LocalFile, Privacy, empty, io_error, name};
 use crate::{
-    Body, Cancel, Durability, Error, Get, ListOptions, Metadata, Payload, PutOptions, Result, Stat, Written,
+    Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Metadata, Payload, PutOptions,
+    Result, Stat, Written,
 };
 
 /// What passes through memory where the kernel cannot copy between two files itself.
@@ -81,7 +83,7 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let partial = LocalFile::open(path)?;
+    let partial = LocalFile::open(path, Privacy::of(&options.metadata))?;
     let committed = fill(partial.file(), payload)
         .map_err(|error| io_error(path, error))
         .and_then(|()| partial.commit_if(&options.metadata, Durability::None, &options.precondition))
@@ -97,12 +99,15 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     }
 }
 
-/// Lists what is below the directory `path`. Links are followed; unfinished copies are not shown.
+/// Lists what is below the directory `path`; unfinished copies are not shown.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::Options {
         depth,
-        symlinks: listing::Symlinks::Follow,
+        symlinks: match options.links {
+            Links::Follow => listing::Symlinks::Follow,
+            Links::Report => listing::Symlinks::Report,
+        },
         detail: listing::Detail::Size,
         ..listing::Options::default()
     };
@@ -130,7 +135,9 @@ impl LocalListing {
     fn shows(&self, entry: &Entry) -> bool {
         let last = entry.name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         self.options.takes(&entry.name)
-            && !(self.options.recursive && entry.kind == Kind::Directory)
+            && (entry.kind != Kind::Directory
+                || !self.options.recursive
+                || self.options.directories == Directories::Listed)
             && !name::is_partial_name(last)
     }
 }
@@ -176,7 +183,7 @@ fn describe(metadata: &fs::Metadata) -> Stat {
         kind,
         version: version(metadata),
         modified,
-        metadata: Metadata { modified, ..Metadata::default() },
+        metadata: Metadata { modified, mode: Some(metadata.mode() & KEPT), ..Metadata::default() },
         checksum: None,
         ranges: Some(true),
         storage_class: None,

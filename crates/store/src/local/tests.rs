@@ -65,7 +65,7 @@ fn names_too_long_to_extend_get_partial_files_of_their_own() {
     let root = temp();
     let names = ["x".repeat(255), "x".repeat(254) + "y", "ü".repeat(127), "x".repeat(240), "x".repeat(239)];
     let open: Vec<LocalFile> =
-        names.iter().map(|name| LocalFile::open(&root.path().join(name)).unwrap()).collect();
+        names.iter().map(|name| LocalFile::open(&root.path().join(name), Privacy::Usual).unwrap()).collect();
     let partials: std::collections::BTreeSet<_> = open.iter().map(|file| file.path().clone()).collect();
     assert_eq!(partials.len(), names.len());
     for path in partials {
@@ -82,12 +82,12 @@ fn names_too_long_to_extend_get_partial_files_of_their_own() {
 fn a_second_writer_gets_a_clear_error_and_the_first_finishes() {
     let root = temp();
     let path = root.path().join("file");
-    let first = LocalFile::open(&path).unwrap();
-    let error = LocalFile::open(&path).unwrap_err();
+    let first = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let error = LocalFile::open(&path, Privacy::Usual).unwrap_err();
     assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock));
     assert!(error.to_string().contains("another copy is writing it"), "{error}");
     first.commit(&Metadata::default(), Durability::Full).unwrap();
-    LocalFile::open(&path).unwrap().discard().unwrap();
+    LocalFile::open(&path, Privacy::Usual).unwrap().discard().unwrap();
     assert_eq!(names_in(root.path()), ["file"]);
 }
 
@@ -96,10 +96,10 @@ fn a_dropped_partial_file_keeps_its_bytes_and_stays_out_of_listings() {
     use std::os::unix::fs::FileExt;
     let root = temp();
     let path = root.path().join("file");
-    LocalFile::open(&path).unwrap().file().write_all_at(b"half", 0).unwrap();
+    LocalFile::open(&path, Privacy::Usual).unwrap().file().write_all_at(b"half", 0).unwrap();
     assert!(!path.exists());
     assert_eq!(list(root.path(), &ListOptions::default(), Cancel::new()).unwrap().count(), 0);
-    let again = LocalFile::open(&path).unwrap();
+    let again = LocalFile::open(&path, Privacy::Usual).unwrap();
     assert_eq!(fs::read(again.path()).unwrap(), b"half");
     drop(again);
     write(&path, b"new");
@@ -130,7 +130,7 @@ fn directories_devices_and_dangling_links_are_no_destinations() {
     symlink("nowhere", root.path().join("dangling")).unwrap();
     symlink("/dev/null", root.path().join("device")).unwrap();
     fs::write(root.path().join("plain"), "").unwrap();
-    let open = |name: &str| LocalFile::open(&root.path().join(name)).unwrap_err().to_string();
+    let open = |name: &str| LocalFile::open(&root.path().join(name), Privacy::Usual).unwrap_err().to_string();
     assert!(open("dir").contains("is a directory"), "{}", open("dir"));
     assert!(open("dangling").contains("No such file"), "{}", open("dangling"));
     assert!(open("device").contains("firstbyte cat"), "{}", open("device"));
@@ -255,10 +255,68 @@ fn listings_follow_links_and_start_where_asked() {
 }
 
 #[test]
+fn what_is_private_is_never_written_into_a_file_others_could_open() {
+    let place = temp();
+    let path = place.path().join("file");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    // What a copy of a public object left.
+    let left = LocalFile::open(&path, Privacy::Usual).unwrap();
+    let partial = left.path().clone();
+    fs::set_permissions(&partial, fs::Permissions::from_mode(0o644)).unwrap();
+    let opened = fs::File::open(&partial).unwrap();
+    drop(left);
+    let file = LocalFile::open(&path, Privacy::Owner).unwrap();
+    assert_eq!(mode(&partial), 0o600);
+    std::io::Write::write_all(&mut file.file(), b"secret").unwrap();
+    assert_eq!(opened.metadata().unwrap().len(), 0);
+    file.commit(&Metadata { mode: Some(0o640), ..Metadata::default() }, Durability::None).unwrap();
+    assert_eq!(mode(&path), 0o640);
+}
+
+#[test]
+fn a_private_leftover_of_an_object_ends_with_the_usual_permission_bits() {
+    let place = temp();
+    let path = place.path().join("file");
+    drop(LocalFile::open(&path, Privacy::Owner).unwrap());
+    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
+    file.commit(&Metadata::default(), Durability::None).unwrap();
+    fs::write(place.path().join("other"), b"").unwrap();
+    let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("file"), mode("other"));
+    assert_eq!(names_in(place.path()), ["file", "other"]);
+}
+
+#[test]
+fn nothing_beneath_a_directory_leads_out_of_it() {
+    let place = temp();
+    let (root, outside) = (place.path().join("root"), place.path().join("outside"));
+    fs::create_dir_all(root.join("d")).unwrap();
+    write(&outside.join("d/file"), b"precious");
+    symlink("../outside", root.join("link")).unwrap();
+    symlink("../../outside/d", root.join("d/link")).unwrap();
+    let beneath = Beneath::new(&root, None);
+    for name in ["link/d/file", "d/link/file", "../outside/d/file"] {
+        let name = Path::new(name);
+        // Some are refused and some lead nowhere; what counts is what is left.
+        let _ = beneath.remove_file(name);
+        let _ = beneath.remove_tree(name.parent().unwrap(), &|_| true);
+        assert!(LocalFile::open_beneath(&beneath, name, Over::File, Privacy::Usual).is_err(), "{name:?}");
+        assert!(beneath.find(name).is_ok_and(|found| found.is_none()) || name.starts_with(".."), "{name:?}");
+    }
+    let told = beneath.create_directory(Path::new("d/link/new")).unwrap_err().to_string();
+    assert!(told.contains("d/link") && told.contains("symbolic link"), "{told}");
+    assert_eq!(fs::read(outside.join("d/file")).unwrap(), b"precious");
+    assert_eq!(names_in(&outside.join("d")), ["file"]);
+    beneath.remove_file(Path::new("link")).unwrap();
+    assert_eq!(beneath.remove_tree(Path::new("d"), &|name| name == b"d/link").unwrap(), 1);
+    assert!(names_in(&root).is_empty());
+}
+
+#[test]
 fn what_an_interrupted_writer_left_is_forgotten() {
     let place = temp();
     let path = place.path().join("file");
-    let file = LocalFile::open(&path).unwrap();
+    let file = LocalFile::open(&path, Privacy::Usual).unwrap();
     fs::write(file.path(), b"a longer one").unwrap();
     file.empty().unwrap();
     assert_eq!(file.file().metadata().unwrap().len(), 0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firstbyte_location::{Location, S3Object};
-use firstbyte_store::{Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
+use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Result, local_path};
 
 use crate::{Subject, Support};
 
@@ -136,5 +136,9 @@ fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
 
 fn listed(subject: &Subject) -> Vec<Vec<u8>> {
     let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
-    subject.store.list(&subject.base, &options).unwrap().map(|entry| entry.unwrap().name).collect()
+    match subject.store.list(&subject.base, &options) {
+        // A prefix is there while a key begins with it.
+        Err(Error::NotFound { .. }) => Vec::new(),
+        listing => listing.unwrap().map(|entry| entry.unwrap().name).collect(),
+    }
 }

@@ -66,7 +66,7 @@ pub fn time_and_metadata_come_back(subject: &Subject) {
     ]);
     let headers = BTreeMap::from([("cache-control".to_owned(), "max-age=60".to_owned())]);
     let content_type = Some("application/x-bam".to_owned());
-    let metadata = Metadata { content_type, headers, user, modified: Some(modified) };
+    let metadata = Metadata { content_type, headers, user, modified: Some(modified), mode: None };
     let options = PutOptions { metadata: metadata.clone(), ..PutOptions::default() };
     subject.store.put(&subject.at("x"), Payload::Bytes(b"content"), &options).unwrap();
 

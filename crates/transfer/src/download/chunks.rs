@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{ByteRange, Location, Version, shown};
-use firstbyte_store::{Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Sink, Stat};
+use firstbyte_store::{
+    Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat,
+};
 
 use super::{Opened, at_file, copy_body};
 use crate::flight::Distance;
@@ -40,6 +42,7 @@ const fn together(source: Distance) -> u64 {
 pub(super) struct Download {
     pub(super) source: Location,
     pub(super) path: PathBuf,
+    pub(super) over: Over,
     pub(super) stat: Stat,
     pub(super) plan: Plan,
     pub(super) partial: Mutex<Option<LocalFile>>,
@@ -269,8 +272,8 @@ impl Pieces for Download {
         }
         let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(partial) = partial {
-            let settings = worker.run.settings;
-            partial.commit(&single::metadata(&self.stat), settings.durability)?;
+            let metadata = single::metadata(&self.stat);
+            worker.run.commit(partial, self.over, &self.path, &metadata, worker.run.settings.durability)?;
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(self.stat.version.clone()) }))

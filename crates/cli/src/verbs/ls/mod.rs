@@ -21,7 +21,6 @@ use crate::args::Globals;
 use crate::error::{Error, Exit, Result};
 use crate::receipt::Receipt;
 use crate::rows::{Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value};
-use crate::size;
 
 /// List what is in a directory or below a prefix: every name, those that begin with a dot too, in no order unless asked
 #[derive(Args)]
@@ -60,7 +59,7 @@ pub struct LocalArgs {
     #[arg(short = 'x', long)]
     one_file_system: bool,
     /// Bytes a local directory is read by at once [default: by file system]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = firstbyte_location::units::parse_size)]
     buffer: Option<u64>,
 }
 

@@ -4,7 +4,8 @@
 //! shows that there is more, the key space is cut into ranges that are listed at the same time ([`plan`] says how,
 //! [`cut`] where), and where what is found calls for it, they are cut again.
 //!
-//! The first page is fetched before the listing is handed out, so that a wrong name fails at once.
+//! The first page is fetched before the listing is handed out, so that a wrong name fails at once: a prefix that no key
+//! begins with is not found.
 
 mod answer;
 mod crew;
@@ -17,9 +18,9 @@ mod turns;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstbyte_location::{Entry, S3Object};
+use firstbyte_location::{Entry, Location, S3Object};
 
-use crate::{Cancel, ListOptions, Result};
+use crate::{Cancel, Error, ListOptions, Result};
 
 use super::{S3, protocol};
 pub(super) use turns::{Brought, Turns};
@@ -36,6 +37,10 @@ impl S3 {
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let query = Query::new(object, options);
         let first = self.page(&query, &From::Start, &Cancel::new())?;
+        // A prefix is there while a key begins with it, as a directory is there while it is named in another.
+        if !object.key.is_empty() && !query.is_narrowed() && first.last.is_none() && first.next.is_none() {
+            return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
+        }
         if first.next.is_none() {
             return Ok(Box::new(first.entries.into_iter().map(Ok)));
         }

@@ -68,6 +68,11 @@ impl Query {
         let key = format!("{}{}", self.prefix, self.beginning);
         Location::S3(S3Object { bucket: self.bucket.bucket.clone(), key }).to_string()
     }
+
+    /// Whether not all names behind the prefix are asked for, so that an answer without any says nothing about it.
+    pub(super) fn is_narrowed(&self) -> bool {
+        self.start_after.is_some() || !self.beginning.is_empty()
+    }
 }
 
 impl Page {

@@ -1,0 +1,204 @@
+//! Sizes, rates and durations as people write them: `64MiB`, `100Mbit`, `1.5h`. This is the one grammar, for every option,
+//! variable and argument.
+//!
+//! A number, which may have a decimal point, and a unit. Capitals do not matter.
+//! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T P` are powers of 1024,
+//!   as `dd`, `curl` and rclone have it. No unit means bytes.
+//! - **Rates**: a size a second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000, as networks are sold.
+//! - **Durations**: `us ms s m min h d`. No unit means seconds. At most a hundred years.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The longest duration taken, a hundred years: a clock's time and any such duration add up without overflow.
+const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
+
+/// What is wrong with a text, and how to write one that is right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no {kind}; write for example {example}")]
+pub struct UnitError {
+    text: String,
+    kind: Kind,
+    example: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Size,
+    Rate,
+    Duration,
+}
+
+impl Kind {
+    fn refuse(self, text: &str) -> UnitError {
+        let example = match self {
+            Self::Size => "64MiB, 5GB or 1048576",
+            Self::Rate => "600Mbit, 40MB or 8MiB (a second)",
+            Self::Duration => "500ms, 30s, 5m, 2h or 7d, at most 36500d",
+        };
+        UnitError { text: text.trim().to_owned(), kind: self, example }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Size => "size",
+            Self::Rate => "rate",
+            Self::Duration => "duration",
+        })
+    }
+}
+
+/// Parses a size in bytes: `1048576`, `64MiB`, `5GB`, `1.5G`.
+///
+/// # Errors
+/// [`UnitError`]; also above 2^64 - 1.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let refuse = || Kind::Size.refuse(text);
+    let (number, unit) = split(text).ok_or_else(refuse)?;
+    let factor = bytes_per_unit(&unit).ok_or_else(refuse)?;
+    whole(number * factor).ok_or_else(refuse)
+}
+
+/// Parses a rate in bytes a second, at least 1: `100Mbit`, `40MB`, `8MiB/s`.
+///
+/// # Errors
+/// [`UnitError`]; also below 1 and above 2^64 - 1.
+pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
+    let refuse = || Kind::Rate.refuse(text);
+    let lower = text.trim().to_ascii_lowercase();
+    let (number, unit) = split(lower.strip_suffix("/s").unwrap_or(&lower)).ok_or_else(refuse)?;
+    let factor = match unit.as_str() {
+        "bit" => 1.0 / 8.0,
+        "kbit" => 1e3 / 8.0,
+        "mbit" => 1e6 / 8.0,
+        "gbit" => 1e9 / 8.0,
+        _ => bytes_per_unit(&unit).ok_or_else(refuse)?,
+    };
+    whole(number * factor).filter(|rate| *rate > 0).ok_or_else(refuse)
+}
+
+/// Parses a duration: `500ms`, `30s`, `30` (seconds), `5m`, `2h`, `7d`.
+///
+/// # Errors
+/// [`UnitError`].
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let refuse = || Kind::Duration.refuse(text);
+    let (number, unit) = split(text).ok_or_else(refuse)?;
+    let seconds = match unit.as_str() {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(refuse()),
+    };
+    duration(number * seconds).map_err(|_| refuse())
+}
+
+/// A number of seconds as a duration.
+///
+/// # Errors
+/// It is negative, no number, or more than a hundred years.
+pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
+    duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
+}
+
+/// A number and the unit behind it, in lower case. Signs, exponents and `inf` are no numbers here.
+fn split(text: &str) -> Option<(f64, String)> {
+    let text = text.trim();
+    let cut = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(cut);
+    Some((number.parse().ok()?, unit.trim().to_ascii_lowercase()))
+}
+
+/// Bytes in one of `unit`, which is in lower case.
+fn bytes_per_unit(unit: &str) -> Option<f64> {
+    let (prefix, base) = match unit {
+        "" | "b" => return Some(1.0),
+        _ if unit.ends_with("ib") => (unit.strip_suffix("ib")?, 1024.0_f64),
+        _ if unit.ends_with('b') => (unit.strip_suffix('b')?, 1000.0),
+        _ => (unit, 1024.0),
+    };
+    let power = ["k", "m", "g", "t", "p"].iter().position(|p| *p == prefix)?;
+    Some(base.powi(i32::try_from(power).ok()? + 1))
+}
+
+/// The largest whole number that is not above `value`.
+fn whole(value: f64) -> Option<u64> {
+    // 2^64 is the first number that does not fit.
+    let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was just found to fit")]
+    fits.then_some(value as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_with_an_i_or_bare_and_decimal_with_a_plain_b() {
+        for (text, bytes) in [
+            ("64MiB", 64 << 20),
+            ("1.5G", 3 << 29),
+            ("1k", 1 << 10),
+            ("5GB", 5_000_000_000),
+            ("1048576", 1 << 20),
+            (" 10 kb ", 10_000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "64 apples", "-1", "1e9", "inf", "MB", "1.2.3MB", "99999999P", "8Mbit", "5MB/s"] {
+            let error = parse_size(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")) && error.contains("64MiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn rates_are_sizes_a_second_or_bits() {
+        for (text, bytes) in [
+            ("600Mbit", 75_000_000),
+            ("0.6 Gbit/s", 75_000_000),
+            ("400MB", 400_000_000),
+            ("8MiB/s", 8 << 20),
+            ("1k", 1 << 10),
+            ("3M", 3 << 20),
+            ("1234", 1_234),
+        ] {
+            assert_eq!(parse_rate(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "fast", "-1MB", "0", "inf", "0.1bit", "8Mbits", "1GB/h"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_the_same_number_as_a_rate() {
+        for text in ["7", "7b", "7k", "7kb", "7kib", "7m", "7mb", "7mib", "7g", "7gb", "7gib", "7t", "7p"] {
+            assert_eq!(parse_size(text).unwrap(), parse_rate(text).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_known_unit_and_default_to_seconds() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("30", 30_000),
+            ("1.5s", 1_500),
+            ("5m", 300_000),
+            ("1min", 60_000),
+            ("7D", 604_800_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        assert_eq!(parse_duration("36500d"), Ok(LONGEST));
+        for text in ["", "ms", "-1s", "3 moons", "36501d", "9999999999999999999"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert!(duration(f64::NAN).is_err() && duration(-1.0).is_err() && duration(f64::INFINITY).is_err());
+    }
+}
