@@ -61,7 +61,7 @@ NONSENSE = [
     "http://a b/",
     "http://127.0.0.1:1/\r\nx",
     "file://host/x",
-    "file:///no/such",
+    "file:///dev/null/such",
     "ftp://host/x",
     "40MBits",
     "1e400",

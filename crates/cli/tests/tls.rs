@@ -115,7 +115,10 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
     let port = firstbyte_testkit::free_port();
     let world = trusting(&certificate);
     let log = world.write("log", b"");
-    let said = |what: &str| std::fs::read_to_string(&log).unwrap().contains(what);
+    let said = {
+        let log = log.clone();
+        move |what: &str| String::from_utf8_lossy(&std::fs::read(&log).unwrap()).contains(what)
+    };
     let mut server = Command::new("openssl")
         .args(["s_server", "-tls1_2", "-msg", "-accept", &port.to_string()])
         .arg("-cert")
@@ -131,8 +134,16 @@ fn a_server_that_asks_to_renegotiate_gets_no_renegotiation() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut commands = server.stdin.take().unwrap();
+    let heard = said.clone();
     let typist = std::thread::spawn(move || {
-        // A line of `R` asks the client that is connected to renegotiate.
+        // A line of `R` asks the client to renegotiate. Before the handshake is over it would
+        // end the server, so the typist waits for the request.
+        for _ in 0..500 {
+            if heard("/x HTTP/1.1") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         while commands.write_all(b"R\n").and_then(|()| commands.flush()).is_ok() {
             std::thread::sleep(Duration::from_millis(100));
         }
