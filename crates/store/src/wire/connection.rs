@@ -48,16 +48,18 @@ impl Connection {
             return Err(Error::Cancelled.into());
         }
         tls::handshake(&mut session, &self.socket, deadline).map_err(|error| {
-            let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
-            match cause {
-                _ if request.cancel.is_cancelled() || timed_out(&error) => {
-                    let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
-                    Failed { error: classify(&error, request.place, request.cancel, deadline), fault }
-                }
+            match error.get_ref().and_then(|cause| cause.downcast_ref()) {
                 Some(rustls::Error::InvalidCertificate(cause)) => {
                     trust::refusal(request.origin.to_string(), cause).into()
                 }
-                _ => Failed::unreachable(request.origin, "TLS: ", &error),
+                Some(_) if !request.cancel.is_cancelled() => {
+                    Failed::unreachable(request.origin, "TLS: ", &error)
+                }
+                // A connection lost here is tried again, as any lost one.
+                _ => {
+                    let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
+                    Failed { error: classify(&error, request.place, request.cancel, deadline), fault }
+                }
             }
         })?;
         self.tls = Some(Box::new(session));
