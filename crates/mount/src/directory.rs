@@ -16,7 +16,7 @@ const WIDEST: usize = 16_384;
 /// Bytes of a name with what is known of its object, where both are of usual length.
 const NAME: u64 = 200;
 /// Of the memory, what names may take.
-const SHARE: u64 = 5;
+const SHARE: u64 = 8;
 /// Names kept in all, at least: a directory of one S3 page, and one beside it.
 const LEAST: u64 = 2048;
 /// Directories known to be wide that are remembered; when there are more all are forgotten, which costs a request each.
@@ -100,7 +100,7 @@ impl Directories {
 
     /// Names of the widest directory that is kept.
     pub(crate) fn widest(&self) -> usize {
-        WIDEST.min(self.names / 2)
+        WIDEST.min(self.names / 4 * 3)
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Known {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn nothing_is_believed_beyond_its_time() {
         let directories = Directories::new(Duration::ZERO, 0);
-        assert_eq!(directories.widest(), 1024);
+        assert_eq!(directories.widest(), 1536);
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), Known::Nothing));
         directories.mark_wide(b"d");
