@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod flight;
 mod journal;
+mod leftovers;
 mod level;
 mod observer;
 mod part_limit;

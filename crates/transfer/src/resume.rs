@@ -39,14 +39,9 @@ pub(crate) fn open_partial(run: &Run<'_>, job: &Job, path: &Path) -> Result<Loca
 }
 
 /// Removes what a killed copy left of a file that is complete: the partial file of a later attempt, or a journal that was
-/// about to be removed. A copy that is under way keeps its own.
+/// about to be removed; there must be one of them. A copy that is under way keeps its own.
 pub(crate) fn clear(root: &Beneath, name: &Path) -> Result<()> {
     let journal = Journal::path_for(name);
-    let partial = LocalFile::partial_path(name);
-    let left = [&journal, &partial].map(|path| root.find(path));
-    if !left.iter().any(|found| matches!(found, Ok(Some(_)))) {
-        return Ok(());
-    }
     match LocalFile::open_beneath(root, name, Over::File, Privacy::Owner) {
         Ok(partial) => {
             root.remove_file(&journal)?;

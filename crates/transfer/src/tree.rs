@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, ListOptions, Listing, Order, Over, Store};
 
-use crate::{Action, Compare, Error, Failure, Job, Observer, Result, Settings, resume, unchanged};
+use crate::leftovers::Leftovers;
+use crate::{Action, Compare, Error, Failure, Job, Observer, Result, Settings, unchanged};
 
 /// What happens to objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +119,7 @@ pub(crate) struct Copying<'a> {
     pub(crate) tree: &'a Tree<'a>,
     /// The destination, where it is local: everything is written and deleted beneath it.
     pub(crate) beneath: Option<Beneath>,
+    leftovers: Leftovers,
     pub(crate) counts: Counts,
 }
 
@@ -125,7 +127,7 @@ impl<'a> Copying<'a> {
     pub(crate) fn new(tree: &'a Tree<'a>) -> Self {
         let like = tree.source.as_local();
         let beneath = tree.destination.as_local().map(|root| Beneath::new(root, like));
-        Self { tree, beneath, counts: Counts::default() }
+        Self { tree, beneath, leftovers: Leftovers::default(), counts: Counts::default() }
     }
 
     /// Whether a listed entry takes part. One that cannot be copied is counted.
@@ -170,7 +172,9 @@ impl<'a> Copying<'a> {
         add(&self.counts.skipped, 1);
         observer.skipped(&source);
         match (&self.beneath, self.tree.effect) {
-            (Some(beneath), Effect::Apply) => resume::clear(beneath, os_path(&entry.name))
+            (Some(beneath), Effect::Apply) => self
+                .leftovers
+                .clear(beneath, os_path(&entry.name))
                 .map_err(|error| Failure { location: source.to_string(), error }),
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@
 //! without links; on kernels without that call the parts of a name are opened one after the other. So neither a link
 //! that is there nor one that appears meanwhile leads a write or a deletion anywhere else.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -87,6 +87,29 @@ impl Beneath {
             Ok(stat) => Ok(Some(found(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(error) => Err(io_error(&self.path.join(name), error)),
+        }
+    }
+
+    /// The names in a directory that `wanted` is true of, in no order. A directory that is not there has none.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::InvalidName`] where a link is on the way to it.
+    pub fn names(&self, directory: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<OsString>> {
+        let read = || -> std::result::Result<Vec<OsString>, Errno> {
+            let opened = self.directory(directory, Missing::Refuse)?;
+            let mut names = Vec::new();
+            for entry in Dir::read_from(&rustix::fs::openat(&opened, ".", READ, Mode::empty())?)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if wanted(name) {
+                    names.push(OsStr::from_bytes(name).to_owned());
+                }
+            }
+            Ok(names)
+        };
+        match read() {
+            Err(Errno::NOENT) => Ok(Vec::new()),
+            other => other.map_err(|error| self.explain(directory, error)),
         }
     }
 
@@ -320,7 +343,7 @@ impl Beneath {
 }
 
 /// The names in a directory, and what they are.
-fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(std::ffi::OsString, FileType)>, Errno> {
+fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
