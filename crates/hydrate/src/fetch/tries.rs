@@ -66,7 +66,11 @@ impl Tries {
                 return if self.gave_up(fetch, self.cuts) {
                     let location = fetch.node.location.to_string();
                     let after = fetch.node.shared.settings.deadline;
-                    Err(GaveUp::Nobody(StoreError::TimedOut { location, after }.into()))
+                    let wanted = fetch.is_wanted();
+                    let timed_out = StoreError::TimedOut { location, after };
+                    // A job that was cancelled cut the request itself: the server is not to blame.
+                    let error = if wanted { timed_out } else { StoreError::Cancelled };
+                    Err(GaveUp::Nobody(error.into()))
                 } else {
                     Ok(())
                 };

@@ -75,7 +75,8 @@ fn spawn(directory: &Path, address: SocketAddr, limits: &str) -> Child {
         .unwrap();
     wait_until("the server listens", || {
         assert_eq!(child.try_wait().unwrap(), None, "the server ended by itself");
-        TcpStream::connect(address).is_ok()
+        // Without a listener, a socket may be given the very port it connects to, and meet itself.
+        TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
     });
     child
 }
