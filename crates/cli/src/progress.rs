@@ -29,7 +29,7 @@ pub struct Progress {
 /// Where a failed object is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
-    /// Here, with a line each: the run goes on with the others.
+    /// Here, with a line each; the run continues with the others.
     Printed,
     /// By the caller, who asked for one object and gets its error back.
     Returned,

@@ -435,7 +435,7 @@ fn a_repeated_copy_brings_back_what_was_changed_on_either_side() {
     for source in ["src/", "s3://bucket/src/"] {
         let line = ["--json", "cp", "-r", source, "dst"];
         world.run(&line).ok();
-        // The same length, another content and a later time: somebody worked on the copy.
+        // The same length, other content and a later time: the copy was edited.
         let path = world.write("dst/a", &bytes(99, 10_000));
         let later = std::time::SystemTime::now() + Duration::from_secs(100);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();

@@ -292,7 +292,7 @@ impl Attempt<'_> {
         Ok(done)
     }
 
-    /// The limits on the rate of a fetch that nobody waits for.
+    /// The limits on the rate of a background fetch.
     fn throttle(&self) -> Option<&Throttle> {
         let background = self.fetch.class == Class::Background;
         self.fetch.portion.as_ref().filter(|_| background).map(|portion| portion.throttle())

@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// A location as it was told to others, who are not told its secrets, with those of this mount's own.
+    /// A location as it is shown, without secrets, completed with this mount's own secrets.
     pub(crate) fn with_secrets(&self, told: Location) -> Location {
         if told.to_string() == self.root.to_string() {
             return self.root.clone();

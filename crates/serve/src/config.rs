@@ -101,7 +101,7 @@ pub enum Exposure {
     Public,
 }
 
-/// Whether each answered request is told.
+/// Whether each answered request is reported.
 #[derive(Clone, Copy, Debug)]
 pub enum AccessLog {
     /// It is not.

@@ -83,7 +83,7 @@ impl Forgetting {
     }
 }
 
-/// Waits a moment for what the kernel tells of inodes it forgets. Without that the next ones would be asked for in vain.
+/// Waits a moment for what the kernel tells of inodes it forgets. Without the pause the next ones would be requested and discarded.
 fn wait_until(arrived: impl Fn() -> bool) {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !arrived() {

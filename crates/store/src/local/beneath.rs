@@ -161,7 +161,7 @@ impl Beneath {
     /// [`Error::Io`].
     pub fn settle(&self) -> Result<()> {
         let mut closing = std::mem::take(&mut *self.closing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Those deep down first: who is kept out of a directory cannot reach what is in it.
+        // Those deep down first: a directory without permission hides what is in it.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
             let done = self.directory(&name, Missing::Refuse).and_then(|directory| {

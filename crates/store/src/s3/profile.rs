@@ -1,7 +1,7 @@
 //! The profile that was named, in the AWS configuration files: that it is there, and that it says who we are.
 //!
 //! aws-cli refuses a profile it does not know; so does this. What a named profile lacks is never made up for by the role
-//! of the machine: the caller asked for somebody in particular. Where no profile is named, `default` may be missing.
+//! of the machine: the caller asked for a particular identity. Where no profile is named, `default` may be missing.
 
 use std::env;
 use std::path::PathBuf;
