@@ -52,8 +52,11 @@ pub fn on_end(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<(
 }
 
 fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
+    let numbers = signals.to_vec();
     let mut signals = Signals::new(signals).map_err(|e| Error::io("signal handlers", &e))?;
+    change_mask(libc::SIG_BLOCK, &numbers);
     let watch = move || {
+        change_mask(libc::SIG_UNBLOCK, &numbers);
         let Some(signal) = signals.forever().next() else { return };
         // On a thread of its own: it may wait, and a second signal must not.
         let asked = thread("stopping", first);
@@ -72,6 +75,23 @@ fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'st
     };
     // It lives as long as the process: there is nothing to join.
     thread("signals", watch)
+}
+
+/// Blocks signals for this thread and those it starts from here on, or unblocks them.
+///
+/// The kernel hands a signal to one thread that does not block it. A thread that waits for a file system takes none until
+/// it is answered, so all but the one that watches for signals block them. Programs started by this one block nothing.
+fn change_mask(how: i32, signals: &[i32]) {
+    // SAFETY: the set is a local that `sigemptyset` initialises before it is used; no pointer outlives the calls.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        // It fails for an invalid `how` alone.
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
 }
 
 /// Ends the process some time after its deadline, should the run not have ended by itself.

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use support::place::Place;
 use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
 use support::{World, count};
@@ -73,6 +74,25 @@ const VERBS: &[Verb] = &[
     verb(&["hydrate", "-r", "s3://b/p/"]),
     verb(&["doctor"]),
     verb(&["mount", "--foreground", "s3://b/p", "mnt"]),
+];
+
+/// Verbs at a mount whose daemon is stopped: a file system that does not answer.
+const AT_A_MOUNT: &[&[&str]] = &[
+    &["status", "mnt"],
+    &["release", "mnt/x"],
+    &["hydrate", "-r", "mnt", "--wait"],
+    &["unmount", "mnt"],
+    &["mount", "src", "mnt"],
+    &["ls", "-R", "mnt"],
+    &["du", "mnt"],
+    &["stat", "mnt/x"],
+    &["cat", "mnt/x"],
+    &["cp", "mnt/x", "out"],
+    &["cp", "file", "mnt/file"],
+    &["sync", "mnt", "tree"],
+    &["layout", "check", "mnt"],
+    &["layout", "shard", "mnt"],
+    &["layout", "path", "--find", "mnt", "x"],
 ];
 
 /// One run to be ended.
@@ -223,6 +243,32 @@ fn stopped(world: &World, args: &[&str], with: Signal) -> Option<i32> {
     assert!(child.try_wait().unwrap().is_none(), "{args:?} ended by itself");
     signal(&child, with);
     ended(&mut child, PROMISE + MARGIN).unwrap_or_else(|| panic!("{args:?} is still alive")).code()
+}
+
+#[test]
+fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    place.world.write("file", b"content");
+    let receipt = place.mount("src", &[]);
+    let daemon = Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    kill_process(daemon, Signal::STOP).unwrap();
+    let alive: Vec<String> = std::thread::scope(|scope| {
+        let run = |args: &'static [&'static str], with| {
+            let world = &place.world;
+            scope.spawn(move || {
+                let mut child = world.spawn(args);
+                std::thread::sleep(MEANWHILE);
+                signal(&child, with);
+                ended(&mut child, PROMISE + MARGIN).is_none().then(|| format!("{}: {with:?}", args.join(" ")))
+            })
+        };
+        let both = [Signal::INT, Signal::TERM];
+        let runs: Vec<_> = AT_A_MOUNT.iter().flat_map(|args| both.map(|with| run(args, with))).collect();
+        runs.into_iter().filter_map(|run| run.join().unwrap()).collect()
+    });
+    kill_process(daemon, Signal::CONT).unwrap();
+    assert!(alive.is_empty(), "still alive: {alive:#?}");
 }
 
 fn make_pipe(world: &World, name: &str) {
