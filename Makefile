@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 
 FIRSTBYTE := $(CARGO_TARGET_DIR)/release/firstbyte
 
-.PHONY: help demo build check test bench soak dist clean
+.PHONY: help demo build check test docs bench soak dist clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,9 +30,14 @@ test: ## everything: check, conformance on real servers, client compatibility, t
 	@scripts/need.sh build mounts servers clients python
 	@python3 scripts/check.py full
 
+docs: build ## docs/options.md, and the man pages in target/man1, from the command line's own definition
+	$(FIRSTBYTE) manual > $(CARGO_TARGET_DIR)/options.md
+	mv $(CARGO_TARGET_DIR)/options.md docs/options.md
+	$(FIRSTBYTE) manual --man $(CARGO_TARGET_DIR)/man1
+
 bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
-	cargo build --release --locked -p firstbyte-listing --example rename_loop -p firstbyte-testkit --example slow_fs
+	cargo build --release --locked -p firstbyte-layout --example rename_loop -p firstbyte-testkit --example slow_fs
 	@scripts/module.sh --release
 	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
 
@@ -40,7 +45,7 @@ soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients
 	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
 
-dist: ## static binaries and Python wheels for x86-64 and aarch64 in dist/
+dist: ## static binaries, man pages and Python wheels for x86-64 and aarch64 in dist/
 	@scripts/need.sh build dist
 	@scripts/dist.sh
 

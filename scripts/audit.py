@@ -1,7 +1,9 @@
-"""What we depend on: licences, sources, banned and doubled crates, from `cargo metadata` alone, so it works offline.
+"""What we depend on: licences, sources, banned and doubled crates.
 
-Not covered: known vulnerabilities. Those need the RustSec database, which is fetched by git; with a network,
-`cargo install cargo-audit && cargo audit` adds that check.
+It reads `cargo metadata` alone, so it works offline.
+
+Not covered: known vulnerabilities. Those need the RustSec database, which is fetched by git; with
+a network, `cargo install cargo-audit && cargo audit` adds that check.
 """
 
 import json
@@ -26,7 +28,8 @@ MOST_DOUBLED = 9
 def permitted(expression: str) -> bool:
     """Whether an SPDX expression leaves us a choice of allowed licences only."""
     expression = expression.replace("/", " OR ")
-    # AND binds tighter than OR; every bracket is worked out first, and stands for an allowed or a refused licence.
+    # AND binds tighter than OR; every bracket is worked out first, and stands for an allowed or a
+    # refused licence.
     while inner := re.search(r"\(([^()]*)\)", expression):
         expression = expression.replace(inner[0], "MIT" if permitted(inner[1]) else "refused")
     return any(

@@ -1,7 +1,8 @@
 """The checks, in order, and one closing line: `N passed, N failed`.
 
-`check.py fast` is the inner loop; `check.py full` is what continuous integration runs. A step that counts tests
-(cargo test, pytest) adds its own counts; any other step counts as one. A failed step does not hide those after it.
+`check.py fast` is the inner loop; `check.py full` is what continuous integration runs. A step that
+counts tests (cargo test, pytest) adds its own counts; any other step counts as one. A failed step
+does not hide those after it.
 """
 
 import os
@@ -16,6 +17,7 @@ DOC_ENV = {"RUSTDOCFLAGS": "-D warnings"}
 STATIC = [
     ("format", ["cargo", "fmt", "--all", "--check"], {}),
     ("house rules", ["python3", "scripts/tidy.py"], {}),
+    ("tests of house rules", ["python3", "-m", "unittest", "discover", "-s", "scripts"], {}),
     ("lints", ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], {}),
     ("docs", ["cargo", "doc", "--locked", "--workspace", "--no-deps", "--quiet"], DOC_ENV),
 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the static binaries and the Python wheels into dist/, each binary with its SHA-256, and runs what this machine
-# can run.
+# Builds the static binaries, the man pages and the Python wheels into dist/, each binary with its SHA-256, and runs what
+# this machine can run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
@@ -35,6 +35,7 @@ for arch in x86_64 aarch64; do
 
     if [ "$arch" = "$(uname -m)" ]; then
         "dist/$name" --version
+        "dist/$name" manual --man dist/man1
         try_wheel "$wheel"
     else
         echo "$name, $wheel: built, not run here (this machine is $(uname -m))"

@@ -58,7 +58,7 @@ mounts() {
     apt mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs mount=mount find=findutils
     # Mounting without privileges, and taking those away for a test.
     apt fusermount3=fuse3 setpriv=util-linux
-    # What udev does where there is one: whoever may mount is for fusermount3 to say.
+    # udev would do the same. fusermount3 decides which users may mount.
     if [ -c /dev/fuse ] && [ "$(id -u)" -eq 0 ]; then chmod 0666 /dev/fuse; fi
 }
 
@@ -77,7 +77,7 @@ servers() {
     command -v minio >/dev/null || { echo "need.sh: building minio" >&2; go install "$MINIO"; }
 }
 
-# venv FILE: brings .venv to what FILE pins; a copy of FILE beside it tells whether that was done.
+# venv FILE: installs the versions pinned in FILE into .venv; a copy of FILE in it marks that as done.
 venv() {
     local stamp=.venv/$(echo "$1" | tr / -)
     cmp -s "$1" "$stamp" && return

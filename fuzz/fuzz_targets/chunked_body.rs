@@ -1,5 +1,5 @@
-//! Chunked bodies, HTTP's own and `aws-chunked`: whatever comes, it is judged alike in whatever pieces it arrives, and its end
-//! lies within what came.
+//! Chunked bodies, HTTP's own and `aws-chunked`: whatever comes, it is judged alike in whatever
+//! pieces it arrives, and its end lies within what came.
 #![no_main]
 
 use firstbyte_serve::{ChunkDialect, decode_chunked};

@@ -1,6 +1,7 @@
 //! The XML answers of S3 services: whatever comes is read or refused.
 //!
-//! The two modules are compiled in here, since the store shows nobody its XML; they depend on nothing else of it.
+//! The two modules are compiled in here, since the store's XML is private; they depend on nothing
+//! else of it.
 #![no_main]
 
 #[allow(dead_code, reason = "only reading is tested")]

@@ -1,4 +1,5 @@
-//! The XML bodies of S3 requests, through the same service that `serve` calls: any body ends in an answer.
+//! The XML bodies of S3 requests, through the same service that `serve` calls: any body ends in an
+//! answer.
 #![no_main]
 
 use std::cell::LazyCell;

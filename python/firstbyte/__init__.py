@@ -1,12 +1,15 @@
 """firstbyte: very many files, and very large ones, at the speed of the machine.
 
-`scandir`, `walk` and `listdir` are those of `os`, faster. `list_arrow` and `iter_batches` give a listing as columns to
-pyarrow, polars, duckdb or whatever else reads Arrow. `Layout` keeps very many files in hash-prefix directories.
+`scandir`, `walk` and `listdir` are those of `os`, faster. `list_arrow` and `iter_batches` give a
+listing as columns to pyarrow, polars, duckdb or whatever else reads Arrow. `Layout` keeps very many
+files in hash-prefix directories.
 
-`open` gives an object of S3, of a web server or of a slow file system as a file, of which only what is read is fetched,
-and kept; `hydrate`, `status` and `release` bring objects here, say what is here and let it go; `cp` copies objects and trees. `firstbyte.filesystem` is the same for fsspec.
+`open` gives an object of S3, of a web server or of a slow file system as a file, of which only what
+is read is fetched, and kept; `hydrate`, `status` and `release` bring objects here, say what is here
+and let it go; `cp` copies objects and trees. `firstbyte.filesystem` is the same for fsspec.
 
-Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by `asyncio.to_thread`.
+Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by
+`asyncio.to_thread`.
 """
 
 import firstbyte._interpreter  # First: it refuses an import that must not reach the native module.

@@ -13,15 +13,15 @@ from firstbyte import _native
 if TYPE_CHECKING:
     from firstbyte.filesystem import FirstbyteFileSystem
 
-# Objects copied in one call, each failure of which is told.
+# Objects copied in one call, each failure of which is returned.
 _BATCH = 1_000
 
 
 class Batch:
-    """Copies many objects at once: who goes where is told, or collected.
+    """Copies many objects at once: the pairs are given, or collected.
 
-    It stands in for the file system while fsspec's own code finds out what goes where, which it does by copying one
-    object after the other.
+    It stands in for the file system while fsspec's own code finds out what goes where, which it
+    does by copying one object after the other.
     """
 
     def __init__(self, fs: FirstbyteFileSystem, pairs: list[tuple[Any, Any]] | None = None) -> None:
@@ -46,7 +46,8 @@ class Batch:
         self.pairs.append((lpath, self._fs._strip_protocol(rpath)))
 
     def copy_all(self, source: Any, destination: Any) -> None:
-        """Copy each to exactly the name beside it; of directories among the sources only the names are made.
+        """Copy each to exactly the name beside it; of directories among the sources only the names
+        are made.
 
         Args:
             source, destination: make a location of a name; `os.fspath` where it is a local one.
@@ -62,7 +63,8 @@ class Batch:
         failed: dict[str, OSError] = {}
         for start in range(0, len(jobs), _BATCH):
             failed |= _native.copy_many(self._fs._client, jobs[start : start + _BATCH])
-        # A recursive copy is told directories too. Those that others lie below need not be asked about.
+        # A recursive copy is given directories too. Those with other paths below them need no
+        # request.
         above = {os.path.dirname(path) for path, _ in pairs} if failed else set()
         for path, target in pairs:
             error = failed.pop(source(path), None)

@@ -21,27 +21,31 @@ def list_arrow(
 ) -> Listing:
     """List the directory `path` into columns.
 
-    Read and built by several threads; nothing is copied when `pyarrow.table(...)`, `polars.DataFrame(...)`, duckdb or
-    another Arrow consumer takes the result, and none of them is needed to make it.
+    Read and built by several threads; nothing is copied when `pyarrow.table(...)`,
+    `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result, and none of them is
+    needed to make it.
 
     Args:
         path: the directory.
         recursive: whether to list everything below it, too.
-        stat: what to ask for besides names, at the price of a system call an entry: None, "size" or "full".
-        followlinks: whether links stand for what they lead to. A link to a directory above it is not entered.
+        stat: what to ask for besides names, at the price of a system call an entry: None, "size" or
+            "full".
+        followlinks: whether links stand for what they lead to. A link to a directory above it is
+            not entered.
 
     Returns:
         A `Listing` with a row an entry, in any order, and the columns
 
-        - `name` (string; `path`, relative to the argument, if recursive; binary if the argument is bytes)
+        - `name` (string; `path`, relative to the argument, if recursive; binary if the argument is
+          bytes)
         - `inode` (uint64)
         - `type` (dictionary of int8 and string: file, directory, symlink, other)
         - with stat="size" or "full": `size` (uint64, bytes), `mtime` (timestamp[ns, UTC])
-        - with stat="full": `atime`, `ctime` (timestamp[ns, UTC]), `mode`, `nlink`, `uid`, `gid` (uint32), `device`,
-          `blocks` (uint64, of 512 bytes)
+        - with stat="full": `atime`, `ctime` (timestamp[ns, UTC]), `mode`, `nlink`, `uid`, `gid`
+          (uint32), `device`, `blocks` (uint64, of 512 bytes)
 
-        What stat asks for is null where it was refused. `errors` has an OSError for each directory that could not be
-        read and each state that was refused; what vanished meanwhile is left out.
+        What stat asks for is null where it was refused. `errors` has an OSError for each directory
+        that could not be read and each state that was refused; what vanished meanwhile is left out.
 
     Raises:
         OSError: if `path` itself cannot be listed.
@@ -65,12 +69,15 @@ def iter_batches(
         batch_size: rows of a batch; the last one may have fewer.
 
     Returns:
-        An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating, the whole may be
-        given to an Arrow consumer, which then reads it as it needs it: `pyarrow.RecordBatchReader.from_stream(...)`.
+        An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating,
+        the whole may be
+        given to an Arrow consumer, which then reads it as it needs it:
+        `pyarrow.RecordBatchReader.from_stream(...)`.
 
     Raises:
         OSError: if `path` itself cannot be listed.
-        ValueError: if batch_size is 0; while iterating, if a name is not UTF-8 and `path` is not bytes.
+        ValueError: if batch_size is 0; while iterating, if a name is not UTF-8 and `path` is not
+            bytes.
         RuntimeError: while iterating in a child of a fork, if the parent began it.
     """
     return _native.iter_batches(os.fspath(path), bool(recursive), stat, bool(followlinks), batch_size)

@@ -8,7 +8,9 @@ from firstbyte._typing import Any
 
 
 class PartialError(OSError):
-    """Some objects failed, the others are done. `receipt` says what was done, its `failed` names each."""
+    """Some objects failed, the others are done. `receipt` says what was done, its `failed`
+    names each.
+    """
 
     receipt: dict[str, Any]
 
@@ -28,11 +30,11 @@ def cp(
 ) -> dict[str, Any]:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
-    The destination is the old one or the whole new one, verified as far as the source allows. A copy that was
-    interrupted, by Ctrl-C or a kill, goes on from where it was when it is made again. A destination that ends in
-    `/`, or is `.`, takes the copy under its own name; any other is the name of the copy, except that an object goes
-    into a directory that is there. `source/` stands for its contents. What a tree's destination has already,
-    unchanged, is skipped.
+    The destination is the old one or the whole new one, verified as far as the source allows. A
+    copy that was interrupted, by Ctrl-C or a kill, goes on from where it was when it is made again.
+    A destination that ends in `/`, or is `.`, takes the copy under its own name; any other is the
+    name of the copy, except that an object goes into a directory that is there. `source/` stands
+    for its contents. What a tree's destination has already, unchanged, is skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
@@ -48,9 +50,9 @@ def cp(
 
     Returns:
         dict, the receipt: `objects`, `bytes`, `skipped`, `left_out`, `seconds`, `bytes_per_second`,
-        `first_byte_seconds`, `requests`, `retries`, `hedged`, `resumed_bytes`, `reread_bytes`, `verified` ("full",
-        "length" or None), `version`, `bound_by`, `failures` (how many) and `failed`, a list of (location, OSError) of
-        the first 1,000.
+        `first_byte_seconds`, `requests`, `retries`, `hedged`, `resumed_bytes`, `reread_bytes`,
+        `verified` ("full", "length" or None), `version`, `bound_by`, `failures` (how many) and
+        `failed`, a list of (location, OSError) of the first 1,000.
 
     Raises:
         PartialError: if some objects of a tree failed.
@@ -64,7 +66,9 @@ def cp(
 
 
 def raise_failures(receipt: dict[str, Any]) -> dict[str, Any]:
-    """The receipt, or its failures as an error: that of the one object there was, or of some among others."""
+    """The receipt, or its failures as an error: that of the one object there was, or of some
+    among others.
+    """
     if not receipt["failures"]:
         return receipt
     first: OSError = receipt["failed"][0][1]

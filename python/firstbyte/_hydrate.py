@@ -22,30 +22,34 @@ def hydrate(
     region: str | None = None,
     anonymous: bool | None = None,
 ) -> dict[str, Any]:
-    """Bring an object, or with `recursive` everything below a location, into the cache before it is read.
+    """Bring an object, or with `recursive` everything below a location, into the cache before it is
+    read.
 
-    Returns when it is here. Ctrl-C ends it; what is here then is not fetched again. Files that are open meanwhile are
-    read as fast as before: their readers come first.
+    Returns when it is here. Ctrl-C ends it; what is here then is not fetched again. Files that are
+    open meanwhile are read as fast as before: their readers come first.
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
         recursive: whether everything below is meant.
         pin: whether it stays whatever else needs room, until it is released.
         limit_rate: bytes a second, as a number or like "40MB".
-        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS Lambda).
+        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS
+            Lambda).
         cache_size: most bytes the cache may take, as a number or like "10GiB".
-        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's memory.
+        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
+            memory.
         endpoint_url: S3 endpoint instead of AWS's.
         profile: profile in the AWS configuration files.
         region: AWS region; followed from the bucket where it is not given.
         anonymous: whether S3 requests go unsigned, for public buckets.
 
     Returns:
-        dict, the receipt: `objects`, `bytes` (that are here), `resumed_bytes` (of those, that were here before),
-        `seconds`, `failures` (how many) and `failed`, a list of (location, OSError).
+        dict, the receipt: `objects`, `bytes` (that are here), `resumed_bytes` (of those, that were
+        here before), `seconds`, `failures` (how many) and `failed`, a list of (location, OSError).
 
     Raises:
-        PartialError: if some objects could not be brought here, for instance as the cache has no room for them.
+        PartialError: if some objects could not be brought here, for instance as the cache has no
+            room for them.
         OSError: if none could, of the subclass that `open` raises.
     """
     client = _native.connect(
@@ -71,8 +75,9 @@ def status(
         cache: the cache directory, as for `hydrate`.
 
     Returns:
-        list of dict, one for each version of an object of which something is here: `location`, `version`, `state`
-        ("hydrated", "partial" or "released"), `bytes_here`, `size`, `pinned`, `last_open` (int, seconds since 1970).
+        list of dict, one for each version of an object of which something is here: `location`,
+        `version`, `state` ("hydrated", "partial" or "released"), `bytes_here`, `size`, `pinned`,
+        `last_open` (int, seconds since 1970).
     """
     return _native.status(_native.connect(cache=cache), location, recursive)
 
@@ -88,7 +93,7 @@ def release(
         cache: the cache directory, as for `hydrate`.
 
     Returns:
-        dict of int: `objects` (versions released), `bytes` (of disk, free now), `busy` (versions in use, of which
-        something stays).
+        dict of int: `objects` (versions released), `bytes` (of disk, free now), `busy` (versions in
+        use, of which something stays).
     """
     return dict(zip(("objects", "bytes", "busy"), _native.release(_native.connect(cache=cache), location, recursive)))

@@ -17,9 +17,10 @@ Buffer = bytes | bytearray | memoryview
 class Layout:
     """Files by name, each in a directory that follows from its name alone.
 
-    Made with `Layout.create`, or from a flat directory with `firstbyte layout shard`; opened with `Layout(root)`. Any
-    number of threads and processes may use it at once, also while `firstbyte layout` converts it or back: a file that
-    is there is found at any instant. Names are str or bytes without `/`; they come out as what `root` is.
+    Made with `Layout.create`, or from a flat directory with `firstbyte layout shard`; opened with
+    `Layout(root)`. Any number of threads and processes may use it at once, also while
+    `firstbyte layout` converts it or back: a file that is there is found at any instant. Names are
+    str or bytes without `/`; they come out as what `root` is.
     """
 
     __slots__ = ("_native", "_root")
@@ -33,7 +34,8 @@ class Layout:
 
         Raises:
             FileNotFoundError: if there is no layout.
-            OSError: if it cannot be read: with errno ENOTSUP it is of a newer version, with EBADMSG damaged.
+            OSError: if it cannot be read: with errno ENOTSUP it is of a newer version, with EBADMSG
+                damaged.
         """
         self._root = os.fspath(root)
         self._native = _native.Layout.open(self._root, durable)
@@ -54,11 +56,14 @@ class Layout:
 
         Args:
             root: the directory, absent or empty.
-            hash: what the path is computed from: a hash of the name, the name where it is one itself, or the content.
-            files: how many files it is to hold; levels and width that are not given follow, for some 100 a directory.
+            hash: what the path is computed from: a hash of the name, the name where it is one
+                itself, or the content.
+            files: how many files it is to hold; levels and width that are not given follow, for
+                some 100 a directory.
             levels: directories above a file, 1 to 6.
             width: hexadecimal digits of a directory's name, 1 to 4.
-            leaf: what a file is called: by its full name, or by the rest that its directories leave of it, as git does.
+            leaf: what a file is called: by its full name, or by the rest that its directories leave
+                of it, as git does.
             durable: as for `Layout`.
 
         Raises:
@@ -82,11 +87,15 @@ class Layout:
         return dict(zip(("hash", "levels", "width", "leaf"), self._native.scheme))
 
     def path(self, name: Name) -> Name:
-        """Where the file `name` belongs, whether or not it is there; a pure function of the name."""
+        """Where the file `name` belongs, whether or not it is there; a pure function of the
+        name.
+        """
         return self._native.path(name)
 
     def find(self, name: Name) -> Name | None:
-        """Where the file `name` is now, or None. While a conversion runs it may have moved a moment later."""
+        """Where the file `name` is now, or None. While a conversion runs it may have moved a
+        moment later.
+        """
         try:
             return self._native.find(name)
         except ValueError:
@@ -97,19 +106,26 @@ class Layout:
         """Create or replace the file `name`: others see the old content or the whole new one.
 
         Raises:
-            TypeError: if the content is none that could be written to a binary file.
-            ValueError: if the layout cannot hold the name, or the name should be the content's digest and is not.
-            FileExistsError: if what has the name is no regular file. A directory is an IsADirectoryError.
-            OSError: if the file system refuses; ESTALE: the layout is of another shape by now and has to be opened anew.
+            TypeError: if the content cannot be written to a binary file.
+            ValueError: if the layout cannot hold the name, or the name should be the content's
+                digest and is not.
+            FileExistsError: if what has the name is no regular file. A directory is an
+                IsADirectoryError.
+            OSError: if the file system refuses; ESTALE: the layout is of another shape by now and
+                has to be opened anew.
         """
         self._native.put(name, _bytes(content))
 
     def put_file(self, name: Name, source: Path) -> None:
-        """Create or replace the file `name` with a copy of the file at `source`; as `put`, but errors may be of the source."""
+        """Create or replace the file `name` with a copy of the file at `source`; as `put`, but
+        errors may be of the source.
+        """
         self._native.put_file(name, os.fspath(source))
 
     def put_content(self, content: Buffer) -> Name:
-        """Keep content under its SHA-256, which is returned; for layouts with hash="content-sha256"."""
+        """Keep content under its SHA-256, which is returned; for layouts with
+        hash="content-sha256".
+        """
         return self._native.put_content(_bytes(content))
 
     def get(self, name: Name) -> bytes:
@@ -117,7 +133,9 @@ class Layout:
         return self._native.get(name)
 
     def open(self, name: Name) -> BinaryIO:
-        """The file `name` as a buffered binary file for reading; FileNotFoundError if there is none."""
+        """The file `name` as a buffered binary file for reading; FileNotFoundError if there is
+        none.
+        """
         return open(self.path(name), "rb", opener=lambda *_: self._native.open_file(name))
 
     def delete(self, name: Name) -> bool:
@@ -135,7 +153,9 @@ class Layout:
         return self._native.count()
 
     def __iter__(self) -> Iterator[Name]:
-        """All names, in no order, in constant memory; while a conversion runs one may come twice, but none is missed."""
+        """All names, in no order, in constant memory; while a conversion runs one may come
+        twice, but none is missed.
+        """
         return self._native.names()
 
     def __repr__(self) -> str:
@@ -143,7 +163,9 @@ class Layout:
 
 
 def _bytes(content: Buffer) -> bytes:
-    """Content as a binary file takes it, which refuses the rest; `bytes` makes five zero bytes of 5."""
+    """Content as a binary file takes it, which refuses the rest; `bytes` makes five zero bytes
+    of 5.
+    """
     if isinstance(content, bytes):
         return content
     file = io.BytesIO()

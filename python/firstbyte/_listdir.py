@@ -23,7 +23,8 @@ def listdir(path: Any = None) -> Any:
     Exactly `os.listdir`: the same names in the same order, errors and audit event.
 
     Args:
-        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the current directory.
+        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
+            current directory.
 
     Returns:
         A list of str, or of bytes if `path` is bytes or gives bytes; without `.` and `..`.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # The unit of the cache, and what is fetched at once at least.
 _BLOCK = 128 << 10
-# Long enough that a loop over lines is not about calls, short enough that a read at random does not copy much more than
-# it was asked for. Blocks are a multiple of it.
+# Long enough that a loop over lines is not about calls, short enough that a read at random does not
+# copy much more than it was asked for. Blocks are a multiple of it.
 _BUFFER = 32 << 10
 
 # Threads and the cache come to an orderly end; where they do not, nothing is lost.
@@ -24,9 +24,11 @@ atexit.register(_native.disconnect)
 
 
 class RawFile(io.RawIOBase):
-    """An object opened for reading, without a buffer: what `open(..., buffering=0)` gives, and `File.raw` is.
+    """An object opened for reading, without a buffer: what `open(..., buffering=0)` gives, and
+    `File.raw` is.
 
-    It has a position, which belongs to one thread at a time, and `read_at`, which is for any number of them at once.
+    It has a position, which belongs to one thread at a time, and `read_at`, which is for any number
+    of them at once.
     """
 
     mode = "rb"
@@ -49,7 +51,7 @@ class RawFile(io.RawIOBase):
 
     @property
     def version(self) -> str:
-        """What tells this version from others of the object; a text to compare and to print."""
+        """The identity of this version of the object; a text to compare and to print."""
         return self._native.version
 
     def readable(self) -> bool:
@@ -77,7 +79,9 @@ class RawFile(io.RawIOBase):
         return self._native.read_at(offset, length)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a writable buffer from the position on; return how many bytes, fewer than fit only at the end."""
+        """Read into a writable buffer from the position on; return how many bytes, fewer than
+        fit only at the end.
+        """
         read = self._native.read_into(self._position, buffer)
         self._position += read
         return read
@@ -89,7 +93,9 @@ class RawFile(io.RawIOBase):
         return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move to an offset from the beginning, the position or the end; return the new position."""
+        """Move to an offset from the beginning, the position or the end; return the new
+        position.
+        """
         self._check()
         if whence == os.SEEK_SET:
             start = 0
@@ -124,7 +130,9 @@ class RawFile(io.RawIOBase):
 
 
 class _BlockwiseFile(RawFile):
-    """Fills a buffer no further than to the end of a block, which a reader at random would have to wait for."""
+    """Fills a buffer no further than to the end of a block, which a reader at random would have
+    to wait for.
+    """
 
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer)
@@ -134,7 +142,8 @@ class _BlockwiseFile(RawFile):
 
 
 class File(io.BufferedReader):
-    """An object opened for reading: a buffered binary file, as `builtins.open(path, "rb")` gives one.
+    """An object opened for reading: a buffered binary file, as `builtins.open(path, "rb")` gives
+    one.
 
     Any number of threads may use it; those that read at places of their own use `read_at`.
     """
@@ -148,11 +157,13 @@ class File(io.BufferedReader):
 
     @property
     def version(self) -> str:
-        """What tells this version from others of the object; a text to compare and to print."""
+        """The identity of this version of the object; a text to compare and to print."""
         return self.raw.version
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Read at an offset, whatever the position is, and leave that where it is; see `RawFile.read_at`."""
+        """Read at an offset, whatever the position is, and leave that where it is; see
+        `RawFile.read_at`.
+        """
         return self.raw.read_at(offset, length)
 
     def __repr__(self) -> str:
@@ -200,20 +211,24 @@ def open(
     region: str | None = None,
     anonymous: bool | None = None,
 ) -> File | RawFile:
-    """Open an object for reading, at the cost of one request; its bytes are fetched when they are read.
+    """Open an object for reading, at the cost of one request; its bytes are fetched when they are
+    read.
 
-    What was read stays in the cache directory, for this and every other process of the machine. The file is the version
-    that was there when it was opened: if that is overwritten, what was read is still read, and the rest is an OSError
-    with errno.ESTALE. Options that are not given are as `FIRSTBYTE_<OPTION>` says, and credentials, region and endpoint
-    come from all the usual AWS places. A file that is open at a fork is open in the child.
+    What was read stays in the cache directory, for this and every other process of the machine. The
+    file is the version that was there when it was opened: if that is overwritten, what was read is
+    still read, and the rest is an OSError with errno.ESTALE. Options that are not given are as
+    `FIRSTBYTE_<OPTION>` says, and credentials, region and endpoint come from all the usual AWS
+    places. A file that is open at a fork is open in the child.
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
         buffering: as for `builtins.open`: bytes of the buffer, 0 for none, -1 for 32 KiB.
-        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS Lambda), False for none.
-            By default as True, but not for local files, and where it cannot be used there is a warning only.
+        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS
+            Lambda), False for none. By default as True, but not for local files, and where it
+            cannot be used there is a warning only.
         cache_size: most bytes the cache may take, as a number or like "10GiB".
-        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's memory.
+        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
+            memory.
         deadline: seconds a read may take, by default 30.
         endpoint_url: S3 endpoint instead of AWS's.
         profile: profile in the AWS configuration files.

@@ -1,4 +1,6 @@
-"""What names files and objects: the types of such arguments, and what `scandir` and `listdir` make of theirs."""
+"""What names files and objects: the types of such arguments, and what `scandir` and `listdir`
+make of theirs.
+"""
 
 import os
 
@@ -14,8 +16,9 @@ _DESCRIPTORS = range(1 << 31)
 def resolve(path: object) -> object:
     """`path` as the native half takes it, or `NotImplemented`.
 
-    The latter for whatever `os` accepts with a warning or refuses: `os`'s own, kept from before anybody may have
-    replaced it, then says so in the running Python's own words, and does what it does.
+    The latter for whatever `os` accepts with a warning or refuses: `os`'s own, kept from before
+    any program may have replaced it, then says so in the running Python's own words, and does
+    what it does.
     """
     if type(path) is int:
         return path if path in _DESCRIPTORS else NotImplemented

@@ -32,11 +32,12 @@ def scandir(path: AnyStr | os.PathLike[AnyStr]) -> ScandirIterator[AnyStr]: ...
 def scandir(path: Any = None) -> Any:
     """Return an iterator of DirEntry objects for the directory `path`.
 
-    Exactly `os.scandir`: the same entries in the same order, their methods, caching, errors, warnings and audit event.
+    Exactly `os.scandir`: the same entries in the same order, their methods, caching, errors,
+    warnings and audit event.
 
     Args:
-        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the current directory.
-            If it is bytes, or gives bytes, so are names and paths.
+        path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
+            current directory. If it is bytes, or gives bytes, so are names and paths.
 
     Returns:
         An iterator of `DirEntry`, to be closed by `with`, `close()` or reading to the end.

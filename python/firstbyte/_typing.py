@@ -1,8 +1,9 @@
 """What the package's annotations take from `typing` and `collections.abc`, without importing those.
 
-Importing `typing` takes longer than all else that `import firstbyte` does, and a function that starts cold pays it. Type
-checkers take any variable called `TYPE_CHECKING` for true. A program that runs never evaluates the annotations, so there
-the names stand for nothing, and the two that are called do nothing.
+Importing `typing` takes longer than all else that `import firstbyte` does, and a function that
+starts cold pays it. Type checkers take any variable called `TYPE_CHECKING` for true. A program that
+runs never evaluates the annotations, so there the names stand for nothing, and the two that are
+called do nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`walk`: `os.walk`, with the directories still to come read by threads while this one is worked on."""
+"""`walk`: `os.walk`, with the directories still to come read by threads while this one is
+worked on.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,21 @@ def walk(
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     """Yield `(dirpath, dirnames, filenames)` for each directory in the tree at `top`.
 
-    Exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or to order it; what the caller
-    changes in directories still to come is seen; errors go to `onerror`, or are ignored.
+    Exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or to order
+    it; what the caller changes in directories still to come is seen; errors go to `onerror`, or are
+    ignored.
 
     Args:
         top: where to begin, as str, bytes or os.PathLike.
         topdown: whether a directory comes before those in it, or after.
-        onerror: called with the OSError of each directory that cannot be read; may raise it to end the walk.
-        followlinks: whether to enter links to directories. A link to a directory above it is then followed for ever.
+        onerror: called with the OSError of each directory that cannot be read; may raise it to end
+            the walk.
+        followlinks: whether to enter links to directories. A link to a directory above it is then
+            followed for ever.
 
     Yields:
-        A path that begins with `top`, and two lists of names in it: the directories, links to them included, and the
-        rest. All are str, or all bytes if `top` is bytes.
+        A path that begins with `top`, and two lists of names in it: the directories, links to them
+        included, and the rest. All are str, or all bytes if `top` is bytes.
     """
     sys.audit("os.walk", top, topdown, onerror, followlinks)
     return _walk(os.fspath(top), topdown, onerror, bool(followlinks))
@@ -39,7 +44,8 @@ def _walk(
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     join = os.path.join
     ahead = _native.Ahead()
-    # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is done.
+    # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is
+    # done.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]
     # The root may be a link; those below are entered only if links are followed.
     follow = True

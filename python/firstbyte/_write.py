@@ -1,4 +1,6 @@
-"""An object written as a file, from its beginning to its end: what an fsspec file system opens for writing."""
+"""An object written as a file, from its beginning to its end: what an fsspec file system opens
+for writing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _PIECE = 1 << 20
 
 
 class WriteFile(io.BufferedWriter):
-    """An object being written: there, and whole, when it is closed; left as it was if the block ends with an error."""
+    """An object being written: there, and whole, when it is closed; left as it was if the block
+    ends with an error.
+    """
 
     def __init__(self, raw: RawWriter, autocommit: bool) -> None:
         super().__init__(raw, _PIECE)
@@ -44,7 +48,7 @@ class WriteFile(io.BufferedWriter):
         self.close()
 
     def __del__(self) -> None:
-        # Nobody said that it is complete.
+        # It was not declared complete.
         if not self.closed:
             self._drop()
             self.close()
@@ -56,7 +60,7 @@ class WriteFile(io.BufferedWriter):
 
 
 class RawWriter(io.RawIOBase):
-    """Hands on what it is given, until nobody wants it any more."""
+    """Passes on what it is given, until its target is closed."""
 
     mode = "wb"
 

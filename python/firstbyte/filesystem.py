@@ -1,10 +1,12 @@
-"""An fsspec file system: `firstbyte://BUCKET/KEY`, or chained before another protocol, `firstbyte::s3://BUCKET/KEY`.
+"""An fsspec file system: `firstbyte://BUCKET/KEY`, or chained before another protocol,
+`firstbyte::s3://BUCKET/KEY`.
 
-fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads go through the cache, as those
-of `firstbyte.open`; objects are written whole, and copied in and out, by the transfer engine. Listings are not kept: what
-another process has written is seen at once.
+fsspec finds it by the package's entry point; `import firstbyte` does not import it. Reads go
+through the cache, as those of `firstbyte.open`; objects are written whole, and copied in and out,
+by the transfer engine. Listings are not kept: what another process has written is seen at once.
 
-Paths are those of the target protocol, without it: `bucket/key` for s3, `host/path` for http, `/path` for file.
+Paths are those of the target protocol, without it: `bucket/key` for s3, `host/path` for http,
+`/path` for file.
 """
 
 from __future__ import annotations
@@ -56,15 +58,19 @@ _FSSPEC_OPTIONS = {
 
 
 class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
-    """Objects of S3, of a web server or of a slow mounted file system, through the cache of firstbyte.
+    """Objects of S3, of a web server or of a slow mounted file system, through the cache of
+    firstbyte.
 
     Args:
         target_protocol: "s3" (also by default), "http", "https" or "file".
-        target_options: options of the chained file system; `key`, `secret`, `token`, `anon`, `profile`, `endpoint_url` and
-            `client_kwargs` with `endpoint_url` and `region_name` are taken, every other is a ValueError.
-        key, secret, token, anon, endpoint, client_kwargs: the same, without a chained file system. A key given here is
-            used, whatever the environment has. An option that is not known is a TypeError.
-        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for `firstbyte.open`.
+        target_options: options of the chained file system; `key`, `secret`, `token`, `anon`,
+            `profile`, `endpoint_url` and `client_kwargs` with `endpoint_url` and `region_name` are
+            taken, every other is a ValueError.
+        key, secret, token, anon, endpoint, client_kwargs: the same, without a chained file system.
+            A key given here is used, whatever the environment has. An option that is not known is a
+            TypeError.
+        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for
+            `firstbyte.open`.
     """
 
     protocol: ClassVar[str] = "firstbyte"
@@ -113,7 +119,8 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             # Who names this file system asks for the cache, also before local files.
             options.setdefault("cache", True)
         self._client = _native.connect(**options)
-        # Which protocol is stripped depends on the instance, as in fsspec's own chained file systems.
+        # Which protocol is stripped depends on the instance, as in fsspec's own chained file
+        # systems.
         self._strip_protocol = self._strip_target  # type: ignore[method-assign]
 
     # Paths.
@@ -144,7 +151,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # What is there.
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag, as far as they are told."""
+        """Name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag, as far
+        as they are reported.
+        """
         path = self._strip_protocol(path)
         return _info(path, _native.stat(self._client, self._location(path)))
 
@@ -274,7 +283,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             file.write(view)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Make an empty object; one that is there is emptied, or with truncate=False left as it is."""
+        """Make an empty object; one that is there is emptied, or with truncate=False left as it
+        is.
+        """
         if truncate or not self.exists(path):
             self.pipe_file(path, b"")
 
@@ -330,7 +341,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     # Directories and deleting.
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Nothing, where directories are only parts of names: they are there when something is in them."""
+        """Nothing, where directories are only parts of names: they are there when something is
+        in them.
+        """
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.makedirs(path) if create_parents else os.mkdir(path)
@@ -366,7 +379,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     _rm = rm_file
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Delete objects; with `recursive` everything below. Of several paths, those that are not there count as done."""
+        """Delete objects; with `recursive` everything below. Of several paths, those that are
+        not there count as done.
+        """
         paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
         if isinstance(path, str) and not recursive and len(paths) == 1 and self.info(paths[0])["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
@@ -413,7 +428,7 @@ def _name(info: dict[str, Any]) -> str:
 
 
 def _tell(callback: Any, path: str) -> None:
-    """Tells fsspec's progress callback of a local file that is complete."""
+    """Reports a local file that is complete to fsspec's progress callback."""
     size = os.path.getsize(path)
     callback.set_size(size)
     callback.absolute_update(size)

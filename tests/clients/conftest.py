@@ -41,7 +41,7 @@ def plant(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A server open to everybody, as on loopback."""
+    """A server without keys, as on loopback."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         yield served
 
@@ -73,7 +73,7 @@ def client(served, **options):
 
 @pytest.fixture(params=["served", "served_below"])
 def s3(request):
-    """boto3 at a server open to everybody, and at one that verifies signatures."""
+    """boto3 at a server without keys, and at one that verifies signatures."""
     return client(request.getfixturevalue(request.param))
 
 

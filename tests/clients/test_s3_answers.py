@@ -84,8 +84,8 @@ def test_not_modified_carries_the_entity_tag(s3):
         assert headers["etag"] == tag and headers["cache-control"] == "max-age=7" and "last-modified" in headers
 
 
-def test_checksums_are_told_where_they_are_asked_for_only(served):
-    # Botocore asks for checksums unless told.
+def test_checksums_are_sent_only_on_request(served):
+    # Botocore requests checksums by default.
     s3 = client(served, response_checksum_validation="when_required")
     s3.put_object(Bucket="data", Key="summed", Body=b"summed", ChecksumAlgorithm="SHA256")
     for read in (s3.get_object, s3.head_object):

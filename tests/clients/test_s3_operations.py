@@ -90,7 +90,7 @@ def test_the_table_names_what_the_code_answers():
     assert len(ROWS) == 99
 
 
-# What tells this operation from ListBuckets is its host, which boto3 does not send to another endpoint.
+# Its host distinguishes this operation from ListBuckets; boto3 does not send it to other endpoints.
 DIRECTORY_BUCKETS = "ListDirectoryBuckets"
 
 

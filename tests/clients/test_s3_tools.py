@@ -42,7 +42,7 @@ def local(tmp_path):
     (root / "large.bin").write_bytes(random_bytes(3, BIG))
     (root / "empty").write_bytes(b"")
     (root / "sub" / "päth & more.txt").write_bytes(b"more")
-    # S3 tells times in whole seconds: to aws-cli a file uploaded within its own second looks newer than its copy.
+    # S3 has times in whole seconds: to aws-cli a file uploaded within its own second looks newer.
     hour_ago = time.time() - 3600
     for path in root.rglob("*"):
         os.utime(path, (hour_ago, hour_ago))

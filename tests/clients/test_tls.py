@@ -1,4 +1,4 @@
-"""Clients over TLS: `serve --tls-cert` with the certificate that `openssl req -x509` makes, which they are told to trust."""
+"""Clients over TLS, with a certificate of `openssl req -x509` that they trust explicitly."""
 
 import subprocess
 

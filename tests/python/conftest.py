@@ -118,7 +118,7 @@ def place(served):
     """A function that makes an object and returns its location."""
 
     def place(name: str, content: bytes) -> str:
-        # A new file each time, as a version of a file is told by its identity.
+        # A new file each time, because the version of a file is its identity.
         path = served.root / "bucket" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = served.root / "fresh"

@@ -141,7 +141,7 @@ def test_a_listing_handed_over_is_handed_over_once(many):
         pyarrow.RecordBatchReader.from_stream(batches)
 
 
-def test_capsules_that_nobody_takes_are_freed(many):
+def test_unused_capsules_are_freed(many):
     listing = firstbyte.list_arrow(many)
     for _ in range(100):
         listing.__arrow_c_stream__(), listing.__arrow_c_schema__()

@@ -186,7 +186,7 @@ def test_many_objects_are_copied_at_once(fs, place, tmp_path):
     assert target.tell() == 1
 
 
-def test_it_is_chained_by_its_name_and_takes_nobody_elses(fs, place, served, tmp_path):
+def test_it_is_chained_by_its_own_name_only(fs, place, served, tmp_path):
     place("chained", CONTENT)
     own = {"endpoint_url": served.url, "client_kwargs": {"region_name": "us-east-1"}}
     with fsspec.open("firstbyte::s3://bucket/chained", s3=own, firstbyte={"cache": str(tmp_path)}) as file:

@@ -35,7 +35,7 @@ def test_what_was_read_is_kept_for_the_next_process(tmp_path):
         "assert len(file.read()) == 3_000_001\n"
         "[row] = firstbyte.status('s3://bucket/data')\n"
         "print(row['bytes_here'], flush=True)\n"
-        # The second one reads on while nobody is there to ask.
+        # The second process reads after the server has stopped.
         "sys.stdin.readline()\n"
         "print(file.read_at(2_000_000, 10).hex(), firstbyte.open('s3://bucket/data').size if len(sys.argv) == 1 else '')\n"
     )
@@ -70,7 +70,7 @@ def test_an_object_is_here_released_and_here_again(place, cache):
     assert firstbyte.hydrate(location, cache=cache)["resumed_bytes"] == 0
 
 
-def test_trees_are_hydrated_told_and_released(place, cache):
+def test_trees_are_hydrated_reported_and_released(place, cache):
     for name in ("tree/a", "tree/b/c", "treetop"):
         place(name, name.encode())
     with pytest.raises(IsADirectoryError):

@@ -203,7 +203,7 @@ def test_the_children_of_a_fork_read_on(data):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_fork_in_the_midst_of_reads_hangs_nobody(place, tmp_path, cached):
+def test_a_fork_during_reads_hangs_no_process(place, tmp_path, cached):
     over, data = threading.Event(), place("data", CONTENT)
     cache = tmp_path if cached else False
 
@@ -271,7 +271,7 @@ def test_errors_are_those_of_files(place, tmp_path):
         firstbyte.open(7)
 
 
-def test_who_may_not_is_told_so(tmp_path):
+def test_missing_rights_are_reported(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
     keys.chmod(0o600)

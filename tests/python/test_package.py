@@ -37,7 +37,7 @@ def test_importing_brings_no_other_package_along_nor_what_is_slow_to_import():
     path = {"PYTHONPATH": str(Path(firstbyte.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=os.environ | path)
     brought = {name.split(".")[0] for name in eval(done.stdout)}
-    # Python does not list the module that tells interpreters apart, which is its own.
+    # Python does not list the module that distinguishes interpreters, which is its own.
     assert brought - set(sys.stdlib_module_names) - {"_xxsubinterpreters"} == {"firstbyte"}
     assert not brought & {"typing", "re", "dataclasses", "collections", "contextlib", "asyncio"}
 

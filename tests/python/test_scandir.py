@@ -39,7 +39,7 @@ def outcome(function, *arguments):
 
 
 def facts(entry):
-    """Everything an entry tells."""
+    """All attributes of an entry."""
     answers = [entry.name, entry.path, os.fspath(entry), repr(entry), entry.inode(), entry.is_symlink()]
     ways = [{}] + [{"follow_symlinks": follow} for follow in (True, False, 1, 0, None, "yes")]
     for question in (entry.is_dir, entry.is_file, entry.stat):
@@ -54,7 +54,7 @@ def facts(entry):
 
 
 @pytest.mark.parametrize("form", [str, os.fsencode, pathlib.Path, Path, lambda path: f"{path}/", lambda path: f"{path}//."])
-def test_every_kind_of_entry_tells_what_os_says_of_it(odd, form):
+def test_every_kind_of_entry_has_the_attributes_of_os(odd, form):
     path = form(str(odd))
     with os.scandir(path) as theirs, firstbyte.scandir(path) as ours:
         want = [facts(entry) for entry in theirs]

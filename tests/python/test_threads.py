@@ -1,4 +1,4 @@
-"""Threads, asyncio, forks: directories are read without the interpreter's lock, and nobody waits for nobody."""
+"""Threads, asyncio, forks: directories are read without the interpreter's lock."""
 
 import asyncio
 import collections

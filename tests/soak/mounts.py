@@ -90,7 +90,7 @@ class Reader:
             try:
                 self.one(number)
             except OSError as error:
-                # Overwritten while it was open: the one thing that may be told.
+                # Overwritten while it was open: the only error allowed.
                 if error.errno != errno.ESTALE:
                     raise Failed(f"object {number}: {error}") from error
                 self.stale += 1
@@ -196,7 +196,7 @@ def crowd(soak, seconds: int) -> int:
     good = [one for one in told if "error" not in one]
     slowest = max((one["slowest"] for one in good), default=0)
     reads, stale = sum(one["reads"] for one in good), sum(one["stale"] for one in good)
-    print(f"  {reads} reads, {version} overwrites, {stale} told stale; slowest call {slowest:.1f} s; peak {peak / MIB:.0f} MiB", flush=True)
+    print(f"  {reads} reads, {version} overwrites, {stale} stale; slowest call {slowest:.1f} s; peak {peak / MIB:.0f} MiB", flush=True)
     shutil.rmtree(cache_of(soak).parent, ignore_errors=True)
     return len(errors) + (slowest > DEADLINE + GRACE) + killed
 
@@ -262,7 +262,7 @@ def own(soak, *words: str) -> str:
 
 
 def until_it_fails(at: Path, seed: int, results) -> None:
-    """Reads until the mount is gone; tells what was wrong before."""
+    """Reads until the mount is gone; puts an earlier failure into `results`."""
     draws = random.Random(seed)
     try:
         while True:

@@ -191,7 +191,7 @@ def faults_without_crc(soak: Soak) -> int:
 
 
 def tested(crate: str, test: str, **counts: int) -> int:
-    """Whether one of the tests in Rust fails where it is told to do so much."""
+    """Whether one of the tests in Rust fails with this much work."""
     command = ["cargo", "test", "--release", "--locked", "-p", crate, "--test", test, "--", "--nocapture"]
     counted = {name: str(count) for name, count in counts.items()}
     return int(subprocess.run(command, env=os.environ | counted, check=False).returncode != 0)

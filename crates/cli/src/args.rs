@@ -1,25 +1,20 @@
-//! What the command line says: the options every verb has, and the verbs. Each verb's own options stand in its file.
+//! The tree of verbs, and the environment variable of each option. Options that every verb has are
+//! in `globals`, those of one verb in its file. Imported by `main` alone.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::{ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use firstbyte_location::units;
-use firstbyte_store::{Options, Redirects, Signing, Store};
-use firstbyte_transfer::{Concurrency, Settings, Stop};
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::demo::DemoArgs;
-use crate::doctor::DoctorArgs;
-use crate::error::Result;
+use crate::globals::Globals;
+use crate::render::console;
 use crate::verbs::{
-    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, du::DuArgs, hydrate::HydrateArgs,
-    layout::LayoutArgs, link::LinkArgs, ls::LsArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs,
-    stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
+    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs,
+    hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs, ls::LsArgs, manual::ManualArgs,
+    mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
+    sync::SyncArgs, unmount::UnmountArgs,
 };
-use crate::{console, environment};
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
 #[derive(Parser)]
@@ -65,77 +60,12 @@ pub enum Verb {
     Demo(DemoArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
-}
-
-/// Options of every verb.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Global options")]
-pub struct Globals {
-    /// Print a receipt as one JSON object
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Print nothing but results and errors
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Say what happens underneath; twice for more
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub verbose: u8,
-    /// Progress bars: on a terminal, or never
-    #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
-    pub progress: ProgressMode,
-    /// Memory ceiling [default: 32MiB, or an eighth of the container's if that is less]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size)]
-    pub memory: Option<u64>,
-    /// Requests at once: a number, or `auto` to find the level by measuring
-    #[arg(long, global = true, value_name = "N|auto", default_value = "auto", value_parser = parse_concurrency)]
-    pub concurrency: Concurrency,
-    /// S3 endpoint instead of AWS's
-    #[arg(long, global = true, value_name = "URL")]
-    pub endpoint_url: Option<String>,
-    /// Profile in the AWS configuration files
-    #[arg(long, global = true, value_name = "NAME")]
-    pub profile: Option<String>,
-    /// AWS region; followed from the bucket where it is not given
-    #[arg(long, global = true, value_name = "R")]
-    pub region: Option<String>,
-    /// Send S3 requests unsigned, for public buckets
-    #[arg(long, global = true)]
-    pub no_sign_request: bool,
-    /// Agree to pay for requests to requester-pays buckets
-    #[arg(long, global = true)]
-    pub request_payer: bool,
-    /// PEM file of certificates to trust instead of the system's: authorities', or a server's own
-    #[arg(long, global = true, value_name = "FILE")]
-    pub ca_bundle: Option<PathBuf>,
-    /// Follow redirects from https to http, where what is sent can be read and changed on the way
-    #[arg(long, global = true)]
-    pub allow_plain_redirects: bool,
-    /// Longest silence on a connection before it counts as dead
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
-    pub read_timeout: Duration,
-}
-
-/// Whether progress bars are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProgressMode {
-    /// Where standard error is a terminal.
-    Auto,
-    /// Nowhere.
-    Never,
-}
-
-fn parse_concurrency(text: &str) -> std::result::Result<Concurrency, String> {
-    match text {
-        "auto" => Ok(Concurrency::Auto),
-        _ => match text.parse() {
-            Ok(count) if count > 0 => Ok(Concurrency::Fixed(count)),
-            _ => Err("write a number from 1 on, or `auto`".into()),
-        },
-    }
+    Manual(ManualArgs),
 }
 
 impl Cli {
-    /// Parses the process's arguments; ends it with usage on standard error and exit code 2 where they are wrong.
+    /// Parses the process's arguments; ends it with usage on standard error and exit code 2 where
+    /// they are wrong.
     pub fn from_process() -> Self {
         let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| {
@@ -159,8 +89,8 @@ impl Cli {
 const WITHOUT_VARIABLE: [&str; 7] =
     ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write"];
 
-/// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so that no option can be
-/// without.
+/// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so
+/// that no option can be without.
 pub fn command() -> Command {
     with_variables(Cli::command())
 }
@@ -183,57 +113,10 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     if flag { arg.value_parser(BoolishValueParser::new()) } else { arg }
 }
 
-impl Globals {
-    /// How stores are reached.
-    pub fn store_options(&self) -> Options {
-        Options {
-            endpoint_url: self.endpoint_url.clone(),
-            profile: self.profile.clone(),
-            region: self.region.clone(),
-            signing: if self.no_sign_request { Signing::Anonymous } else { Signing::Chain },
-            request_payer: self.request_payer,
-            ca_bundle: self
-                .ca_bundle
-                .clone()
-                .or_else(|| environment::variable("AWS_CA_BUNDLE").map(PathBuf::from)),
-            redirects: if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls },
-            proxies: environment::proxies(&environment::variable),
-            read_deadline: self.read_timeout,
-            connect_deadline: self.read_timeout.min(Options::default().connect_deadline),
-            ..Options::default()
-        }
-    }
-
-    /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its engine sees to that.
-    pub fn store(&self) -> Result<Store> {
-        Ok(Store::new(self.store_options())?)
-    }
-
-    /// The memory ceiling, in bytes.
-    pub fn memory_ceiling(&self) -> u64 {
-        self.memory.unwrap_or_else(|| default_memory(Settings::default().memory))
-    }
-
-    /// How transfers are done, as far as every verb has a say; `stop` ends them.
-    pub fn settings(&self, stop: Stop) -> Settings {
-        let defaults = Settings::default();
-        Settings {
-            memory: self.memory_ceiling(),
-            concurrency: self.concurrency,
-            state_dir: Some(environment::cache_directory(&environment::variable)),
-            stop,
-            ..defaults
-        }
-    }
-}
-
-/// An eighth of what this job is confined to leaves the rest to the program that uses the bytes.
-fn default_memory(most: u64) -> u64 {
-    environment::memory_limit(&environment::variable).map_or(most, |limit| most.min(limit / 8))
-}
-
 #[cfg(test)]
 mod tests {
+    use firstbyte_transfer::Concurrency;
+
     use super::*;
 
     #[test]

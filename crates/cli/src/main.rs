@@ -1,34 +1,27 @@
 //! `firstbyte`: copies, serves and measures large files and very many small ones.
 //!
-//! This program only parses, wires and renders; the work is done in the libraries. Nothing is started that the verb at
-//! hand does not need: a three-byte object should cost what three bytes cost.
+//! This program parses arguments, calls the libraries and prints. It starts only what the verb
+//! needs, so that a small copy stays cheap.
 
 #![expect(unreachable_pub, reason = "a program has no outside: `pub` says what its other modules may use")]
 
 mod args;
-mod closed;
-mod console;
-mod demo;
-mod doctor;
-mod error;
-mod json;
-mod pattern;
-mod progress;
-mod receipt;
-mod rows;
+mod globals;
+mod render;
 mod signals;
 mod title;
 mod verbs;
 
 use std::process::ExitCode;
 
-use firstbyte::{environment, size};
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Verb};
-use error::{Exit, Result};
+use render::console;
+use render::error::{Exit, Result};
 use verbs::{
-    cat, completions, cp, du, hydrate, layout, link, ls, mount, release, serve, stat, status, sync, unmount,
+    cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve, stat,
+    status, sync, unmount,
 };
 
 fn main() -> ExitCode {
@@ -62,11 +55,13 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Link(args) => link::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
-        Verb::Completions(args) => completions::run(args),
+        Verb::Completions(args) => completions::run(args, &mut args::command()),
+        Verb::Manual(args) => manual::run(args, args::command()),
     }
 }
 
-/// `-v` shows what the libraries do, `-vv` every request. What goes wrong below a mount nobody else would tell.
+/// `-v` shows what the libraries do, `-vv` every request. Warnings of a mount are always
+/// logged: no other output shows them.
 fn log_to_stderr(cli: &Cli) {
     let level = match cli.globals.verbose {
         0 if matches!(cli.verb, Verb::Mount(_)) => tracing::Level::WARN,
@@ -74,7 +69,7 @@ fn log_to_stderr(cli: &Cli) {
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    // s3s calls every refused request an error; the access log tells those.
+    // s3s logs every refused request as an error; the access log has those.
     let filter = EnvFilter::new(format!("{level},s3s=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| console::StandardError).init();
 }

@@ -1,20 +1,24 @@
-//! What ends a run from outside: Ctrl-C, SIGTERM, and `--deadline`.
+//! Ends a run from outside: on Ctrl-C, SIGTERM, or `--deadline`.
 //!
-//! The first signal asks the work to end cleanly, its journal kept, so that the next run resumes. What has not ended within
-//! a time is abandoned where it stands: some waits cannot be cut (a file system that does not answer, a pipe that is not
-//! read), and being killed at any instant is what every verb is made for. A second signal ends the process at once.
+//! The first signal asks the work to end cleanly, with its journal, so that the next run resumes.
+//! Work that has not ended after a grace period is abandoned, since some waits cannot be
+//! interrupted (a file system that does not answer, a pipe that is not read); every verb tolerates
+//! being killed at any instant. A second signal ends the process at once.
 
+use std::ffi::OsStr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use firstbyte_transfer::Error as Transfer;
+use firstbyte_location::shown;
+use firstbyte_transfer::{Error as Transfer, Stop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 
-/// How long work may take to end cleanly. It is promised within two seconds; the rest is for the process to go.
+/// How long work may take to end cleanly. It is promised within two seconds; the rest is for the
+/// process to go.
 pub const GRACE: Duration = Duration::from_millis(1_500);
 /// How often the signals are looked at once the first has come.
 const LOOK: Duration = Duration::from_millis(10);
@@ -31,11 +35,12 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Of a run that was to do something and is cut short.
+    /// The ending of a run with a result, which counts as interrupted.
     const RUN: Self = Self { interrupted: GRACE, terminated: GRACE, exit: Exit::Interrupted };
 }
 
-/// Calls `first` when the first signal comes, from a thread of its own. What is still running some time later is abandoned.
+/// Calls `first` when the first signal comes, from a thread of its own. What is still running some
+/// time later is abandoned.
 ///
 /// # Errors
 /// The operating system refuses the handlers or the thread.
@@ -79,10 +84,12 @@ fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'st
 
 /// Blocks signals for this thread and those it starts from here on, or unblocks them.
 ///
-/// The kernel hands a signal to one thread that does not block it. A thread that waits for a file system takes none until
-/// it is answered, so all but the one that watches for signals block them. Programs started by this one block nothing.
+/// The kernel hands a signal to one thread that does not block it. A thread that waits for a file
+/// system takes none until it is answered, so all but the one that watches for signals block them.
+/// Programs started by this one block nothing.
 fn change_mask(how: i32, signals: &[i32]) {
-    // SAFETY: the set is a local that `sigemptyset` initialises before it is used; no pointer outlives the calls.
+    // SAFETY: the set is a local that `sigemptyset` initialises before it is used; no pointer
+    // outlives the calls.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -92,6 +99,26 @@ fn change_mask(how: i32, signals: &[i32]) {
         // It fails for an invalid `how` alone.
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
+}
+
+/// The longest time a run may take, and what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline<'a> {
+    pub after: Duration,
+    pub source: &'a OsStr,
+}
+
+/// A handle that Ctrl-C, SIGTERM and the deadline stop. What has not ended some time after them is
+/// abandoned.
+pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
+    let stop = Stop::default();
+    let raised = stop.clone();
+    on_interrupt(move || raised.stop())?;
+    if let Some(Deadline { after, source }) = deadline {
+        stop.stop_after(after)?;
+        end_after(after, shown(source).to_string())?;
+    }
+    Ok(stop)
 }
 
 /// Ends the process some time after its deadline, should the run not have ended by itself.

@@ -1,8 +1,9 @@
-//! The arguments as other processes see them: without the secrets of URLs.
+//! Removes the secrets of URLs from the arguments that other processes see.
 //!
-//! `/proc/PID/cmdline`, which `ps` shows to every user, is memory of this process. The secrets in it are overwritten as
-//! soon as the arguments have been parsed; until then, and in the shell's own history, they are to be seen. A daemon is
-//! a fork and inherits the cleaned memory. Called once, by `main`, before there are threads.
+//! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. Secrets in it
+//! are overwritten after the arguments have been parsed; until then, and in the history of the
+//! shell, they are visible. A daemon is a fork and inherits the cleaned memory. `main` calls this
+//! once, before it starts threads.
 
 use std::ops::Range;
 
@@ -23,13 +24,14 @@ pub fn hide_secrets() {
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let Some(range) = arguments(&stat) else { return };
-    // SAFETY: the kernel says that the arguments lie there, in this process's own, writable stack; they end with a NUL,
-    // and no other thread exists that could read them meanwhile. What std has copied of them is not touched.
+    // SAFETY: the kernel says that the arguments lie there, in this process's own, writable stack;
+    // they end with a NUL, and no other thread exists that could read them meanwhile. What std has
+    // copied of them is not touched.
     let memory = unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) };
     overwrite(memory);
 }
 
-/// Where the arguments lie, from the text of `/proc/self/stat`.
+/// The addresses of the arguments, from the text of `/proc/self/stat`.
 fn arguments(stat: &str) -> Option<Range<usize>> {
     // The name stands in brackets and may hold anything.
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -38,7 +40,8 @@ fn arguments(stat: &str) -> Option<Range<usize>> {
     (start != 0 && start < end).then_some(start..end)
 }
 
-/// Overwrites secrets in arguments that stand one after the other, each ended by a NUL. Each stays where it is.
+/// Overwrites secrets in arguments that stand one after the other, each ended by a NUL. Each stays
+/// where it is.
 fn overwrite(memory: &mut [u8]) {
     for argument in memory.split_mut(|byte| *byte == 0) {
         let text = String::from_utf8_lossy(argument).into_owned();

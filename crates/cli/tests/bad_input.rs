@@ -1,5 +1,5 @@
-//! What users do wrong and what happens to them: one clear line, the right exit code, the destination as it was, and no
-//! temporary file left behind by what cannot be resumed.
+//! What users do wrong and what happens to them: one clear line, the right exit code, the
+//! destination as it was, and no temporary file left behind by what cannot be resumed.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn a_missing_object_is_named() {
 }
 
 #[test]
-fn denied_and_expired_credentials_are_told_apart_from_missing_objects() {
+fn denied_and_expired_credentials_are_distinguished_from_missing_objects() {
     let s3 = S3::minio();
     let mut world = World::with_s3(&s3);
     world.set("AWS_SECRET_ACCESS_KEY", "wrong-secret-key");
@@ -95,7 +95,7 @@ fn an_unreachable_endpoint_is_named() {
 }
 
 #[test]
-fn what_is_wrong_with_a_whole_store_is_told_once_however_many_objects_there_are() {
+fn an_error_of_a_whole_store_is_reported_once_however_many_objects_there_are() {
     let mut world = World::with_s3(&S3::ours());
     for number in 0..100 {
         world.write(&format!("tree/{number}"), b"content");
@@ -257,7 +257,7 @@ fn a_directory_in_the_way_of_a_file_is_kept() {
 }
 
 #[test]
-fn the_second_of_two_copies_to_one_destination_is_told_so() {
+fn the_second_of_two_copies_to_one_destination_gets_an_error_that_says_so() {
     let s3 = S3::ours();
     let mut world = World::with_s3(&s3);
     let content = bytes(6, 24 << 20);
@@ -310,7 +310,7 @@ fn usage_that_cannot_be_meant_ends_with_2() {
 }
 
 #[test]
-fn serve_refuses_to_listen_beyond_loopback_without_keys_unless_told_twice() {
+fn serve_refuses_to_listen_beyond_loopback_without_keys_unless_two_options_allow_it() {
     let world = World::new();
     world.write("data/x", b"x");
     world.run(&["serve", "data", "--listen", "0.0.0.0:0"]).fails(1, &["--auth", "--public-unauthenticated"]);

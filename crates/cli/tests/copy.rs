@@ -224,7 +224,7 @@ fn what_is_said_of_an_upload_is_kept_with_it() {
 }
 
 #[test]
-fn a_storage_class_is_asked_for_and_a_refusal_of_it_told() {
+fn a_storage_class_is_requested_and_its_refusal_reported() {
     let s3 = S3::minio();
     let world = World::with_s3(&s3);
     world.write("small", b"content");

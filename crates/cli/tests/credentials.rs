@@ -1,4 +1,5 @@
-//! Credentials that end while they are in use: renewed without anybody noticing, or said plainly, and never for good.
+//! Credentials that end while they are in use: renewed without interruption, or
+//! reported plainly, and never refused for good.
 
 mod support;
 
@@ -62,7 +63,8 @@ fn listing(head: &str) -> String {
     format!("<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>")
 }
 
-/// A world whose credentials come from a program that says what the file `now` says, and leaves a line in `asked`.
+/// A world whose credentials come from a program that says what the file `now` says, and leaves a
+/// line in `asked`.
 fn world(service: &Service) -> World {
     let mut world = World::new();
     let (now, asked) = (world.path("now"), world.path("asked"));
@@ -113,8 +115,8 @@ fn a_source_that_goes_on_giving_credentials_about_to_end_is_not_asked_with_every
     assert_eq!(world.read("asked").len(), 1);
 }
 
-/// A world in which the machine itself has an identity, as a container or an instance has one, beside the given
-/// configuration; and its service, which takes every key.
+/// A world in which the machine itself has an identity, as a container or an instance has one,
+/// beside the given configuration; and its service, which takes every key.
 fn world_with_a_role(config: &str, credentials: &str) -> (World, Scripted) {
     let server = Scripted::start(|_, head| {
         if head.contains("GET /role ") {

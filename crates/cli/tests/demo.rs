@@ -1,4 +1,5 @@
-//! `demo` as users run it, on a small scale: its figures, its report, and nothing left behind, also when interrupted.
+//! `demo` as users run it, on a small scale: its figures, its report, and nothing left behind, also
+//! when interrupted.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -9,12 +9,12 @@ use serde_json::Value;
 fn doctor(endpoint: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
     command.args(["doctor", "--endpoint-url", endpoint]).args(arguments);
-    command.env("AWS_ACCESS_KEY_ID", "an-id").env("AWS_SECRET_ACCESS_KEY", "a-secret-nobody-sees");
+    command.env("AWS_ACCESS_KEY_ID", "an-id").env("AWS_SECRET_ACCESS_KEY", "a-secret-never-shown");
     command.output().unwrap()
 }
 
-/// An address of this machine where nobody listens.
-fn nobody() -> String {
+/// An address of this machine on which no process listens.
+fn unused_address() -> String {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     format!("http://{address}")
 }
@@ -29,7 +29,7 @@ fn finding<'a>(receipt: &'a Value, what: &str) -> &'a Value {
 
 #[test]
 fn programs_get_every_finding_with_its_status_and_warnings_with_advice() {
-    let output = doctor(&nobody(), &["--json"]);
+    let output = doctor(&unused_address(), &["--json"]);
     assert_eq!(output.status.code(), Some(0));
     let receipt: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(receipt["verb"], "doctor");
@@ -49,10 +49,10 @@ fn programs_get_every_finding_with_its_status_and_warnings_with_advice() {
 #[test]
 fn credentials_are_named_and_never_shown() {
     for arguments in [&["--json"][..], &[]] {
-        let output = doctor(&nobody(), arguments);
+        let output = doctor(&unused_address(), arguments);
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("AWS_ACCESS_KEY_ID"), "{text}");
-        assert!(!text.contains("a-secret-nobody-sees"), "{text}");
+        assert!(!text.contains("a-secret-never-shown"), "{text}");
     }
 }
 

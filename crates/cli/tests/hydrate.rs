@@ -58,7 +58,7 @@ fn an_object_is_brought_here_found_and_let_go() {
 }
 
 #[test]
-fn directories_and_patterns_are_taken_whole_and_a_directory_only_when_told() {
+fn directories_and_patterns_are_taken_whole_and_a_directory_only_with_recursive() {
     let server = S3::ours();
     let world = world(&server);
     world.run(&["hydrate", "--cache", "cache", "s3://bucket/run"]).fails(1, &["s3://bucket/run", "-r"]);
@@ -120,7 +120,7 @@ fn a_killed_hydration_goes_on_where_it_was() {
     let kept = row["bytes_here"].as_u64().unwrap();
     assert!(kept > 0 && row["state"] == "partial", "{row}");
     let receipt = world.run(&args).ok().receipt();
-    // What is told after a kill may be ahead by the blocks that were being filled.
+    // What is reported after a kill may be ahead by the blocks that were being filled.
     let being_filled = 16 * 131_072;
     assert!(receipt["resumed_bytes"].as_u64().unwrap() + being_filled >= kept, "{receipt} after {row}");
     assert_eq!(status(&world, &["s3://bucket/slow"])[0]["state"], "hydrated");
@@ -178,7 +178,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if !self.world.run(&["unmount", "mnt"]).stderr.is_empty() {
-            // Whatever went wrong before is told already; nothing may stay mounted.
+            // Whatever went wrong before is reported already; nothing may stay mounted.
             let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
         }
     }

@@ -1,4 +1,5 @@
-//! `kill -9` at any moment: the next run resumes, the result is identical, little is moved twice, nothing is left over.
+//! `kill -9` at any moment: the next run resumes, the result is identical, little is moved twice,
+//! nothing is left over.
 //!
 //! `FIRSTBYTE_KILLS` says how many moments are tried for each direction.
 
@@ -58,7 +59,8 @@ fn a_killed_upload_resumes_and_leaves_no_parts() {
     write_file(&world.write("source", b""), 3, LENGTH).unwrap();
     for seed in 0..kills() {
         let link = slow_link(&s3, LENGTH);
-        // Uploads are remembered by destination; a new one each keeps the runs of different seeds apart.
+        // Uploads are remembered by destination; a new one each keeps the runs of different seeds
+        // apart.
         let target = format!("s3://bucket/up{seed}");
         world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
         let survival = survive(&world, &["source", &target], link, seed, 1);

@@ -24,8 +24,8 @@ fn a_directory_is_sharded_used_and_unsharded() {
     let world = flat(2000);
     let before = world.names();
     let dry = world.run(&["layout", "shard", "data", "--dry-run"]).ok();
-    let told = String::from_utf8(dry.stdout).unwrap();
-    assert!(told.contains("would move 2000 files, 16 directories, about a second"), "{told}");
+    let printed = String::from_utf8(dry.stdout).unwrap();
+    assert!(printed.contains("would move 2000 files, 16 directories, about a second"), "{printed}");
     assert_eq!(world.names(), before);
     let receipt = world.run(&["--json", "layout", "shard", "data"]).ok().receipt();
     assert_eq!((&receipt["objects"], &receipt["directories"]), (&2000.into(), &16.into()), "{receipt}");
@@ -46,7 +46,7 @@ fn a_directory_is_sharded_used_and_unsharded() {
 }
 
 #[test]
-fn findings_are_told_and_mended() {
+fn findings_are_reported_and_mended() {
     let world = flat(100);
     world.run(&["layout", "shard", "data"]).ok();
     world.write("data/stray", b"");
@@ -84,7 +84,7 @@ fn paths_are_found_in_any_state_and_may_hold_any_bytes() {
 }
 
 #[test]
-fn what_cannot_be_a_layout_is_told_in_one_line() {
+fn what_cannot_be_a_layout_is_refused_in_one_line() {
     let world = flat(10);
     world.write("file", b"");
     world.run(&["layout", "shard", "file"]).fails(1, &["file", "not a directory"]);
@@ -130,11 +130,12 @@ fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-ec", script, env!("CARGO_BIN_EXE_firstbyte")]);
     let output = command.current_dir(world.path("")).stdin(Stdio::null()).output().unwrap();
-    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(lines.len(), 6, "{told}{errors}");
-    assert_eq!((lines[0], lines[1], lines[5]), ("code 1", "100", "100"), "{told}");
-    assert!(lines[3].starts_with("100 files, 0 findings"), "{told}");
+    let (printed, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines.len(), 6, "{printed}{errors}");
+    assert_eq!((lines[0], lines[1], lines[5]), ("code 1", "100", "100"), "{printed}");
+    assert!(lines[3].starts_with("100 files, 0 findings"), "{printed}");
     assert!(
         errors.contains("No space left on device") && errors.contains("goes on where it was"),
         "{errors}"
@@ -157,16 +158,16 @@ fn a_dry_run_says_what_the_run_would_say() {
     let refused = world.run(&other).fails(1, &["the layout there is"]);
     assert_eq!(world.run(&[&other[..], &["--dry-run"]].concat()).stderr, refused.stderr);
     std::os::unix::fs::symlink("nowhere", world.path("data/link")).unwrap();
-    let told = world.run(&["layout", "shard", "data", "--dry-run"]).ok().stdout;
-    let told = String::from_utf8(told).unwrap();
-    assert!(told.contains("would leave 1 entries that are no files"), "{told}");
+    let printed = world.run(&["layout", "shard", "data", "--dry-run"]).ok().stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.contains("would leave 1 entries that are no files"), "{printed}");
     let back = world.run(&["--json", "layout", "unshard", "data", "--dry-run"]).ok().receipt();
     let done = world.run(&["--json", "layout", "unshard", "data"]).ok().receipt();
     assert_eq!((&back["would_move"], &back["directories"]), (&done["objects"], &done["directories"]));
 }
 
 #[test]
-fn a_name_is_told_in_its_own_bytes() {
+fn a_name_is_printed_in_its_own_bytes() {
     let world = flat(10);
     world.run(&["layout", "shard", "data"]).ok();
     for name in [b"new\nl".as_slice(), b"bad\xff"] {
@@ -179,14 +180,14 @@ fn a_name_is_told_in_its_own_bytes() {
         lines.sort();
         lines
     };
-    let told = b": in the root, belongs in a directory";
-    let wanted = [&b"data/bad\xff"[..], b"data/new\nl"].map(|path| [path, told].concat());
+    let printed = b": in the root, belongs in a directory";
+    let wanted = [&b"data/bad\xff"[..], b"data/new\nl"].map(|path| [path, printed].concat());
     assert!(wanted.iter().all(|line| lines(&["layout", "check", "data", "-0"], 0).contains(line)));
     assert!(lines(&["layout", "check", "data"], b'\n').contains(&wanted[0]));
     let ran = world.run(&["--json", "layout", "check", "data"]);
-    let told = String::from_utf8(ran.stdout).unwrap();
+    let printed = String::from_utf8(ran.stdout).unwrap();
     let hex = format!("\"path_hex\":\"{}\"", hex::encode(b"data/bad\xff"));
-    assert!(told.contains("\"path\":\"data/new\\nl\"") && told.contains(&hex), "{told}");
+    assert!(printed.contains("\"path\":\"data/new\\nl\"") && printed.contains(&hex), "{printed}");
     let odd = std::ffi::OsStr::from_bytes(b"bad\xff");
     let path = ["--json", "layout", "path", "--find", "data"].map(AsRef::<std::ffi::OsStr>::as_ref);
     let row = world.run(&[&path[..], &[odd]].concat()).ok().receipt();
@@ -205,7 +206,8 @@ fn what_may_not_be_read_is_named_and_the_rest_is_checked() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     let mut command = world.command(&["--json", "layout", "check", "data"]);
     if rustix::process::geteuid().is_root() {
-        // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
+        // Nothing is closed to root. What is this test's own is made passable for other users,
+        // and nothing above it.
         let own = world.path("..").canonicalize().unwrap();
         let data = world.path("data").canonicalize().unwrap();
         for path in data.ancestors().take_while(|path| path.starts_with(&own)) {
@@ -247,8 +249,8 @@ fn a_shape_is_assumed_where_there_is_no_layout_and_has_to_agree_where_there_is()
     world.run(&["layout", "path", "data", "x", "--hash", "md5"]).fails(1, &["the layout there is"]);
 }
 
-/// Plants every kind of damage into the sharded directory `data` of 300 files; how many there are of each kind that can
-/// be mended, and of each that cannot.
+/// Plants every kind of damage into the sharded directory `data` of 300 files; how many there are
+/// of each kind that can be mended, and of each that cannot.
 fn damage(world: &World) -> (u64, u64) {
     let place = |number: u32| {
         let name = format!("sample-{number}.json");
@@ -297,8 +299,11 @@ fn a_check_counts_each_file_once_and_what_it_found_mended_and_left() {
     assert_eq!(mended, [342, can + cannot, can, cannot, 0]);
     assert_eq!(counts(&["--json", "layout", "check", "data"]), [342, cannot, 0, cannot, 0]);
     let ran = world.run(&["layout", "check", "data", "--mend"]);
-    let told = String::from_utf8(ran.stdout).unwrap();
-    assert!(told.lines().last().unwrap().starts_with("342 files, 3 findings, 0 mended, 3 left;"), "{told}");
+    let printed = String::from_utf8(ran.stdout).unwrap();
+    assert!(
+        printed.lines().last().unwrap().starts_with("342 files, 3 findings, 0 mended, 3 left;"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -310,7 +315,8 @@ fn a_dry_run_and_the_run_after_it_count_the_same_also_where_files_lie_wrong() {
     let ran = world.run(&["--json", "layout", "unshard", "data"]);
     let receipt = ran.receipt();
     let names = |name: &str| receipt[name].as_u64().unwrap();
-    // Two have their names taken in the root, and three equal ones as well; the link is in the way of one directory.
+    // Two have their names taken in the root, and three equal ones as well; the link is in the way
+    // of one directory.
     assert_eq!(
         (names("objects") + 5, names("failures")),
         (dry["would_move"].as_u64().unwrap(), 5 + 1),

@@ -1,5 +1,6 @@
-//! `kill -9` at random instants of conversions there and back, while writers and readers go on: nothing is lost,
-//! nothing is doubled, no reader ever fails to find a file that is there, and in the end every file is the same inode.
+//! `kill -9` at random instants of conversions there and back, while writers and readers go on:
+//! nothing is lost, nothing is doubled, no reader ever fails to find a file that is there, and in
+//! the end every file is the same inode.
 //!
 //! `FIRSTBYTE_LAYOUT_FILES` (1,000,000) and `FIRSTBYTE_LAYOUT_KILLS` (100) make it the long run.
 
@@ -13,13 +14,13 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstbyte_listing::layout::{Hash, Layout, Leaf, Scheme};
+use firstbyte_layout::{Hash, Layout, Leaf, Scheme};
 use firstbyte_testkit::bytes_at;
 use support::{World, count};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// Of so many files in a row the first four belong to a writer each; the others nobody touches.
+/// Of so many files in a row the first four belong to a writer each; no process touches the others.
 const STRIDE: u64 = 8;
 
 fn name(number: u64) -> String {
@@ -74,7 +75,8 @@ impl Field {
         }
     }
 
-    /// Replaces, removes and creates files of its own, each looked at again; what there is of them in the end.
+    /// Replaces, removes and creates files of its own, each looked at again; what there is of them
+    /// in the end.
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
         while !self.over.load(Ordering::Relaxed) {
@@ -119,7 +121,8 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: Scheme) -> Child {
     world.command(&args).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Kills conversions there and back until there have been `kills` of them; how many came to their end meanwhile.
+/// Kills conversions there and back until there have been `kills` of them; how many came to their
+/// end meanwhile.
 fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
@@ -128,7 +131,8 @@ fn kill_conversions(world: &World, field: &Field, scheme: Scheme, kills: u64) ->
             break;
         }
         let mut child = convert(world, verb, &field.root, scheme);
-        // From the first milliseconds, when the layout file is made, to long enough for whole conversions.
+        // From the first milliseconds, when the layout file is made, to long enough for whole
+        // conversions.
         let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();

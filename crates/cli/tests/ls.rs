@@ -16,7 +16,7 @@ use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
 
-/// Names that break whoever takes them for text.
+/// Names that break programs which take them for text.
 const ODD: [&[u8]; 7] = [
     b".hidden",
     b"with space",
@@ -241,7 +241,8 @@ fn what_cannot_be_listed_is_named_and_the_rest_comes() {
     let run = |args: &[&str]| {
         let mut command = world.command(args);
         if rustix::process::geteuid().is_root() {
-            // Nothing is closed to root. What is this test's own is made passable for somebody else, and nothing above it.
+            // Nothing is closed to root. What is this test's own is made passable for other
+            // users, and nothing above it.
             let own = world.path("..").canonicalize().unwrap();
             for path in
                 closed.canonicalize().unwrap().ancestors().skip(1).take_while(|path| path.starts_with(&own))

@@ -1,4 +1,5 @@
-//! `mount` and `unmount` as users run them: a daemon that is ready when the command returns, and leaves nothing behind.
+//! `mount` and `unmount` as users run them: a daemon that is ready when the command returns, and
+//! leaves nothing behind.
 
 mod support;
 
@@ -110,7 +111,7 @@ fn in_the_foreground_it_ends_with_the_mount() {
     assert!(child.wait().unwrap().success());
 }
 
-/// An S3 service that tells of an object and, once told, never gives its bytes.
+/// An S3 service that describes an object and, once switched, never sends its bytes.
 fn silent_s3(silent: Arc<AtomicBool>) -> Scripted {
     Scripted::start(move |_, head| {
         if head.contains("list-type=2") {
@@ -148,7 +149,7 @@ fn readers_waiting_when_the_daemon_is_killed_get_an_error_and_a_new_mount_works(
         reader.join().unwrap().unwrap_err();
     }
     until("the daemon ends", || !is_running(pid(&receipt)));
-    assert!(place.read("x").is_err(), "nobody serves it");
+    assert!(place.read("x").is_err(), "no daemon serves it");
     silent.store(false, Ordering::SeqCst);
     place.mount("s3://bucket", &["--cache", "cache"]);
     assert_eq!(place.read("x").unwrap(), b"content of the object");
@@ -169,7 +170,7 @@ fn unmount_removes_what_a_killed_daemon_left() {
 }
 
 #[test]
-fn a_mount_whose_files_are_open_is_detached_only_if_told() {
+fn a_mount_whose_files_are_open_is_detached_only_with_lazy() {
     let place = Place::new(World::new());
     place.world.write("src/x", &bytes(2, 1 << 20));
     let receipt = place.mount("src", &[]);
@@ -177,12 +178,13 @@ fn a_mount_whose_files_are_open_is_detached_only_if_told() {
     place.unmount().fails(1, &["mnt", "in use", "--lazy"]);
     place.world.run(&["unmount", "--lazy", "mnt"]).ok();
     assert!(!place.is_mounted());
-    assert!(is_running(pid(&receipt)), "it serves whoever has files open");
+    assert!(is_running(pid(&receipt)), "it serves open files");
     drop(file);
     until("the daemon ends", || !is_running(pid(&receipt)));
 }
 
-/// Runs `firstbyte mount src mnt` by a shell line that takes something away first; `"$@"` is the command.
+/// Runs `firstbyte mount src mnt` by a shell line that takes something away first; `"$@"` is the
+/// command.
 fn mount_without(place: &Place, line: &str) -> Ran {
     let command = place.world.command(&["mount", "src", "mnt"]);
     let mut shell = Command::new("unshare");
@@ -206,7 +208,7 @@ fn without_the_device_or_the_privilege_it_says_what_to_do() {
 }
 
 #[test]
-fn counters_are_served_where_told() {
+fn counters_are_served_at_the_given_address() {
     use std::io::{Read, Write};
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");
@@ -225,7 +227,7 @@ fn a_user_without_privileges_mounts_by_fusermount3() {
     let place = Place::new(World::new());
     let content = bytes(4, 500_000);
     place.world.write("src/x", &content);
-    // Somebody who may come in here, with a copy of the program where he can reach it.
+    // Another user who may enter here, with a copy of the program in reach.
     let (root, program) =
         (place.directory.parent().unwrap().parent().unwrap(), place.world.path("firstbyte"));
     fs::copy(env!("CARGO_BIN_EXE_firstbyte"), &program).unwrap();

@@ -22,7 +22,8 @@ fn peak(receipt: &Value) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Looks at every file below `directory`, as `ls -lR` does, and reads a byte of one in `every`; how many there are.
+/// Looks at every file below `directory`, as `ls -lR` does, and reads a byte of one in `every`; how
+/// many there are.
 fn look(directory: &Path, every: u64) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {

@@ -1,5 +1,5 @@
-//! A server that stops answering: every call returns within its deadline, however many wait, and work goes on when it is
-//! back.
+//! A server that stops answering: every call returns within its deadline, however many wait, and
+//! work goes on when it is back.
 
 mod support;
 
@@ -34,7 +34,8 @@ impl Drop for Stopped {
     }
 }
 
-/// The longest that any of ten threads doing the same thing needed for it; all of them have to fail.
+/// The longest that any of ten threads doing the same thing needed for it; all of them have to
+/// fail.
 fn slowest_of_ten(call: impl Fn() -> std::io::Result<()> + Sync) -> Duration {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..10)
@@ -96,7 +97,7 @@ fn ten_readers_of_one_page_fail_within_one_deadline_and_read_again_when_the_serv
 fn ten_lookups_of_one_name_fail_within_one_deadline() {
     let (server, place) = mounted();
     let stopped = Stopped::of(&server);
-    // What was told when it was mounted is believed no longer.
+    // What was listed when it was mounted is believed no longer.
     std::thread::sleep(Duration::from_millis(500));
     let slowest = slowest_of_ten(|| fs::metadata(place.directory.join("other")).map(drop));
     assert!(slowest < BOUND, "{slowest:?}");

@@ -61,7 +61,7 @@ fn no_standard_error_keeps_a_run_from_its_work() {
         let ran = run(&world, &["-vv", "cp", "-r", "tree/", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(0), "{stderr:?}: {ran:?}");
         assert_eq!(support::names_below(&world.path("out")).len(), 300, "{stderr:?}");
-        // Objects that fail are told there.
+        // Failed objects are reported there.
         let ran = run(&world, &["cp", "none", "nor this", "file", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(3), "{stderr:?}: {ran:?}");
         assert_eq!(world.read("out/file"), b"content");
@@ -92,7 +92,7 @@ const PRINTING: &[&[&str]] = &[
 ];
 
 #[test]
-fn results_that_cannot_be_written_are_a_failure_that_is_told() {
+fn results_that_cannot_be_written_are_a_reported_failure() {
     let world = world();
     for args in PRINTING.iter().filter(|args| args[0] != "--help") {
         for stdout in [Stream::Full, Stream::Closed] {
@@ -125,7 +125,7 @@ fn a_copy_needs_no_standard_output() {
 }
 
 #[test]
-fn what_would_be_done_ends_where_it_cannot_be_shown() {
+fn a_dry_run_ends_if_its_rows_cannot_be_written() {
     let server = Troubled::start(Trouble::ListsForEver);
     let mut world = world();
     world.set("FIRSTBYTE_ENDPOINT_URL", &server.url);

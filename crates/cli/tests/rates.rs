@@ -1,4 +1,5 @@
-//! Rate limits hold from the first second: no more than the rate, and one second's worth beside it, has ever passed.
+//! Rate limits hold from the first second: no more than the rate, and one second's worth beside it,
+//! has ever passed.
 
 mod support;
 
@@ -29,7 +30,8 @@ fn world_behind(link: &Running, server: &S3) -> World {
     world
 }
 
-/// Looks for some seconds that what has passed keeps to the rate at all times, and that it is not much less in the end.
+/// Looks for some seconds that what has passed keeps to the rate at all times, and that it is not
+/// much less in the end.
 #[track_caller]
 fn assert_held(passed: impl Fn() -> u64) {
     let waiting = Instant::now();

@@ -78,20 +78,20 @@ fn people_get_one_line_and_quiet_gets_none() {
 }
 
 #[test]
-fn twice_verbose_tells_every_request_and_what_was_planned() {
+fn twice_verbose_shows_every_request_and_what_was_planned() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
     world.write("source", &bytes(3, 17 << 20));
-    let told = world.run(&["-vv", "cp", "source", "s3://bucket/x"]).ok().stderr;
+    let logged = world.run(&["-vv", "cp", "source", "s3://bucket/x"]).ok().stderr;
     for fact in ["request method=\"POST\"", "request method=\"PUT\"", "parts=3", "run route=Network"] {
-        assert!(told.contains(fact), "{fact} is not in:\n{told}");
+        assert!(logged.contains(fact), "{fact} is not in:\n{logged}");
     }
-    let told = world.run(&["-v", "cp", "source", "s3://bucket/x"]).ok().stderr;
-    assert!(!told.contains("request method"), "{told}");
+    let logged = world.run(&["-v", "cp", "source", "s3://bucket/x"]).ok().stderr;
+    assert!(!logged.contains("request method"), "{logged}");
 }
 
 #[test]
-fn stat_tells_the_same_facts_aligned_and_as_json() {
+fn stat_prints_the_same_facts_aligned_and_as_json() {
     let world = World::new();
     world.write("some", b"content");
     let json = world.run(&["--json", "stat", "some"]).ok().receipt();

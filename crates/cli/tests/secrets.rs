@@ -1,4 +1,5 @@
-//! Passwords, signatures and tokens in locations: they appear in no file, no line and no process title.
+//! Passwords, signatures and tokens in locations: they appear in no file, no line and no process
+//! title.
 
 mod support;
 
@@ -52,7 +53,7 @@ fn everything_below(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whatever a state directory holds is for its owner alone, and tells no secret.
+/// Whatever a state directory holds is for its owner alone, and holds no secret.
 #[track_caller]
 fn assert_private(root: &Path) {
     for path in everything_below(root) {
@@ -151,7 +152,7 @@ fn a_proxys_password_and_that_of_an_endpoint_are_not_shown() {
 }
 
 #[test]
-fn where_a_redirect_leads_is_told_without_its_signature() {
+fn the_target_of_a_redirect_is_shown_without_its_signature() {
     let server = Scripted::start(|number, _| {
         let target = match number {
             0 => format!("location: http://127.0.0.1:1/x?sig={SIGNATURE}&access_token={TOKEN}"),
@@ -185,7 +186,10 @@ fn what_a_mount_leaves_in_files_tables_and_titles_holds_no_secret() {
     }
     let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
     let title = String::from_utf8_lossy(&title);
-    assert!(title.contains("mount") && title.contains("mnt"), "still told apart by people: {title:?}");
+    assert!(
+        title.contains("mount") && title.contains("mnt"),
+        "processes can still be distinguished: {title:?}"
+    );
     assert_private(&place.world.path("cache"));
     let runtime = place.world.path("../run/firstbyte");
     assert_private(&runtime);

@@ -1,4 +1,5 @@
-//! What of names reaches a terminal, an error line and a receipt: enough to tell the file, and nothing that acts.
+//! What of names reaches a terminal, an error line and a receipt: enough to tell the file, and
+//! nothing that acts.
 
 mod support;
 
@@ -88,7 +89,7 @@ fn in_a_pipe_names_are_what_they_are() {
 }
 
 #[test]
-fn an_error_line_tells_a_name_that_is_no_text_and_shows_nothing_that_acts() {
+fn an_error_line_shows_a_name_that_is_not_utf8_and_no_control_characters() {
     let world = World::new();
     fs::create_dir_all(world.path("").join(OsStr::from_bytes(b"d\xff\\"))).unwrap();
     fs::create_dir_all(world.path("d\x1b\u{202e}")).unwrap();
@@ -119,7 +120,7 @@ fn a_directory_for_sorting_that_does_not_do_is_named() {
 }
 
 #[test]
-fn rows_that_nobody_can_get_are_a_failure() {
+fn rows_that_cannot_be_written_are_a_failure() {
     let world = World::new();
     world.write("tree/file", b"content");
     for arguments in ["ls tree", "ls --format parquet tree", "du tree", "cat tree/file", "cp tree/file -"] {
@@ -130,7 +131,7 @@ fn rows_that_nobody_can_get_are_a_failure() {
 }
 
 #[test]
-fn every_verb_tells_a_name_that_is_no_text() {
+fn every_verb_shows_a_name_that_is_not_utf8() {
     let world = World::new();
     world.write("tree/fine", b"content");
     std::os::unix::fs::symlink(

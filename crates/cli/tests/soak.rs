@@ -1,8 +1,9 @@
-//! The long runs: small here, large when the environment says so. Kills and faulty links have a program of their own
-//! (`tests/soak`); these are about numbers: clients, unchanged objects, bytes.
+//! The long runs: small here, large when the environment says so. Kills and faulty links have a
+//! program of their own (`tests/soak`); these are about numbers: clients, unchanged objects, bytes.
 //!
-//! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED` (100000) objects,
-//! `FIRSTBYTE_SPARSE_GIB` (50): the values in brackets are what the promises are made for.
+//! `FIRSTBYTE_CLIENTS` (1000) clients of `FIRSTBYTE_CLIENT_MIB` (16) each, `FIRSTBYTE_UNCHANGED`
+//! (100000) objects, `FIRSTBYTE_SPARSE_GIB` (50): the values in brackets are what the promises are
+//! made for.
 
 mod support;
 

@@ -1,8 +1,8 @@
-//! Every run can be stopped: each verb, against servers that would keep it for ever, ends within two seconds of a signal
-//! and of its deadline, whatever its standard streams are.
+//! Every run can be stopped: each verb, against servers that would keep it for ever, ends within
+//! two seconds of a signal and of its deadline, whatever its standard streams are.
 //!
-//! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one of its streams; otherwise
-//! the streams and endings take turns over all pairs of verb and server.
+//! `FIRSTBYTE_STOP_ALL=1` runs every verb with every server, every ending, and every failure of one
+//! of its streams; otherwise the streams and endings take turns over all pairs of verb and server.
 
 mod support;
 
@@ -183,8 +183,9 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     }
 }
 
-/// A transfer has nothing to show but where the server answers, or where nothing reads its results. Of the other verbs some
-/// are ended by a signal and by nothing else, and some are content with a head.
+/// A transfer has nothing to show but where the server answers, or where nothing reads its results.
+/// Of the other verbs some are ended by a signal and by nothing else, and some are content with a
+/// head.
 fn may_succeed(case: &Case<'_>) -> bool {
     let answers = matches!(case.trouble, Trouble::ListsForEver | Trouble::NestsForEver);
     answers || !case.verb.has_deadline || case.stdout == Stream::Broken
@@ -253,6 +254,7 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
     let receipt = place.mount("src", &[]);
     let daemon = Pid::from_raw(i32::try_from(receipt["pid"].as_i64().unwrap()).unwrap()).unwrap();
     kill_process(daemon, Signal::STOP).unwrap();
+    wait_until_stopped(daemon);
     let alive: Vec<String> = std::thread::scope(|scope| {
         let run = |args: &'static [&'static str], with| {
             let world = &place.world;
@@ -269,6 +271,19 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
     });
     kill_process(daemon, Signal::CONT).unwrap();
     assert!(alive.is_empty(), "still alive: {alive:#?}");
+}
+
+/// Waits until no thread of a process runs. One that still does may take a request from the kernel,
+/// and who waits for its answer cannot even be killed.
+fn wait_until_stopped(process: Pid) {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+    };
+    while !std::fs::read_dir(&tasks).unwrap().all(stopped) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn make_pipe(world: &World, name: &str) {

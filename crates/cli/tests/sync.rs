@@ -1,4 +1,4 @@
-//! `sync`: afterwards there is nothing to do, in both directions, whoever keeps the objects.
+//! `sync`: afterwards there is nothing to do, in both directions, for every kind of store.
 
 mod support;
 

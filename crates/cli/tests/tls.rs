@@ -1,4 +1,5 @@
-//! TLS as users meet it: which servers are trusted, what is said of others, what is cut off, and where redirects lead.
+//! TLS as users meet it: which servers are trusted, what is said of others, what is cut off, and
+//! where redirects lead.
 
 mod support;
 

@@ -20,7 +20,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-// -- what is deleted ------------------------------------------------------------------------------------------------
+// What is deleted.
 
 #[test]
 fn deleting_never_follows_a_link_out_of_the_destination() {
@@ -160,7 +160,7 @@ fn a_source_inside_the_destination_is_not_deleted_with_the_extras() {
     world.run(&["sync", "data/new", "data"]).ok();
 }
 
-// -- sources that match nothing -------------------------------------------------------------------------------------
+// Sources that match nothing.
 
 #[test]
 fn a_source_that_matches_nothing_is_not_found_and_deletes_nothing() {
@@ -219,7 +219,7 @@ fn an_empty_source_empties_a_destination_only_when_it_is_allowed() {
     world.run(&["sync", "empty", "dst"]).ok();
 }
 
-// -- variables --------------------------------------------------------------------------------------------------------
+// Variables.
 
 #[test]
 fn no_variable_arms_a_flag_that_destroys() {
@@ -252,7 +252,7 @@ fn a_unit_means_the_same_to_every_verb() {
     world.run(&["cp", "--limit-rate", "100Mbit", "a", "b"]).ok();
 }
 
-// -- modes ------------------------------------------------------------------------------------------------------------
+// Modes.
 
 #[test]
 fn modes_of_files_and_directories_are_kept_between_local_places() {
@@ -326,7 +326,7 @@ fn an_unfinished_copy_of_a_private_file_is_private() {
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn what_is_left_out_is_reported() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
     world.write("src/a", b"a");
@@ -375,7 +375,7 @@ fn hostile_names_are_copied_compared_and_deleted_as_they_are() {
     assert_eq!(again["skipped"], 6, "{again}");
 }
 
-// -- the same line again ----------------------------------------------------------------------------------------------
+// The same line again.
 
 fn plant(world: &World, root: &str) {
     for (seed, name) in (1..).zip(["a", "dir/b", "dir/ü c", "dir/-rf", "z\n.gz"]) {

@@ -34,7 +34,7 @@ fn wait_for_bytes(link: &Running, bytes: u64) {
 }
 
 /// What it says on standard error, once it has ended, soon.
-fn told_at_once(mut child: Child) -> String {
+fn fails_at_once(mut child: Child) -> String {
     let until = Instant::now() + AT_ONCE;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > until {
@@ -44,10 +44,10 @@ fn told_at_once(mut child: Child) -> String {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{told}");
-    told
+    let mut message = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{message}");
+    message
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn a_source_that_shrinks_ends_its_upload_in_parts_at_once() {
     let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
     wait_for_bytes(&link, 6 << 20);
     OpenOptions::new().write(true).open(&source).unwrap().set_len(1 << 20).unwrap();
-    let told = told_at_once(child);
-    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+    let message = fails_at_once(child);
+    assert!(message.contains("source") && message.contains("changed while it was read"), "{message}");
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn a_source_that_shrinks_ends_its_upload_in_one_request_at_once() {
     let child = world.spawn(&["cp", "source", "s3://bucket/key"]);
     wait_for_bytes(&link, 1 << 20);
     OpenOptions::new().write(true).open(&source).unwrap().set_len(4 << 20).unwrap();
-    let told = told_at_once(child);
-    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+    let message = fails_at_once(child);
+    assert!(message.contains("source") && message.contains("changed while it was read"), "{message}");
 }
 
 #[test]
-fn a_byte_changed_in_place_during_an_upload_is_told_as_a_change() {
+fn a_byte_changed_in_place_during_an_upload_is_reported_as_a_change() {
     let (_server, link, world) = behind(4_000_000);
     let source = world.write("source", b"");
     write_file(&source, 3, 14 << 20).unwrap();
@@ -86,8 +86,8 @@ fn a_byte_changed_in_place_during_an_upload_is_told_as_a_change() {
     let file = OpenOptions::new().read(true).write(true).open(&source).unwrap();
     file.read_exact_at(&mut byte, last).unwrap();
     file.write_all_at(&[!byte[0]], last).unwrap();
-    let told = told_at_once(child);
-    assert!(told.contains("source") && told.contains("changed while it was read"), "{told}");
+    let message = fails_at_once(child);
+    assert!(message.contains("source") && message.contains("changed while it was read"), "{message}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is here: brought before it is read, told, let go.
+//! The cache: hydrate objects before they are read, report what is cached, release it.
 
 use std::ffi::OsStr;
 
@@ -6,6 +6,7 @@ use firstbyte_hydrate::cache::{Cache, Released, Status};
 use firstbyte_hydrate::{Job, WantedList, wanted};
 use firstbyte_location::Location;
 
+use crate::operand::below;
 use crate::{Client, Depth, Error, Result};
 
 /// Whether blocks stay when others need their room.
@@ -18,20 +19,20 @@ pub enum Keep {
     Always,
 }
 
-/// How objects are brought here.
+/// How objects are hydrated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hydrate {
     /// One object, or everything below a location.
     pub depth: Depth,
     /// Whether they stay.
     pub keep: Keep,
-    /// Bytes a second; unlimited where none is given.
+    /// Bytes a second; unlimited if `None`.
     pub limit_rate: Option<u64>,
 }
 
 impl Client {
-    /// Brings an object, or everything below a location, into the cache, in the background: readers come before it. What
-    /// is here already is not fetched again.
+    /// Brings an object, or everything below a location, into the cache, in the background: readers
+    /// come before it. What is here already is not fetched again.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -50,8 +51,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// A client without a cache; no thread can be started; the one object is not there. What cannot be brought here of
-    /// several is told by the job.
+    /// A client without a cache; no thread can be started; the one object is not there. What cannot
+    /// be fetched of several objects is in the progress of the job.
     pub fn hydrate(&self, location: impl AsRef<OsStr>, how: &Hydrate) -> Result<Job> {
         let location = Location::parse(location.as_ref())?;
         let cache = self.cache()?;
@@ -68,8 +69,8 @@ impl Client {
         Ok(self.hydrator.hydrate(list, how.limit_rate)?)
     }
 
-    /// What is here of an object, each version by itself, or of everything below a location. Asks the cache alone: what
-    /// it knows nothing of is not named.
+    /// The cached versions of an object, or of everything below a location. Reads the cache only:
+    /// an object that it does not know is not listed.
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be read.
@@ -81,8 +82,8 @@ impl Client {
         }
     }
 
-    /// Lets go what is here of an object, or of everything below a location, pinned or not. What readers have open is
-    /// fetched again.
+    /// Lets go what is here of an object, or of everything below a location, pinned or not. What
+    /// readers have open is fetched again.
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be written.
@@ -90,7 +91,7 @@ impl Client {
         let (cache, location) = (self.cache()?, Location::parse(location.as_ref())?);
         match depth {
             Depth::Object => Ok(cache.release(&location)?),
-            Depth::Tree => release(cache, matching(cache, &location)),
+            Depth::Tree => release_matching(cache, |found| below(&location, found).is_some()),
         }
     }
 
@@ -99,8 +100,7 @@ impl Client {
     /// # Errors
     /// As [`release`](Self::release).
     pub fn release_all(&self) -> Result<Released> {
-        let cache = self.cache()?;
-        release(cache, cache.entries().map(|status| status.map_err(Error::from)))
+        release_matching(self.cache()?, |_| true)
     }
 
     /// The cache.
@@ -110,32 +110,27 @@ impl Client {
     pub fn cache(&self) -> Result<&Cache> {
         self.hydrator.cache().ok_or_else(|| Error::Option {
             name: "cache".into(),
-            why: "there is none, and only what is cached can be hydrated, told or released".into(),
+            why: "there is none, and only what is cached can be hydrated, reported or released".into(),
         })
     }
 }
 
 fn matching<'a>(cache: &'a Cache, root: &'a Location) -> impl Iterator<Item = Result<Status>> + 'a {
-    let statuses = cache.entries().map(|status| status.map_err(Error::from));
+    let statuses = cache.statuses().map(|status| status.map_err(Error::from));
     statuses.filter(|status| status.as_ref().map_or(true, |status| below(root, &status.location).is_some()))
 }
 
-fn release(cache: &Cache, statuses: impl Iterator<Item = Result<Status>>) -> Result<Released> {
+/// Releases every cached version of the locations that `takes` accepts.
+///
+/// # Errors
+/// The cache cannot be read or written.
+pub fn release_matching(cache: &Cache, takes: impl Fn(&Location) -> bool) -> Result<Released> {
     let mut all = Released::default();
-    for status in statuses {
+    for status in cache.statuses() {
         let status = status?;
-        all += cache.release_version(&status.location, &status.version)?;
+        if takes(&status.location) {
+            all += cache.release_version(&status.location, &status.version)?;
+        }
     }
     Ok(all)
-}
-
-/// The name of a location below another; empty for the same one.
-#[must_use]
-pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
-    let (root, text) = (root.to_string(), location.to_string());
-    if text == root {
-        return Some(Vec::new());
-    }
-    let root = format!("{}/", root.trim_end_matches('/'));
-    text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
 }

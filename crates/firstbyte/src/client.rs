@@ -1,4 +1,4 @@
-//! The client: locations as text in, lazy files, listings and copies out.
+//! `Client`: opens, lists and copies locations that are given as text.
 
 use std::ffi::OsStr;
 
@@ -16,8 +16,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that works as `options` say. Nothing is contacted yet. An endpoint that has stopped answering fails every
-    /// call but one now and then, until it answers again: callers share one deadline, however many wait.
+    /// A client that works as `options` say. Nothing is contacted yet. An endpoint that has stopped
+    /// answering fails every call but one now and then, until it answers again: callers share one
+    /// deadline, however many wait.
     ///
     /// # Errors
     /// Options that cannot be used, a cache directory that cannot.
@@ -26,8 +27,8 @@ impl Client {
         Ok(Self { hydrator: Hydrator::new(store, options.reads)?, copies: options.copies })
     }
 
-    /// Opens the object at `location` in the version that is there now, at the cost of one request. Bytes are fetched
-    /// when they are read.
+    /// Opens the object at `location` in the version that is there now, at the cost of one request.
+    /// Bytes are fetched when they are read.
     ///
     /// ```no_run
     /// # fn main() -> firstbyte::Result<()> {
@@ -39,7 +40,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Directory`], a length that the server does not tell, and what keeps the store from describing it.
+    /// [`Error::Directory`], a length that the server does not tell, and what keeps the store from
+    /// describing it.
     pub fn open(&self, location: impl AsRef<OsStr>) -> Result<LazyFile> {
         self.open_location(&Location::parse(location.as_ref())?)
     }
@@ -56,8 +58,8 @@ impl Client {
         Ok(LazyFile::new(self.hydrator.described(location, stat)?.handle()))
     }
 
-    /// Opens an object in a version already known, as from another process: no request. Where that version is gone, what
-    /// is not cached of it cannot be read.
+    /// Opens an object in a version already known, as from another process: no request. Where that
+    /// version is gone, what is not cached of it cannot be read.
     #[must_use]
     pub fn open_version(&self, location: &Location, version: Version) -> LazyFile {
         LazyFile::new(self.hydrator.file(location, version).handle())

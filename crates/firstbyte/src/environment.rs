@@ -1,13 +1,15 @@
-//! Everything read from the surroundings: proxies, the cache directory, how much memory this job may have.
+//! What the library reads from the environment: proxies, the cache directory, the memory limit of
+//! this job.
 //!
-//! Pure over a lookup, so that nothing depends on the environment unless an edge hands it in. The command line and the
-//! Python module read it by these; the credential chain, whose places are AWS's, is the store's.
+//! Every function takes the variables as an argument, so only the command line and the Python
+//! module read the real environment. AWS credentials are read by the store.
 
 use std::path::{Path, PathBuf};
 
 use firstbyte_store::Proxies;
 
-/// Looks a variable up. The seam that lets tests run without touching the process's own environment.
+/// Looks a variable up. The seam that lets tests run without touching the process's own
+/// environment.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A variable of this process; an empty one counts as unset, as curl and the AWS tools have it.
@@ -28,8 +30,8 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
     }
 }
 
-/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda, where only `/tmp` can be
-/// written, `/tmp/firstbyte`.
+/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda, where only
+/// `/tmp` can be written, `/tmp/firstbyte`.
 #[must_use]
 pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     let base = if is_lambda(lookup) {
@@ -48,16 +50,16 @@ pub fn is_lambda(lookup: Lookup<'_>) -> bool {
     lookup("AWS_LAMBDA_FUNCTION_NAME").is_some()
 }
 
-/// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk where `/tmp` may be
-/// memory.
+/// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk
+/// where `/tmp` may be memory.
 #[must_use]
 pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
     let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
     lookup("TMPDIR").map_or_else(usual, PathBuf::from)
 }
 
-/// The memory this job is confined to, in bytes: the lowest limit of its control groups and their parents, or what a
-/// Lambda function is configured with. `None`: not confined.
+/// The memory this job is confined to, in bytes: the lowest limit of its control groups and their
+/// parents, or what a Lambda function is configured with. `None`: not confined.
 #[must_use]
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -67,7 +69,18 @@ pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     group.into_iter().chain(function).min()
 }
 
-/// The lowest limit over the groups `membership` (the text of `/proc/self/cgroup`) names below `root`, v1 and v2.
+/// The memory that buffers may take unless an option says otherwise, in bytes: that of the default
+/// settings, and at most an eighth of [`memory_limit`]. The rest is for the program that uses the
+/// bytes.
+#[must_use]
+pub fn default_memory(lookup: Lookup<'_>) -> u64 {
+    const SHARE: u64 = 8;
+    let most = firstbyte_transfer::Settings::default().memory;
+    memory_limit(lookup).map_or(most, |limit| most.min(limit / SHARE))
+}
+
+/// The lowest limit over the groups `membership` (the text of `/proc/self/cgroup`) names below
+/// `root`, v1 and v2.
 fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
     let mut lowest: Option<u64> = None;
     for line in membership.lines() {
@@ -82,8 +95,8 @@ fn cgroup_limit(membership: &str, root: &Path) -> Option<u64> {
             }
             _ => continue,
         };
-        // Inside a container the path is often the host's, which is not mounted here: the ancestors, up to the mount
-        // itself, are asked as well.
+        // Inside a container the path is often the host's, which is not mounted here: the
+        // ancestors, up to the mount itself, are asked as well.
         let mut group = mount.join(path.trim_start_matches('/'));
         loop {
             lowest = lowest.into_iter().chain(limit_in(&group.join(file))).min();

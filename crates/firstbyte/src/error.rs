@@ -1,4 +1,4 @@
-//! What can go wrong: the errors of the layers below, and the few of this one.
+//! The errors of this library: those of the layers below, and the few of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -30,12 +30,18 @@ pub enum Error {
         /// Which.
         location: String,
     },
-    /// Source and destination that do not go together.
-    #[error("{location}: {why}")]
-    Copy {
-        /// Which of them.
-        location: String,
+    /// An operand that cannot be used.
+    #[error("{operand}: {why}")]
+    Operand {
+        /// Which.
+        operand: String,
         /// Why, and what to do instead.
+        why: String,
+    },
+    /// A source and a destination of which one is the other or lies in it.
+    #[error("{why}")]
+    Overlap {
+        /// Both, and what would happen.
         why: String,
     },
     /// A store failed.
@@ -75,8 +81,8 @@ impl Error {
         }
     }
 
-    /// What it would be called if the object were a local file: an object that changed under its reader is
-    /// [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
+    /// The kind of error that a local file would have: an object that changed under its
+    /// reader is [`StaleNetworkFileHandle`](io::ErrorKind::StaleNetworkFileHandle).
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         use firstbyte_hydrate::Error as Read;
@@ -86,7 +92,9 @@ impl Error {
             return error.kind();
         }
         match self {
-            Self::Location(_) | Self::Option { .. } | Self::Copy { .. } => ErrorKind::InvalidInput,
+            Self::Location(_) | Self::Option { .. } | Self::Operand { .. } | Self::Overlap { .. } => {
+                ErrorKind::InvalidInput
+            }
             Self::Directory { .. } | Self::Read(Read::Directory { .. }) => ErrorKind::IsADirectory,
             Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
@@ -135,7 +143,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// So that `?` works where both are at hand: an error made by reading a [`LazyFile`](crate::LazyFile) comes back whole.
+/// So that `?` works where both are at hand: an error made by reading a
+/// [`LazyFile`](crate::LazyFile) comes back whole.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Self>() {

@@ -1,4 +1,4 @@
-//! A lazy file: one open of one version, with a position.
+//! `LazyFile`: one version of an object, opened for reading, with a position.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -8,8 +8,9 @@ use firstbyte_location::{Location, Version};
 
 use crate::Result;
 
-/// An object opened for reading: only what is read is fetched, from where it is nearest. It stays the version it was
-/// opened as; where that is overwritten meanwhile, reads of what is not cached yet fail as stale.
+/// An object opened for reading: only what is read is fetched, from where it is nearest. It stays
+/// the version it was opened as; where that is overwritten meanwhile, reads of what is not cached
+/// yet fail as stale.
 ///
 /// ```no_run
 /// # fn main() -> firstbyte::Result<()> {
@@ -34,7 +35,7 @@ impl LazyFile {
         Self { handle, position: 0 }
     }
 
-    /// Where it is.
+    /// Its location.
     #[must_use]
     pub fn location(&self) -> &Location {
         self.handle.file().location()
@@ -52,7 +53,8 @@ impl LazyFile {
         self.handle.file().size()
     }
 
-    /// Reads into `buffer` from `offset` on, from any number of threads at once; fewer bytes than asked only at the end.
+    /// Reads into `buffer` from `offset` on, from any number of threads at once; fewer bytes than
+    /// asked only at the end.
     ///
     /// # Errors
     /// No answer within the deadline, a version that is gone, and what the store says.
@@ -60,8 +62,9 @@ impl LazyFile {
         Ok(self.handle.read_at(buffer, offset)?)
     }
 
-    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and gives up as cancelled
-    /// when that says no. What was asked for comes all the same, for the next reader.
+    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and
+    /// gives up as cancelled when that says no. What was asked for comes all the same, for the next
+    /// reader.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).

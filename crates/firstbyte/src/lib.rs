@@ -1,8 +1,9 @@
-//! Large remote objects as files: read lazily through a cache that outlives the process, copied fast, resumed, verified.
+//! Large remote objects as files: read lazily through a cache that outlives the process, copied
+//! fast, resumed, verified.
 //!
-//! This is the public library: a thin front of the crates below it, for programs that embed them. A [`Client`] reaches
-//! locations (`PATH`, `file://`, `s3://`, `http(s)://`) as its [`Options`] say; nothing reads the environment but
-//! [`Options::from_environment`], which the caller asks for.
+//! This is the public library: a thin front of the crates below it, for programs that embed them. A
+//! [`Client`] reaches locations (`PATH`, `file://`, `s3://`, `http(s)://`) as its [`Options`] say;
+//! nothing reads the environment but [`Options::from_environment`], which the caller asks for.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
@@ -34,17 +35,21 @@
 mod cached;
 mod client;
 mod copy;
+pub mod copy_rules;
 pub mod environment;
 mod error;
 mod file;
+pub mod operand;
 mod options;
+pub mod pattern;
 pub mod size;
 
-pub use cached::{Hydrate, Keep, below};
+pub use cached::{Hydrate, Keep, release_matching};
 pub use client::Client;
-pub use copy::{Copy, Depth, Overlap, is_contents, is_written_as_directory};
+pub use copy::Copy;
 pub use error::{Error, Result};
 pub use file::LazyFile;
+pub use operand::Depth;
 pub use options::Options;
 
 pub use firstbyte_hydrate as hydrate;

@@ -1,4 +1,4 @@
-//! How a client works: the options of the layers below, and how the environment fills them.
+//! The options of a client, and the environment variables that set them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,11 +9,9 @@ use firstbyte_store::{Redirects, Signing};
 use crate::environment::{self, Lookup};
 use crate::{Error, Result};
 
-/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the reserve of other machines
-/// would leave no room to cache anything.
+/// Bytes left free in a Lambda function's `/tmp`, which has 512 MiB unless more was bought: the
+/// reserve of other machines would leave no room to cache anything.
 const LAMBDA_RESERVE: u64 = 64 << 20;
-/// Of the memory this job is confined to, buffers take an eighth: the rest is for the program that uses the bytes.
-const MEMORY_SHARE: u64 = 8;
 
 /// How a [`Client`](crate::Client) reaches stores, reads and copies.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +25,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// As this process's environment has it: the cache in its usual place, the proxies of the usual variables, memory for
-    /// a container of this size, and every `FIRSTBYTE_<OPTION>` as the command line reads it. AWS's variables and files
-    /// are read when a request is made.
+    /// As this process's environment has it: the cache in its usual place, the proxies of the usual
+    /// variables, memory for a container of this size, and every `FIRSTBYTE_<OPTION>` as the
+    /// command line reads it. AWS's variables and files are read when a request is made.
     ///
     /// # Errors
     /// A variable that does not parse.
@@ -42,7 +40,7 @@ impl Options {
     /// # Errors
     /// A variable that does not parse.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self> {
-        let mut options = Self::default();
+        let mut options = Self::of_system(lookup);
         let given = |name: &str| lookup(&format!("FIRSTBYTE_{name}"));
         let flag = |name| given(name).map(|text| parse(name, &text, parse_flag)).transpose();
         let size = |name| given(name).map(|text| parse(name, &text, in_units(parse_size))).transpose();
@@ -59,27 +57,20 @@ impl Options {
         if flag("ALLOW_PLAIN_REDIRECTS")?.unwrap_or(false) {
             store.redirects = Redirects::AllowPlain;
         }
-        store.ca_bundle = given("CA_BUNDLE").or_else(|| lookup("AWS_CA_BUNDLE")).map(PathBuf::from);
-        store.proxies = environment::proxies(lookup);
+        if let Some(bundle) = given("CA_BUNDLE") {
+            store.ca_bundle = Some(PathBuf::from(bundle));
+        }
         if let Some(silence) = time("READ_TIMEOUT")? {
-            store.read_deadline = silence;
-            store.connect_deadline = store.connect_deadline.min(silence);
+            options.set_read_timeout(silence);
         }
 
         let reads = &mut options.reads;
-        let state = environment::cache_directory(lookup);
-        reads.cache = Some(given("CACHE").map_or_else(|| state.clone(), PathBuf::from));
-        reads.cache_size = size("CACHE_SIZE")?;
-        if environment::is_lambda(lookup) {
-            reads.reserve = LAMBDA_RESERVE;
+        if let Some(cache) = given("CACHE") {
+            reads.cache = Some(PathBuf::from(cache));
         }
+        reads.cache_size = size("CACHE_SIZE")?;
         reads.reserve = size("RESERVE")?.unwrap_or(reads.reserve);
-        options.copies.state_dir = Some(state);
-        let least =
-            |most: u64| environment::memory_limit(lookup).map_or(most, |all| most.min(all / MEMORY_SHARE));
-        options.set_memory(
-            size("MEMORY")?.unwrap_or_else(|| least(firstbyte_transfer::Settings::default().memory)),
-        );
+        options.set_memory(size("MEMORY")?.unwrap_or_else(|| environment::default_memory(lookup)));
         if let Some(deadline) = time("READ_DEADLINE")? {
             options.set_deadline(deadline);
         }
@@ -88,10 +79,32 @@ impl Options {
         Ok(options)
     }
 
+    /// What the usual variables of other programs say: proxies, certificates, the cache directory.
+    /// No `FIRSTBYTE_` variable is read, and the memory of the defaults is kept.
+    #[must_use]
+    pub fn of_system(lookup: Lookup<'_>) -> Self {
+        let mut options = Self::default();
+        options.store.ca_bundle = lookup("AWS_CA_BUNDLE").map(PathBuf::from);
+        options.store.proxies = environment::proxies(lookup);
+        let state = environment::cache_directory(lookup);
+        options.reads.cache = Some(state.clone());
+        options.copies.state_dir = Some(state);
+        if environment::is_lambda(lookup) {
+            options.reads.reserve = LAMBDA_RESERVE;
+        }
+        options
+    }
+
     /// Sets the ceiling for the memory of buffers, in bytes; reads and copies have it each.
     pub fn set_memory(&mut self, bytes: u64) {
         self.reads.memory = bytes;
         self.copies.memory = bytes;
+    }
+
+    /// Sets the longest silence on a connection before it counts as dead.
+    pub fn set_read_timeout(&mut self, silence: Duration) {
+        self.store.read_deadline = silence;
+        self.store.connect_deadline = self.store.connect_deadline.min(silence);
     }
 
     /// Sets the longest time a read may take. No connection may be silent for longer either.

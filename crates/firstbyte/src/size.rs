@@ -1,8 +1,9 @@
-//! Sizes as people read them: `1.50 KiB`. How they are written is `location::units`.
+//! Formats sizes for people: `1.50 KiB`. Parsing is in `location::units`.
 
 use std::fmt::Write as _;
 
-/// The largest whole number of bytes that is not above `value`, which is a size or a rate: not below 0.
+/// The largest whole number of bytes that is not above `value`, which is a size or a rate: not
+/// below 0.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

@@ -1,11 +1,11 @@
-//! What the cache costs: `cargo run --release --example cache [DIR [OBJECTS]]`.
+//! Measures the cache: `cargo run --release --example cache [DIR [OBJECTS]]`.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Instant;
 
 use firstbyte_hydrate::BLOCK;
-use firstbyte_hydrate::cache::{Cache, Cached, Limits};
+use firstbyte_hydrate::cache::{Cache, Cached, Exempt, Limits};
 use firstbyte_location::{Location, Version};
 
 const NO_LIMITS: Limits = Limits { size: None, reserve: 0 };
@@ -23,13 +23,13 @@ fn main() {
     drop(cache);
     let cache = each("open a cache of these objects", 1, |_| Cache::open(dir, NO_LIMITS).expect("a cache"));
     each("status of one", 1000, |index| cache.find(&place(index)).expect("a status"));
-    each("status of all", 1, |_| assert!(cache.entries().count() as u64 >= objects));
+    each("status of all", 1, |_| assert!(cache.statuses().count() as u64 >= objects));
 }
 
 fn one_large(cache: &Cache) {
     let cached = open(cache, u64::MAX, 512 << 20);
     let block = vec![7; BLOCK as usize];
-    each("fill a block of 128 KiB", cached.blocks(), |index| cached.fill(index, &block));
+    each("fill a block of 128 KiB", cached.blocks(), |index| cached.fill(index, &block, Exempt::Pinned));
     let mut buffer = vec![0; 4096];
     let mut place = 1_u64;
     each("read 4 KiB at random", 1_000_000, |_| {
@@ -47,16 +47,20 @@ fn limited(dir: &Path) {
     let cache = Cache::open(&dir, limits).expect("a cache");
     let block = vec![7; BLOCK as usize];
     let cached = open(&cache, 0, 1 << 30);
-    each("fill with eviction of own blocks", cached.blocks(), |index| cached.fill(index, &block));
+    each("fill with eviction of own blocks", cached.blocks(), |index| {
+        cached.fill(index, &block, Exempt::Pinned)
+    });
     drop(cached);
-    each("open, fill, close with eviction", 2000, |index| open(&cache, index + 1, BLOCK).fill(0, &block));
+    each("open, fill, close with eviction", 2000, |index| {
+        open(&cache, index + 1, BLOCK).fill(0, &block, Exempt::Pinned)
+    });
 }
 
 fn many_small(cache: &Cache, objects: u64) {
     let block = vec![7; 50_000];
     each("open, fill, verify, close 50 kB", objects, |index| {
         let cached = open(cache, index, 50_000);
-        cached.fill(0, &block);
+        cached.fill(0, &block, Exempt::Pinned);
         cached.verify_complete().expect("room");
     });
     each("open and close again", objects.min(10_000), |index| open(cache, index, 50_000).is_complete());

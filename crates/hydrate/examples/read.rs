@@ -1,6 +1,6 @@
-//! Reads a location through the engine and prints what it took: `read [--cache DIR] [--endpoint URL] seq STEP LOCATION`,
-//! or `... random THREADS COUNT LOCATION` for reads of 4 KiB, `--hydrate OTHER` with another location hydrated meanwhile.
-//! For measuring; cold is up to the caller's `--cache`.
+//! Measures reads: `read [--cache DIR] [--endpoint URL] seq STEP LOCATION`, or `... random THREADS
+//! COUNT LOCATION` for reads of 4 KiB. `--hydrate OTHER` hydrates another location meanwhile. Pass
+//! an empty `--cache` for a cold read.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use firstbyte_hydrate::{File, Hydrator, Job, Settings, Wanted};
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Store};
 
-/// What a random reader reads at once.
+/// Bytes of a random read.
 const PAGE: usize = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Begins to hydrate, and returns when that is in full flow.
+/// Starts to hydrate, and returns when that has reached its full rate.
 fn hydrate(hydrator: &Hydrator, location: &str) -> Result<Job, Box<dyn Error>> {
     let wanted = Wanted { location: Location::parse(location.as_ref())?, version: None, range: None };
     let job = hydrator.hydrate(Box::new(std::iter::once(Ok(wanted))), None)?;
@@ -90,7 +90,7 @@ fn read_pages(file: &File, thread: u64, count: u64) -> firstbyte_hydrate::Result
     let mut state = thread.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut times = Vec::new();
     for _ in 0..count {
-        // xorshift64: every thread its own places.
+        // xorshift64, with a seed for each thread.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -1,72 +1,61 @@
-//! What is here of remote objects: one sparse file for each version of a location, beside it a map of its blocks.
+//! A persistent cache of blocks of remote objects: for each version one sparse data file, beside
+//! it a map of its blocks.
 //!
 //! ```text
 //! DIR/format                 firstbyte cache 1
-//! DIR/usage                  bytes taken, counted by all processes together
+//! DIR/usage                  bytes used, counted by all processes together
 //! DIR/objects/ab/NAME.data   sparse, of the object's length
-//! DIR/objects/ab/NAME.map    what it is of, and a word for each block
+//! DIR/objects/ab/NAME.map    which object it is, and a word for each block
 //! ```
-//! Any number of processes on one machine use a directory at once, and any of them may be killed at any instant. The
-//! promises: a block is returned as it was filled, or not at all, after a kill and after a power cut; the limits hold at
-//! every instant; opening costs the same however much is here; whatever goes wrong with the directory, a read still can
-//! go to the store. Assumed: nobody else writes the files, and the file system has sparse files and record locks. Bytes
-//! changed by other hands are found by [`Cache::verify`], not when they are read.
+//! Any number of processes on one machine may use a directory at once, and any may be killed at
+//! any time. Invariants: a block is returned as it was filled, or not at all, after a kill and
+//! after a power cut; the limits hold at every instant; opening takes constant time; whatever
+//! fails in the directory, reads can still go to the store. Assumed: no other program writes the
+//! files, and the file system has sparse files and record locks. Changes by other programs are
+//! found by [`Cache::verify`], not by reads.
 
-mod away;
-mod boot;
+mod block_map;
 mod cached;
-mod complete;
+mod clock;
 mod directory;
-mod entry;
 mod evict;
 mod fill;
-mod header;
-mod identity;
 mod lock;
-mod map;
-mod moment;
+mod mapping;
 mod open;
-mod proven;
+mod punch;
 mod recount;
-mod release;
-mod room;
 mod status;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod verified_runs;
 mod verify;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
-use firstbyte_store::Sink;
 
-pub use cached::{Cached, Claim, Lent, Pin};
-pub use complete::{Backing, Verified};
-pub use evict::Spare;
+pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
+pub use clock::Timestamp;
+pub use evict::Released;
 pub use fill::Stored;
-pub use moment::Moment;
-pub use release::Released;
-pub use status::{Entries, State, Status};
-pub use verify::Report;
+pub use status::{State, Status, Statuses};
+pub use verify::{Backing, Report, Verified};
 
 use crate::{Error, Result};
-use entry::Stamp;
-use identity::Identity;
-use lock::Locks;
-use map::Map;
-use open::{Missing, Paths};
-use proven::Proven;
+use block_map::{Live, PINNED};
+use directory::{Identity, Paths};
+use open::{IfMissing, OpenVersion};
 use usage::{Reservation, Usage};
 
-/// How much a cache may take.
+/// How many bytes a cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes on disk; only `reserve` limits where none is given.
+    /// Most bytes on disk. `None`: only `reserve` limits.
     pub size: Option<u64>,
     /// Bytes to leave free on the file system.
     pub reserve: u64,
@@ -78,62 +67,71 @@ pub struct Cache {
     shared: Arc<Shared>,
 }
 
-/// What all that is open in one process shares.
+/// The state shared by everything open in one process.
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
     objects: PathBuf,
     usage: Usage,
-    /// One thread makes room; others who need some find it made.
+    /// Held by the thread that evicts. Others that need room wait for it.
     evicting: Mutex<()>,
-    /// Open versions without a name, which eviction could not find otherwise.
-    nameless: Mutex<Vec<Weak<OpenVersion>>>,
-    /// Cleared where the file system turns out not to punch holes.
+    /// Open versions without a name, for eviction to find.
+    unnamed: Mutex<Vec<Weak<OpenVersion>>>,
+    /// Cleared if the file system does not support punching holes.
     can_punch: AtomicBool,
     opened: Instant,
 }
 
-/// Whether a version outlives those who have it open.
+/// Whether a version stays in the cache when it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
-    /// It is found by the next who asks for it.
-    Always,
-    /// Its version does not tell its content for sure.
-    Never,
+enum Retention {
+    Persistent,
+    /// Its version does not identify the content for sure, so its files have no name.
+    Temporary,
 }
 
-/// One version that is open.
-#[derive(Debug)]
-struct OpenVersion {
-    shared: Arc<Shared>,
-    map: Map,
-    data: Sink,
-    locks: Locks,
-    paths: Paths,
-    identity: Identity,
-    stamp: Stamp,
-    checksum: OnceLock<Checksum>,
-    proven: Mutex<Proven>,
-    keep: Keep,
+/// Which versions are exempt from an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exempt {
+    /// No version.
+    None,
+    /// Pinned versions.
+    Pinned,
+    /// Pinned versions and those opened since: a job must not evict what it fetched itself.
+    UsedSince(Timestamp),
+}
+
+impl Exempt {
+    /// Whether the version with these header fields is exempt.
+    fn includes(self, live: &Live) -> bool {
+        let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
+        match self {
+            Self::None => false,
+            Self::Pinned => is_pinned,
+            Self::UsedSince(start) => {
+                is_pinned || Timestamp::from_word(live.last_open.load(Ordering::Relaxed)) >= start
+            }
+        }
+    }
 }
 
 impl Cache {
-    /// The cache in `dir`, made where there is none.
+    /// Opens the cache in `dir`, creating it if necessary.
     ///
     /// # Errors
-    /// [`Error::Newer`], and [`Error::Cache`] for a directory that cannot be written, is full, or is something else: one can
-    /// go on without a cache then.
+    /// [`Error::Newer`], and [`Error::Cache`] if the directory cannot be written, is full, or is
+    /// not a cache. The caller can continue without a cache.
     pub fn open(dir: &Path, limits: Limits) -> Result<Self> {
         directory::prepare(dir)?;
         let path = dir.join("usage");
-        let usage = Usage::open(&path, limits, directory::contents(dir))
+        let usage = Usage::open(&path, limits, directory::has_contents(dir))
             .map_err(Error::cache(&path, "cannot open the cache's counters"))?;
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             objects: dir.join(directory::OBJECTS),
             usage,
             evicting: Mutex::new(()),
-            nameless: Mutex::new(Vec::new()),
+            unnamed: Mutex::new(Vec::new()),
             can_punch: AtomicBool::new(true),
             opened: Instant::now(),
         });
@@ -141,11 +139,12 @@ impl Cache {
         Ok(Self { shared })
     }
 
-    /// Opens a version of an object, with `checksum` over the whole of it if the store has told one. A version that does
-    /// not tell its content for sure is forgotten when it is closed.
+    /// Opens a version of an object, with the `checksum` of the whole object if the store reported
+    /// one. A version that does not identify the content for sure is removed when it is closed.
     ///
     /// # Errors
-    /// [`Error::Cache`]: there is no room, its length is unknown, or its files cannot be used; it can be read without a cache.
+    /// [`Error::Cache`]: there is no room, the length is unknown, or the files cannot be used. The
+    /// object can still be read without the cache.
     pub fn version(
         &self,
         location: &Location,
@@ -154,37 +153,37 @@ impl Cache {
     ) -> Result<Cached> {
         let Some(identity) = Identity::new(location, version) else {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, "its length is not known");
-            return Err(Error::cache(&self.shared.objects, "cannot keep blocks of an object")(error));
+            return Err(Error::cache(&self.shared.objects, "cannot cache an object")(error));
         };
-        let keep = if version.strength() == Strength::Strong { Keep::Always } else { Keep::Never };
-        let paths = match keep {
-            Keep::Always => Paths::new(&self.shared.objects, &identity.name()),
-            Keep::Never => directory::temporary(&self.shared.dir)?,
+        let (retention, paths) = if version.strength() == Strength::Strong {
+            (Retention::Persistent, Paths::new(&self.shared.objects, &identity.name()))
+        } else {
+            (Retention::Temporary, Paths::temporary(&self.shared.dir))
         };
-        let opened = open::open(&self.shared, paths.clone(), Missing::Create(&identity), keep);
-        if keep == Keep::Never {
-            // Whatever became of it: nobody else shall find it.
+        let opened = open::open(&self.shared, paths.clone(), IfMissing::Create(&identity), retention);
+        if retention == Retention::Temporary {
+            // Also after an error: no other process may find it.
             let _ = paths.remove();
         }
         let opened = opened?.map(Arc::new).ok_or_else(|| {
             Error::cache(&paths.map, "cannot make a cached object")(std::io::ErrorKind::NotFound.into())
         })?;
-        if keep == Keep::Never {
-            self.shared.add_nameless(&opened);
+        if retention == Retention::Temporary {
+            self.shared.add_unnamed(&opened);
         }
         let cached = Cached::new(opened);
         cached.touch();
         if let Some(checksum) = checksum {
-            cached.expect(checksum);
+            cached.set_checksum(checksum);
         }
         Ok(cached)
     }
 
-    /// What it takes and what it may take.
+    /// The space that the cache uses and may use.
     #[must_use]
     pub fn usage(&self) -> Space {
         let usage = &self.shared.usage;
-        Space { taken: usage.is_known().then(|| usage.taken()), room: usage.room(), limits: usage.limits() }
+        Space { used: usage.is_known().then(|| usage.used()), room: usage.room(), limits: usage.limits() }
     }
 }
 
@@ -192,36 +191,49 @@ impl Cache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Bytes on disk; unknown for a moment after the machine has restarted.
-    pub taken: Option<u64>,
+    pub used: Option<u64>,
     /// Bytes that fit without eviction.
     pub room: u64,
-    /// What it was opened with.
+    /// The limits it was opened with.
     pub limits: Limits,
 }
 
 impl Shared {
-    /// Counts `bytes`, after eviction of what `spare` leaves if they do not fit. `None` where they do not fit then either.
-    fn reserve(self: &Arc<Self>, bytes: u64, spare: Spare) -> Option<Reservation<'_>> {
-        // As often as others take what was made free for us; then there is a crowd, and reading uncached is no loss.
+    /// Counts `bytes`, evicting what is not exempt if they do not fit. `None` if they do not fit
+    /// then either.
+    fn reserve(self: &Arc<Self>, bytes: u64, exempt: Exempt) -> Option<Reservation<'_>> {
+        // Other threads may use the room first. If that happens often, read uncached.
         const ATTEMPTS: usize = 4;
         self.wait_for_count();
         for _ in 0..ATTEMPTS {
-            if let Some(reservation) = self.usage.take(bytes) {
+            if let Some(reservation) = self.usage.reserve(bytes) {
                 return Some(reservation);
             }
-            if !evict::make_room(self, bytes, spare) {
+            if !evict::make_room(self, bytes, exempt) {
                 return None;
             }
         }
         None
     }
 
-    /// After a restart it is being counted what is here: for some thousands of versions that takes less time than one
-    /// round trip. With very many, those who come first go uncached.
+    /// Waits for the recount after a restart of the machine: some thousands of versions take less
+    /// time than one round trip. With very many, the first reads go uncached.
     fn wait_for_count(&self) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        while !self.usage.is_known() && self.opened.elapsed() < PATIENCE {
+        const LONGEST_WAIT: Duration = Duration::from_secs(1);
+        while !self.usage.is_known() && self.opened.elapsed() < LONGEST_WAIT {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Remembers a version that only this process can find.
+    fn add_unnamed(&self, version: &Arc<OpenVersion>) {
+        let mut unnamed = self.unnamed.lock().unwrap_or_else(PoisonError::into_inner);
+        unnamed.retain(|version| version.strong_count() > 0);
+        unnamed.push(Arc::downgrade(version));
+    }
+
+    fn unnamed(&self) -> Vec<Arc<OpenVersion>> {
+        let unnamed = self.unnamed.lock().unwrap_or_else(PoisonError::into_inner);
+        unnamed.iter().filter_map(Weak::upgrade).collect()
     }
 }

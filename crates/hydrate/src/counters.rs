@@ -1,8 +1,8 @@
-//! What an engine has done, for whoever shows it.
+//! Counts what an engine does, for statistics and tests.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::inflight::Class;
+use crate::inflight::Priority;
 
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -12,53 +12,53 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) cuts: AtomicU64,
-    pub(crate) unkept: AtomicU64,
+    pub(crate) uncached: AtomicU64,
     fetches: [AtomicU64; 3],
     fetched_bytes: [AtomicU64; 3],
 }
 
-/// What an engine has done since it was made.
+/// What an engine has done since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
-    /// Reads asked for.
+    /// Reads.
     pub reads: u64,
-    /// Bytes they asked for.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Of the reads, those that had to wait for bytes.
+    /// Reads that had to wait for bytes.
     pub waited: u64,
-    /// Of the reads, those that failed.
+    /// Reads that failed.
     pub failed: u64,
-    /// Requests tried again after a failure.
+    /// Requests repeated after a failure.
     pub retries: u64,
-    /// Requests given up for their silence and sent again.
+    /// Requests cut because they were silent, and repeated.
     pub cuts: u64,
-    /// Blocks that were fetched and not cached: there is no cache, or no room in it.
-    pub unkept: u64,
-    /// Requests for readers who waited.
+    /// Blocks fetched and not cached: there is no cache, or no room in it.
+    pub uncached: u64,
+    /// Requests for readers that waited.
     pub demand_fetches: u64,
-    /// Bytes they brought.
+    /// Bytes of these.
     pub demand_bytes: u64,
     /// Requests ahead of readers.
     pub ahead_fetches: u64,
-    /// Bytes they brought.
+    /// Bytes of these.
     pub ahead_bytes: u64,
     /// Requests for hydration.
     pub background_fetches: u64,
-    /// Bytes they brought.
+    /// Bytes of these.
     pub background_bytes: u64,
 }
 
 impl Counters {
-    pub(crate) fn fetched(&self, class: Class) {
-        self.fetches[class as usize].fetch_add(1, Relaxed);
+    pub(crate) fn started(&self, priority: Priority) {
+        self.fetches[priority as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn brought(&self, class: Class, bytes: usize) {
-        self.fetched_bytes[class as usize].fetch_add(bytes as u64, Relaxed);
+    pub(crate) fn received(&self, priority: Priority, bytes: usize) {
+        self.fetched_bytes[priority as usize].fetch_add(bytes as u64, Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> CounterSnapshot {
-        let of = |values: &[AtomicU64; 3], class: Class| values[class as usize].load(Relaxed);
+        let of = |values: &[AtomicU64; 3], priority: Priority| values[priority as usize].load(Relaxed);
         CounterSnapshot {
             reads: self.reads.load(Relaxed),
             read_bytes: self.read_bytes.load(Relaxed),
@@ -66,13 +66,13 @@ impl Counters {
             failed: self.failed.load(Relaxed),
             retries: self.retries.load(Relaxed),
             cuts: self.cuts.load(Relaxed),
-            unkept: self.unkept.load(Relaxed),
-            demand_fetches: of(&self.fetches, Class::Demand),
-            demand_bytes: of(&self.fetched_bytes, Class::Demand),
-            ahead_fetches: of(&self.fetches, Class::Ahead),
-            ahead_bytes: of(&self.fetched_bytes, Class::Ahead),
-            background_fetches: of(&self.fetches, Class::Background),
-            background_bytes: of(&self.fetched_bytes, Class::Background),
+            uncached: self.uncached.load(Relaxed),
+            demand_fetches: of(&self.fetches, Priority::Demand),
+            demand_bytes: of(&self.fetched_bytes, Priority::Demand),
+            ahead_fetches: of(&self.fetches, Priority::Ahead),
+            ahead_bytes: of(&self.fetched_bytes, Priority::Ahead),
+            background_fetches: of(&self.fetches, Priority::Background),
+            background_bytes: of(&self.fetched_bytes, Priority::Background),
         }
     }
 }

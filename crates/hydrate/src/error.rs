@@ -1,17 +1,18 @@
-//! What can go wrong between a read and its bytes.
+//! The errors of this crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 
-/// A failed operation on a hydrated file or its cache. Cheap to clone: one fetch that fails is told to all who wait for it.
+/// A failed operation on a file or the cache. Cheap to clone: the error of one fetch is reported
+/// to every read that waits for it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The store could not give the bytes.
+    /// The store failed.
     #[error("{0}")]
     Store(std::sync::Arc<firstbyte_store::Error>),
-    /// The object is not what was opened any more; blocks that are here can still be read, others never again.
+    /// The object changed since it was opened. Cached blocks can still be read.
     #[error("{location}: changed while it was open: it was {expected}, and is {found} now; open it again")]
     Changed {
         /// The object.
@@ -21,27 +22,27 @@ pub enum Error {
         /// What the store holds now.
         found: String,
     },
-    /// Nothing pins the content, and the one stream that can be had of it has passed.
+    /// The server sends nothing that identifies the content, and its one response has passed.
     #[error(
-        "{location}: its server tells neither ETag nor date, so it can be read only once and in order; copy it first"
+        "{location}: its server sends neither ETag nor date, so it can be read only once and in order; copy it first"
     )]
-    Unpinned {
+    Unversioned {
         /// The object.
         location: String,
     },
-    /// The length is not known before the end.
-    #[error("{location}: its server does not tell its length; copy it first")]
+    /// The length of the object is not known.
+    #[error("{location}: its server does not send its length; copy it first")]
     NoLength {
         /// The object.
         location: String,
     },
-    /// A directory, a prefix or a bucket where an object is needed.
+    /// A directory, prefix or bucket, but an object is needed.
     #[error("{location}: is a directory")]
     Directory {
-        /// Which.
+        /// The directory.
         location: String,
     },
-    /// No answer within the deadline.
+    /// No bytes arrived within the deadline.
     #[error("{location}: no bytes within {seconds} s; is the endpoint reachable?")]
     Deadline {
         /// The object.
@@ -49,15 +50,15 @@ pub enum Error {
         /// The deadline, seconds.
         seconds: u64,
     },
-    /// The system refuses a thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {source}")]
     Thread {
         /// Why.
         source: std::sync::Arc<io::Error>,
     },
-    /// Hydration needs a cache with room.
+    /// The cache has no room for the object, or there is no cache.
     #[error(
-        "{location}: cannot be kept: there is no cache, or no room in it; see --cache-size and --reserve"
+        "{location}: cannot be cached: there is no cache, or no room in it; see --cache-size and --reserve"
     )]
     NoRoom {
         /// The object.
@@ -68,12 +69,12 @@ pub enum Error {
     Cache {
         /// The directory or file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// Why it failed.
         source: std::sync::Arc<io::Error>,
     },
-    /// The blocks of an object together are not what the store says that it is.
+    /// The blocks of an object do not match the checksum of the store.
     #[error("{0}; its blocks are dropped from the cache")]
     Checksum(firstbyte_location::ChecksumError),
     /// The cache directory was written by a newer firstbyte.
@@ -84,20 +85,20 @@ pub enum Error {
     Newer {
         /// The directory.
         path: PathBuf,
-        /// Format found.
+        /// The format found.
         found: u32,
-        /// Newest format known here.
+        /// The newest format that this build reads.
         known: u32,
     },
 }
 
 impl Error {
-    /// No answer within `deadline`.
+    /// The read took longer than `deadline`.
     pub(crate) fn deadline(location: &firstbyte_location::Location, deadline: std::time::Duration) -> Self {
         Self::Deadline { location: location.to_string(), seconds: deadline.as_secs().max(1) }
     }
 
-    /// For `map_err`: what was tried at which place.
+    /// For `map_err`: the operation that failed at `path`.
     pub(crate) fn cache(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Cache { path: path.to_owned(), what, source: std::sync::Arc::new(source) }
     }
@@ -114,5 +115,5 @@ impl From<firstbyte_store::Error> for Error {
     }
 }
 
-/// Result of an operation here.
+/// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

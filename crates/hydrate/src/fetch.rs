@@ -1,176 +1,162 @@
-//! One fetch: a ranged request over neighbouring blocks, read block by block.
+//! One fetch: a ranged request over adjacent blocks, received block by block.
 //!
-//! Memory is one block a thread, whatever the request's length. Blocks that have come stay when the rest fails, and only
-//! the rest is asked for again.
+//! It needs one block of memory, whatever the length of the request. Blocks received before a
+//! failure stay, and only the rest is requested again. Called by the threads of
+//! [`WorkerPool`](crate::workers).
 
-mod tries;
+mod retry;
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{ByteRange, Location};
-use firstbyte_pacing::Throttle;
+use firstbyte_location::{ByteRange, Location, to_usize};
+use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
 use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
-use firstbyte_transfer::control::{Flight, Wait};
 
-use crate::BLOCK;
-use crate::cache::Spare;
-use crate::crew::{Crew, STEP_BYTES};
-use crate::here::{Keeping, Received, Stored, Turn};
-use crate::inflight::{Class, Id};
-use crate::job::Portion;
-use crate::node::Node;
+use crate::background::BackgroundThrottle;
+use crate::block::BLOCK;
+use crate::block_store::{CacheOutcome, FetchTurn};
+use crate::inflight::Priority;
+use crate::version::Fetch;
 
-use tries::{Failed, GaveUp, Tries};
+use retry::{Failed, GaveUp, Retry};
 
-/// How often it is looked whether another process has brought a block: a fraction of a round trip.
-const TURN: Duration = Duration::from_millis(3);
-/// How long another process is waited for that brings nothing.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
-/// Sleeps are cut into this, to notice that nobody waits any more.
-pub(crate) const NAP: Duration = Duration::from_millis(20);
+/// Polling interval for blocks fetched by another process: a fraction of a round trip.
+const LEASE_POLL: Duration = Duration::from_millis(3);
+/// How long to wait for another process that brings no block.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest sleep without a check whether the fetch is still wanted.
+const NAP: Duration = Duration::from_millis(20);
 
-/// Blocks to bring.
-pub(crate) struct Fetch {
-    pub(crate) node: Arc<Node>,
-    pub(crate) id: Id,
-    pub(crate) class: Class,
-    pub(crate) blocks: Range<u64>,
-    /// Whether some of the blocks were another fetch's of this process before, which has the right to fetch them.
-    pub(crate) took_over: bool,
-    /// The handle whose reader is expected; once it has gone, nobody is.
-    pub(crate) handle: Option<Weak<()>>,
-    /// The job this is part of.
-    pub(crate) portion: Option<Arc<Portion>>,
+/// What all fetches share, and the supervisor of the workers observes.
+pub(crate) struct FetchMeters {
+    pub(crate) tracker: RequestTracker<Cancel>,
+    pub(crate) throttle: BackgroundThrottle,
+    /// Bytes received.
+    pub(crate) moved: AtomicU64,
+    /// Fetches ended.
+    pub(crate) requests: AtomicU64,
+    /// Responses that asked for a slower rate.
+    pub(crate) slowdowns: AtomicU64,
 }
 
-impl Fetch {
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.blocks.end - self.blocks.start) * BLOCK
-    }
-
-    /// What stays where room has to be made for the blocks.
-    fn spare(&self) -> Spare {
-        self.portion.as_ref().map_or(Spare::Pinned, |portion| portion.spare())
-    }
-
-    /// Whether so many bytes of a block are all of it.
-    fn check_whole(&self, come: u64, bytes: ByteRange) -> Result<(), StoreError> {
-        let missing = bytes.len() - come;
-        let location = || self.node.location.to_string();
-        if missing == 0 { Ok(()) } else { Err(StoreError::Truncated { location: location(), missing }) }
-    }
-
-    /// Whether anybody will want the bytes.
-    fn is_wanted(&self) -> bool {
-        let expected = self.handle.as_ref().is_none_or(|handle| handle.strong_count() > 0);
-        let asked = self.portion.as_ref().is_none_or(|portion| !portion.is_cancelled());
-        (expected && asked) || self.node.latest_deadline(self.id).is_some()
+impl FetchMeters {
+    /// For fetches in at most `slots` threads.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self {
+            tracker: RequestTracker::new(slots, Instant::now()),
+            throttle: BackgroundThrottle::default(),
+            moved: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            slowdowns: AtomicU64::new(0),
+        }
     }
 }
 
-/// Brings the blocks of a fetch, or tells those who wait for them why not.
-pub(crate) fn run(crew: &Arc<Crew>, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
-    buffer.resize(BLOCK as usize, 0);
-    let node = &fetch.node;
-    node.started(fetch.id);
-    if fetch.portion.as_ref().is_some_and(|portion| portion.is_to_learn()) {
-        node.learn_checksum();
+/// Brings the blocks of a fetch, or reports the error to the reads that wait for them.
+pub(crate) fn run(meters: &FetchMeters, fetch: Fetch, slot: usize, buffer: &mut Vec<u8>) {
+    buffer.resize(to_usize(BLOCK), 0);
+    let version = &fetch.version;
+    version.started(fetch.id);
+    if fetch.job.as_ref().is_some_and(|job| job.take_checksum_request()) {
+        version.learn_checksum();
     }
-    let inside = (fetch.class != Class::Background).then(|| crew.gate.enter());
-    let mut tries = Tries::default();
-    let mut turn = Waiting::new(&fetch);
+    let reader = (fetch.priority != Priority::Background).then(|| meters.throttle.begin_reader());
+    let mut retry = Retry::default();
+    let mut lease = Lease::new(&fetch);
     let result = loop {
-        if !turn.has_come(buffer) && !node.rest(fetch.id).is_empty() && fetch.is_wanted() {
+        if !lease.acquire(buffer) && !version.remaining(fetch.id).is_empty() && fetch.is_wanted() {
             continue;
         }
-        let blocks = node.rest(fetch.id);
-        if (blocks.is_empty() || !fetch.is_wanted()) && node.give_up(fetch.id, None) {
+        let blocks = version.remaining(fetch.id);
+        if (blocks.is_empty() || !fetch.is_wanted()) && version.give_up(fetch.id, None) {
             break Ok(());
         }
-        let mut attempt = Attempt { crew, fetch: &fetch, slot, buffer, progressed: false, refused: false };
-        let result = attempt.bring(blocks, tries.cuts);
+        let mut attempt = Attempt { meters, fetch: &fetch, slot, buffer, progressed: false, refused: false };
+        let result = attempt.fetch(blocks, retry.cuts);
         let Attempt { progressed, refused, .. } = attempt;
         let Err(error) = result else { continue };
         if refused {
-            // It comes through memory now.
+            // The next attempt receives through memory.
             continue;
         }
         if let Failed::Store(StoreError::RangeIgnored { .. }) = error {
-            node.come_whole();
+            version.fetch_whole();
             continue;
         }
-        match tries.again(crew, &fetch, error, progressed) {
+        match retry.wait(meters, &fetch, error, progressed) {
             Ok(()) => {}
-            Err(GaveUp::NoHope(error)) => break Err(error),
-            // Somebody may have come just now, and has a right to tries of its own.
-            Err(GaveUp::Nobody(error)) if node.give_up(fetch.id, Some(&error)) => break Err(error),
-            Err(GaveUp::Nobody(_)) => {}
+            Err(GaveUp::Permanent(error)) => break Err(error),
+            // A read that started just now has a right to tries of its own.
+            Err(GaveUp::Unwanted(error)) if version.give_up(fetch.id, Some(&error)) => break Err(error),
+            Err(GaveUp::Unwanted(_)) => {}
         }
     };
-    drop((inside, turn));
-    crew.moved.fetch_add(STEP_BYTES, Ordering::Relaxed);
+    drop((reader, lease));
+    meters.requests.fetch_add(1, Ordering::Relaxed);
     if let Err(error) = &result {
-        node.failed(fetch.id, error);
+        version.failed(fetch.id, error);
     }
-    node.settle();
-    if let Some(portion) = fetch.portion {
-        portion.ended(result.err());
+    version.verify_if_complete();
+    if let Some(job) = fetch.job {
+        job.ended(result.err());
     }
 }
 
 /// The right to fetch, among the processes that share the cache.
-struct Waiting<'a> {
+struct Lease<'a> {
     fetch: &'a Fetch,
     since: Instant,
-    turn: Turn,
+    turn: FetchTurn,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> Lease<'a> {
     fn new(fetch: &'a Fetch) -> Self {
-        Self { fetch, since: Instant::now(), turn: Turn::Theirs }
+        Self { fetch, since: Instant::now(), turn: FetchTurn::Theirs }
     }
 
-    /// Whether it is ours to fetch now. Else it has waited a moment, and taken what the other process has brought. One that
-    /// takes too long is not waited for: the block comes twice then.
-    fn has_come(&mut self, buffer: &mut [u8]) -> bool {
-        if let Turn::Ours { .. } = self.turn {
+    /// Returns true once this process may fetch. Otherwise waits a moment, and delivers what the
+    /// other process has cached. If that takes too long, both fetch the blocks.
+    fn acquire(&mut self, buffer: &mut [u8]) -> bool {
+        if let FetchTurn::Ours { .. } = self.turn {
             return true;
         }
-        let node = &self.fetch.node;
-        let at_once = self.fetch.took_over || self.since.elapsed() > LONGEST_TURN;
-        self.turn = if at_once { Turn::Ours { _claim: None } } else { node.here.turn(&self.fetch.blocks) };
-        if node.absorb(self.fetch.id, buffer) {
-            // It makes progress.
+        let version = &self.fetch.version;
+        let at_once = self.fetch.took_over || self.since.elapsed() > LEASE_TIMEOUT;
+        self.turn = if at_once {
+            FetchTurn::Ours { _lease: None }
+        } else {
+            version.blocks.try_lease(&self.fetch.blocks)
+        };
+        if version.deliver_cached(self.fetch.id, buffer) {
             self.since = Instant::now();
         }
-        let ours = matches!(self.turn, Turn::Ours { .. });
+        let ours = matches!(self.turn, FetchTurn::Ours { .. });
         if ours {
-            node.has_turn(self.fetch.id);
+            version.set_lease(self.fetch.id);
         } else {
-            std::thread::sleep(TURN);
+            std::thread::sleep(LEASE_POLL);
         }
         ours
     }
 }
 
 struct Attempt<'a> {
-    crew: &'a Crew,
+    meters: &'a FetchMeters,
     fetch: &'a Fetch,
     slot: usize,
     buffer: &'a mut [u8],
     progressed: bool,
-    /// The cached file did not take a block that was on its way into it.
+    /// The cached file refused a block on its way into it.
     refused: bool,
 }
 
 impl Attempt<'_> {
-    /// One request, or one for each block of a local file: its version is checked only when a request's last byte has
-    /// been read, and no block may be kept before.
-    fn bring(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
-        if let Location::Local(_) = self.fetch.node.location {
+    /// One request; for a local file one for each block, because its version is checked only after
+    /// the last byte of a request, and no block may be stored before.
+    fn fetch(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
+        if let Location::Local(_) = self.fetch.version.location {
             return blocks.into_iter().try_for_each(|block| self.request(block..block + 1, cuts));
         }
         self.request(blocks, cuts)
@@ -178,109 +164,102 @@ impl Attempt<'_> {
 
     fn request(&mut self, blocks: Range<u64>, cuts: u32) -> Result<(), Failed> {
         let cancel = Cancel::new();
-        let crew = self.crew;
-        let flight = crew.flights.begin(self.slot, Wait::Head, cancel.clone(), cuts);
-        let result = self.read(blocks, cancel, &flight);
-        let cut = flight.end(result.is_ok());
+        let meters = self.meters;
+        let request = meters.tracker.begin(self.slot, Wait::Head, cancel.clone(), cuts, Instant::now());
+        let result = self.receive_all(blocks, cancel, &request);
+        let cut = request.end(result.is_ok(), Instant::now());
         result.map_err(|error| match error {
             _ if cut => Failed::Cut,
-            // An answer that was cut at the very moment its head arrived says so only to its first reader.
+            // A request cut just as the head of its response arrives reports that only here.
             StoreError::Cancelled => Failed::Cut,
             error => Failed::Store(error),
         })
     }
 
-    fn read(&mut self, blocks: Range<u64>, cancel: Cancel, flight: &Flight<'_>) -> Result<(), StoreError> {
-        let node = &self.fetch.node;
-        let range = node.here.bytes(&blocks);
-        let stream = node.is_whole();
-        // The whole in one answer may bring its checksum along, and is then asked for as such.
-        let whole = stream || range.len() == node.size();
-        let blocks = if stream { 0..blocks.end } else { blocks };
+    fn receive_all(
+        &mut self,
+        blocks: Range<u64>,
+        cancel: Cancel,
+        request: &InFlightRequest<'_, Cancel>,
+    ) -> Result<(), StoreError> {
+        let version = &self.fetch.version;
+        let range = version.blocks.bytes(&blocks);
+        let is_whole = version.is_whole();
+        // A response with the whole object may carry its checksum.
+        let whole = is_whole || range.len() == version.size();
+        let blocks = if is_whole { 0..blocks.end } else { blocks };
         let get = Get {
             range: (!whole).then_some(range),
-            version: Some(node.version.clone()),
+            version: Some(version.version.clone()),
             cancel,
-            checksum: whole && node.here.can_keep(),
+            checksum: whole && version.blocks.has_cache(),
             throttle: self.throttle().cloned().unwrap_or_default(),
         };
-        node.shared.counters.fetched(self.fetch.class);
-        let mut body = node.shared.store.get(&node.location, &get)?;
-        flight.head_arrived(range.len());
-        let hear = || if get.throttle.is_unlimited() { flight.heard() } else { flight.paused() };
-        hear();
+        version.engine.counters.started(self.fetch.priority);
+        let mut body = version.engine.store.get(&version.location, &get)?;
+        request.head_arrived(range.len(), Instant::now());
+        let progress = || match get.throttle.is_unlimited() {
+            true => request.bytes_arrived(Instant::now()),
+            false => request.paused(),
+        };
+        progress();
         if get.checksum {
-            node.here.expect(body.stat().checksum.clone());
+            version.blocks.set_checksum(body.stat().checksum.clone());
         }
         for block in blocks {
-            let bytes = node.here.bytes(&(block..block + 1));
-            let received = match stream {
-                true => Received::No(Keeping::Untried),
-                false => self.receive(&mut body, block, bytes)?,
+            let bytes = version.blocks.bytes(&(block..block + 1));
+            let outcome = match is_whole {
+                true => CacheOutcome::NotTried,
+                false => self.receive_into_cache(&mut body, block, bytes)?,
             };
-            let read = if received == Received::Yes { self.len(bytes) } else { self.fill(&mut body, bytes)? };
+            let read = match outcome {
+                CacheOutcome::Cached => self.len(bytes),
+                _ => self.receive_into_buffer(&mut body, bytes)?,
+            };
             self.progressed = true;
-            self.crew.moved.fetch_add(bytes.len(), Ordering::Relaxed);
-            if stream && !node.is_own(self.fetch.id, block) {
-                hear();
+            self.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
+            if is_whole && !version.is_owned_by(self.fetch.id, block) {
+                progress();
                 continue;
             }
-            if let Received::No(keeping) = received {
-                let stored = node.store(block, &self.buffer[..read], keeping, self.fetch.spare());
-                if let (Stored::Held, Some(portion)) = (stored, &self.fetch.portion) {
-                    portion.refused(&node.location);
-                }
-            }
-            node.arrived(self.fetch.id, block, &self.buffer[..read], self.fetch.class);
-            if let Some(portion) = &self.fetch.portion {
-                portion.brought(bytes.len());
-            }
-            let is_wanted = self.fetch.class == Class::Demand || self.fetch.is_wanted();
-            if !is_wanted || !node.is_needed(self.fetch.id) {
+            self.store(block, read, outcome);
+            let is_wanted = self.fetch.priority == Priority::Demand || self.fetch.is_wanted();
+            if !is_wanted || !version.is_needed(self.fetch.id) {
                 break;
             }
-            self.make_way(bytes.len(), flight);
-            if stream {
-                self.wait_for_readers(block + 1, flight);
+            self.yield_to_readers(bytes.len(), request);
+            if is_whole {
+                self.wait_for_readers(block + 1, request);
             }
-            hear();
+            progress();
         }
         Ok(())
     }
 
-    /// Brings a block straight into the cached file, and from there into the buffer, where that can be. Not for a stream that
-    /// cannot be asked for again: what is under way when the disk turns out to be full is lost.
-    fn receive(&mut self, body: &mut Body, block: u64, bytes: ByteRange) -> Result<Received, StoreError> {
+    /// Receives a block directly into the cached file, and from there into the buffer, if
+    /// possible. Not for a response that cannot be repeated: bytes in transit when the disk is
+    /// full are lost.
+    fn receive_into_cache(
+        &mut self,
+        body: &mut Body,
+        block: u64,
+        bytes: ByteRange,
+    ) -> Result<CacheOutcome, StoreError> {
         if !body.can_bypass() {
-            return Ok(Received::No(Keeping::Untried));
+            return Ok(CacheOutcome::NotTried);
         }
-        let (len, spare) = (self.len(bytes), self.fetch.spare());
+        let (len, exempt, fetch) = (self.len(bytes), self.fetch.exempt(), self.fetch);
         let received =
-            self.fetch.node.here.receive(block, &mut self.buffer[..len], spare, |sink, at, scratch| {
+            fetch.version.blocks.receive(block, &mut self.buffer[..len], exempt, |sink, at, scratch| {
                 let moved = body.write_to(sink, at, bytes.len(), scratch, None, &mut |_| {})?;
-                self.fetch.check_whole(moved, bytes)
+                check_length(fetch, moved, bytes)
             });
         self.refused = matches!(received, Err(StoreError::Io { .. }));
         received
     }
 
-    /// Bytes of a block, as far as they fit the buffer.
-    fn len(&self, bytes: ByteRange) -> usize {
-        usize::try_from(bytes.len()).unwrap_or(0).min(self.buffer.len())
-    }
-
-    /// A stream that nothing but memory holds keeps close to its readers.
-    fn wait_for_readers(&self, block: u64, flight: &Flight<'_>) {
-        let node = &self.fetch.node;
-        flight.paused();
-        // As long as the file is open: this fetch is not its only owner then.
-        while node.is_far_ahead(block) && Arc::strong_count(node) > 1 {
-            std::thread::sleep(NAP / 4);
-        }
-    }
-
-    /// Reads one block.
-    fn fill(&mut self, body: &mut Body, bytes: ByteRange) -> Result<usize, StoreError> {
+    /// Receives a block into the buffer.
+    fn receive_into_buffer(&mut self, body: &mut Body, bytes: ByteRange) -> Result<usize, StoreError> {
         let (want, mut done) = (self.len(bytes), 0);
         while done < want {
             match body.read(&mut self.buffer[done..want])? {
@@ -288,33 +267,72 @@ impl Attempt<'_> {
                 read => done += read,
             }
         }
-        self.fetch.check_whole(done as u64, bytes)?;
+        check_length(self.fetch, done as u64, bytes)?;
         Ok(done)
+    }
+
+    /// Stores the first `length` bytes of the buffer as a block, unless it is in the cache
+    /// already, and delivers it.
+    fn store(&self, block: u64, length: usize, outcome: CacheOutcome) {
+        let Fetch { version, id, priority, job, .. } = self.fetch;
+        let bytes = &self.buffer[..length];
+        let cached =
+            outcome == CacheOutcome::Cached || version.store(block, bytes, outcome, self.fetch.exempt());
+        if let (false, Some(job)) = (cached, job) {
+            job.refused(&version.location);
+        }
+        version.arrived(*id, block, bytes, *priority);
+        if let Some(job) = job {
+            job.received(length as u64);
+        }
+    }
+
+    /// Length of a block, at most that of the buffer.
+    fn len(&self, bytes: ByteRange) -> usize {
+        to_usize(bytes.len()).min(self.buffer.len())
     }
 
     /// The limits on the rate of a background fetch.
     fn throttle(&self) -> Option<&Throttle> {
-        let background = self.fetch.class == Class::Background;
-        self.fetch.portion.as_ref().filter(|_| background).map(|portion| portion.throttle())
+        let background = self.fetch.priority == Priority::Background;
+        self.fetch.job.as_ref().filter(|_| background).map(|job| job.throttle())
     }
 
-    /// Background work pauses for readers.
-    fn make_way(&self, bytes: u64, flight: &Flight<'_>) {
-        if self.fetch.class != Class::Background {
+    /// Keeps a whole response close to its readers if only memory holds it.
+    fn wait_for_readers(&self, block: u64, request: &InFlightRequest<'_, Cancel>) {
+        let version = &self.fetch.version;
+        request.paused();
+        // While the file is open, this fetch is not the only owner of the version.
+        while version.is_far_ahead(block) && std::sync::Arc::strong_count(version) > 1 {
+            std::thread::sleep(NAP / 4);
+        }
+    }
+
+    /// Pauses background work while readers fetch.
+    fn yield_to_readers(&self, bytes: u64, request: &InFlightRequest<'_, Cancel>) {
+        if self.fetch.priority != Priority::Background {
             return;
         }
-        let gate = self.crew.gate.pass(bytes, Instant::now());
-        if gate.is_zero() {
+        let throttle = &self.meters.throttle;
+        let pause = throttle.pause_after(bytes, Instant::now());
+        if pause.is_zero() {
             return;
         }
-        flight.paused();
+        request.paused();
         let start = Instant::now();
         loop {
-            let left = gate.saturating_sub(start.elapsed());
-            if left.is_zero() || self.crew.gate.is_clear(Instant::now()) || !self.fetch.is_wanted() {
+            let left = pause.saturating_sub(start.elapsed());
+            if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() {
                 return;
             }
             std::thread::sleep(left.min(NAP / 4));
         }
     }
+}
+
+/// Fails if fewer bytes of a block were received than it has.
+fn check_length(fetch: &Fetch, received: u64, bytes: ByteRange) -> Result<(), StoreError> {
+    let missing = bytes.len() - received;
+    let location = || fetch.version.location.to_string();
+    if missing == 0 { Ok(()) } else { Err(StoreError::Truncated { location: location(), missing }) }
 }

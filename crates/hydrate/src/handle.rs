@@ -1,46 +1,118 @@
-//! One open of a file: the fast path of a read, and where its readers go on.
+//! Files and their handles, as callers hold them: the fast path of a read, and its read-ahead.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
-use crate::cache::Lent;
-use crate::streams::{Ahead, Found, Streams};
-use crate::{Done, File, Result};
+use crate::Result;
+use crate::cache::{Backing, Pin, PinnedBlocks, Status};
+use crate::pending_read::Done;
+use crate::read_ahead::{Ahead, Found, ReadAhead};
+use crate::version::VersionState;
 
-/// One open of a file: its reads are taken together to tell streams from random reads.
+/// Bytes of a request for an expected reader: most of the files concerned are smaller.
+const PREFETCH_REQUEST: u64 = 2 << 20;
+
+/// One version of one object. Clones are the same file. Hold it only while the file is open: from
+/// its first read on it holds file descriptors.
+#[derive(Clone)]
+pub struct File {
+    pub(crate) version: Arc<VersionState>,
+}
+
+impl File {
+    /// The object's location.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.version.location
+    }
+
+    /// The version of the object.
+    #[must_use]
+    pub fn version(&self) -> &Version {
+        &self.version.version
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.version.size()
+    }
+
+    /// Opens a handle.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.clone())
+    }
+
+    /// The whole file on local disk, if it is hydrated and verified. It stays while the backing
+    /// lives.
+    #[must_use]
+    pub fn backing(&self) -> Option<Backing> {
+        self.version.blocks.backing()
+    }
+
+    /// The state of the file in the cache. `None` without a cache.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.version.blocks.cached()?.status()
+    }
+
+    /// Exempts the file from eviction, or ends the exemption. Returns false without a cache.
+    #[must_use]
+    pub fn pin(&self, pin: Pin) -> bool {
+        let cached = self.version.blocks.cached();
+        cached.inspect(|cached| cached.pin(pin)).is_some()
+    }
+
+    /// Fetches the absent blocks of `range` for a reader expected soon: after readers that wait,
+    /// before hydration. Ends when `interest` has no owner any more.
+    pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
+        let range = range.intersect(ByteRange::new(0, self.size()));
+        if !range.is_empty() {
+            let ahead =
+                Ahead { range: range.start..range.end, segment: PREFETCH_REQUEST, reader: range.start };
+            self.version.fetch_ahead(&ahead, interest);
+        }
+    }
+}
+
+/// One open of a file. Its reads are observed together to distinguish sequential from random
+/// reads.
 pub struct Handle {
     file: File,
-    streams: Mutex<Streams>,
-    /// What is fetched ahead for this handle is wanted as long as this lives.
+    read_ahead: Mutex<ReadAhead>,
+    /// Fetches ahead for this handle are wanted while this lives.
     alive: Arc<()>,
 }
 
 impl Handle {
-    pub(crate) fn new(file: File) -> Self {
-        let streams = Mutex::new(Streams::new(file.size(), 0));
-        Self { file, streams, alive: Arc::new(()) }
+    fn new(file: File) -> Self {
+        let read_ahead = Mutex::new(ReadAhead::new(file.size(), 0));
+        Self { file, read_ahead, alive: Arc::new(()) }
     }
 
-    /// The file it is open on.
+    /// The file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads into `buffer` from `offset` on, waiting for what is not here; fewer bytes than asked only at the end.
+    /// Reads into `buffer` from `offset`, waiting for absent blocks. Returns fewer bytes than the
+    /// buffer holds only at the end of the file.
     ///
     /// # Errors
-    /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and what the store says.
+    /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and
+    /// those of the store.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         self.read_at_while(buffer, offset, Duration::MAX, &mut || true)
     }
 
-    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and gives up as cancelled
-    /// when that says no.
+    /// Like [`read_at`](Self::read_at), but while waiting calls `go_on` every `tick`, and fails as
+    /// cancelled if that returns false.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and the store's `Cancelled`.
@@ -52,68 +124,69 @@ impl Handle {
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<usize> {
         let range = self.range(offset, buffer.len());
-        let buffer = &mut buffer[..len(range)];
+        let buffer = &mut buffer[..to_usize(range.len())];
         self.count(range);
-        let node = &self.file.node;
-        let here = node.here.read_at(buffer, range.start);
-        if here == buffer.len() {
+        let version = &self.file.version;
+        let present = version.blocks.read_at(buffer, range.start);
+        if present == buffer.len() {
             self.look_ahead(range, Found::All);
-            return Ok(here);
+            return Ok(present);
         }
-        node.shared.counters.waited.fetch_add(1, Relaxed);
-        let rest = range.skip(here as u64);
+        version.engine.counters.waited.fetch_add(1, Relaxed);
+        let rest = range.skip(present as u64);
         let mut looked = false;
-        let mut asked = || {
+        let mut requested = || {
             if !std::mem::replace(&mut looked, true) {
-                node.read_ahead(rest, &Arc::downgrade(&self.alive));
+                version.request_rest(rest, &Arc::downgrade(&self.alive));
                 self.look_ahead(range, Found::Missing);
             }
         };
-        let read = node.read(&mut buffer[here..], rest, &mut asked, tick, go_on);
+        let read = version.read(&mut buffer[present..], rest, &mut requested, tick, go_on);
         if read.is_err() {
-            node.shared.counters.failed.fetch_add(1, Relaxed);
+            version.engine.counters.failed.fetch_add(1, Relaxed);
         }
         read?;
         Ok(buffer.len())
     }
 
-    /// The cached file to read `length` bytes from `offset` on, or those up to its end, without a copy. `None` where they are
-    /// not all here, and have to be asked for by one of the others.
-    pub fn lend(&self, offset: u64, length: usize) -> Option<(Lent, ByteRange)> {
+    /// The cached file, to read `length` bytes from `offset` without a copy, or up to the end.
+    /// `None` if not all of them are cached.
+    pub fn pin_blocks(&self, offset: u64, length: usize) -> Option<(PinnedBlocks, ByteRange)> {
         let range = self.range(offset, length);
-        let lent = self.file.node.here.lend(range)?;
+        let pinned = self.file.version.blocks.pin_blocks(range)?;
         self.count(range);
         self.look_ahead(range, Found::All);
-        Some((lent, range))
+        Some((pinned, range))
     }
 
-    /// Reads `length` bytes from `offset` on and calls `done` with them: at once where they are here, else from
-    /// another thread when they have come.
+    /// Reads `length` bytes from `offset` and calls `done` with them: at once if they are present,
+    /// else from another thread when they have arrived.
     pub fn read_then(&self, offset: u64, length: usize, done: Done) {
         let range = self.range(offset, length);
         self.count(range);
-        let node = &self.file.node;
+        let version = &self.file.version;
+        let length = to_usize(range.len());
         let mut buffer = SCRATCH.take();
-        if buffer.len() < len(range) {
-            buffer.resize(len(range), 0);
+        if buffer.len() < length {
+            buffer.resize(length, 0);
         }
-        let wanted = &mut buffer[..len(range)];
-        if node.here.read_at(wanted, range.start) == wanted.len() {
+        let wanted = &mut buffer[..length];
+        if version.blocks.read_at(wanted, range.start) == wanted.len() {
             self.look_ahead(range, Found::All);
             done(Ok(wanted));
             SCRATCH.set(buffer);
             return;
         }
         SCRATCH.set(buffer);
-        let shared = Arc::clone(&node.shared);
-        shared.counters.waited.fetch_add(1, Relaxed);
+        let engine = Arc::clone(&version.engine);
+        engine.counters.waited.fetch_add(1, Relaxed);
         let counted: Done = Box::new(move |result| {
             if result.is_err() {
-                shared.counters.failed.fetch_add(1, Relaxed);
+                engine.counters.failed.fetch_add(1, Relaxed);
             }
             done(result);
         });
-        node.read_then(range, counted);
+        version.read_then(range, counted);
         self.look_ahead(range, Found::Missing);
     }
 
@@ -121,24 +194,25 @@ impl Handle {
         if range.is_empty() {
             return;
         }
+        let version = &self.file.version;
         let ahead: Option<Ahead> = {
-            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            let node = &self.file.node;
-            streams.adapt(node.most_window(), node.shared.crew.distance());
-            streams.note(range.start..range.end, found)
+            let mut read_ahead = self.read_ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            read_ahead.adapt(version.most_window(), version.engine.fetcher.server());
+            read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
-            self.file.node.ahead(&ahead, &Arc::downgrade(&self.alive));
+            version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
         }
     }
 
     fn count(&self, range: ByteRange) {
-        let shared = &self.file.node.shared;
-        shared.counters.reads.fetch_add(1, Relaxed);
-        shared.counters.read_bytes.fetch_add(range.len(), Relaxed);
-        self.file.node.reaches(range.end);
-        if let Some(observer) = shared.observer.get() {
-            observer(&self.file.node.location, range);
+        let version = &self.file.version;
+        let counters = &version.engine.counters;
+        counters.reads.fetch_add(1, Relaxed);
+        counters.read_bytes.fetch_add(range.len(), Relaxed);
+        version.extend_reach(range.end);
+        if let Some(observer) = version.engine.observer.get() {
+            observer(&version.location, range);
         }
     }
 
@@ -149,11 +223,7 @@ impl Handle {
 }
 
 thread_local! {
-    /// What a thread reads cached bytes into, to hand them on: a buffer made for each read would be zeroed, and one of the usual
-    /// megabyte taken from the system and given back each time.
+    /// The buffer for cached bytes on their way to a callback. A buffer made for each read would
+    /// be zeroed, and at the usual megabyte taken from the system and returned each time.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-fn len(range: ByteRange) -> usize {
-    usize::try_from(range.len()).unwrap_or(usize::MAX)
 }

@@ -1,40 +1,35 @@
-//! Answers a read of a remote object from cached blocks, else fetches and fills.
+//! Answers reads of a remote object from cached blocks, or fetches and caches them.
 //!
-//! A [`Hydrator`] is one process' engine: a store, a cache directory, and the threads that fetch. It opens locations as
-//! [`File`]s, each pinned to one version; a [`Handle`] is one open of a file and remembers where its readers go on, which
-//! decides what is fetched ahead. Blocks are [`BLOCK`] bytes, a block is fetched once however many read it, and what is
-//! here survives the process.
+//! A [`Hydrator`] is the engine of one process: a store, a cache directory, and threads that
+//! fetch. It opens locations as [`File`]s, each of one version. A [`Handle`] is one open of a
+//! file; from its reads it decides what to fetch ahead. Each block of [`BLOCK`] bytes is fetched
+//! once for all readers, and cached blocks survive the process.
 
+mod background;
+mod block;
+mod block_store;
 pub mod cache;
 mod counters;
-mod crew;
 mod error;
 mod fetch;
-mod file;
-mod gate;
 mod handle;
-mod here;
 mod hydrator;
 mod inflight;
-mod job;
-mod node;
-mod pending;
-mod pool;
-mod requests;
+mod pending_read;
+mod read_ahead;
 mod settings;
-mod streams;
+mod version;
 pub mod wanted;
+mod workers;
 
-pub use cache::{Backing, Lent};
+pub use background::{Job, Progress};
+pub use block::BLOCK;
+pub use cache::{Backing, PinnedBlocks};
 pub use counters::CounterSnapshot;
 pub use error::{Error, Result};
-pub use file::File;
-pub use handle::Handle;
-pub use hydrator::{Done, Hydrator, Observer};
-pub use job::{Failure, Job, Progress};
+pub use handle::{File, Handle};
+pub use hydrator::Hydrator;
+pub use pending_read::Done;
 pub use settings::Settings;
-pub use wanted::{Wanted, WantedList};
-
-/// Bytes of a block, the unit of the cache: what the kernel reads ahead at once, so a page fault costs one request, and
-/// little enough that a random read behind 40 MB/s waits 3 ms for it.
-pub const BLOCK: u64 = 128 << 10;
+pub use version::Observer;
+pub use wanted::{Failure, Wanted, WantedList};

@@ -1,4 +1,4 @@
-//! How a hydrator works. The edges fill this in from flags.
+//! The settings of a hydrator.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 /// How reads are cached and fetched.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Cache directory; created where it is missing. Without one nothing is kept.
+    /// Cache directory, created if it does not exist. `None`: nothing is cached.
     pub cache: Option<PathBuf>,
-    /// Most bytes the cache may take; unlimited (but for `reserve`) where none is given.
+    /// Most bytes that the cache may use. `None`: limited only by `reserve`.
     pub cache_size: Option<u64>,
-    /// Bytes the cache leaves free on its file system.
+    /// Bytes to leave free on the cache's file system.
     pub reserve: u64,
-    /// Ceiling for the memory of buffers, bytes.
+    /// Limit on the memory of buffers, in bytes.
     pub memory: u64,
-    /// Longest time a read may take before it is an error.
+    /// Time after which a read fails.
     pub deadline: Duration,
-    /// Bytes a second that background hydration may take; unlimited where none is given.
+    /// Limit on background hydration, in bytes a second.
     pub background_rate: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Default for Settings {
         Self {
             cache: None,
             cache_size: None,
-            // Enough for a job's own logs and results on a small root volume.
+            // Enough for the logs and results of a job on a small root volume.
             reserve: 512 << 20,
             memory: 32 << 20,
             // As for every remote read: a dead endpoint is an error within 30 s.

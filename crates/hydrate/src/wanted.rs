@@ -1,27 +1,36 @@
-//! What is to be brought here, found lazily: one object, everything below a location, what is to stay.
+//! What a job should fetch, as lazy lists: one object, every object below a location.
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
 
 use crate::Error;
 use crate::cache::{Cache, Pin};
-use crate::job::Failure;
 
-/// What to bring here.
+/// An object that could not be fetched.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The object.
+    pub location: Location,
+    /// Why.
+    pub error: Error,
+}
+
+/// An object to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The object.
     pub location: Location,
-    /// Its version, where a listing has told it: saves a request.
+    /// Its version, if a listing reported it: saves a request.
     pub version: Option<Version>,
-    /// The bytes wanted; all where none are given.
+    /// The bytes wanted. `None`: all.
     pub range: Option<ByteRange>,
 }
 
-/// What is wanted, as it is found. An `Err` is an object that cannot be had, or a listing that broke off.
+/// Objects to fetch, as they are found. An `Err` is an object that cannot be fetched, or a listing
+/// that failed.
 pub type WantedList = Box<dyn Iterator<Item = std::result::Result<Wanted, Failure>> + Send>;
 
-/// The object at `location` in the version that is there now (one request). A directory is a failure.
+/// The current version of the object at `location` (one request). A directory is a failure.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Failure> {
     let failed = |error| Failure { location: location.clone(), error };
@@ -32,7 +41,7 @@ pub fn one(store: &Store, location: &Location) -> std::result::Result<Wanted, Fa
     Ok(Wanted { location: location.clone(), version: Some(stat.version), range: None })
 }
 
-/// Every object below `root`, as it is listed; `root` itself where it is one.
+/// Every object below `root`, as it is listed; or `root`, if it is an object.
 #[must_use]
 pub fn below(store: &Store, root: &Location) -> WantedList {
     let (root, options) = (root.clone(), ListOptions { recursive: true, ..ListOptions::default() });
@@ -53,7 +62,8 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
     }
 }
 
-/// The same, each pinned before its first block comes, so that none of them goes again while the others come.
+/// The same list, each object pinned before its first block is fetched, so that it is not evicted
+/// while the others are fetched.
 #[must_use]
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 pub fn pinned(list: WantedList, cache: &Cache, store: &Store) -> WantedList {
@@ -70,7 +80,7 @@ pub fn pinned(list: WantedList, cache: &Cache, store: &Store) -> WantedList {
     }))
 }
 
-/// The version a listing tells, where that pins the content.
+/// The version from a listing, if it identifies the content.
 fn version(entry: &Entry) -> Option<Version> {
     let version = Version { size: entry.size, etag: Some(entry.etag.clone()?), ..Version::default() };
     version.if_match().is_some().then_some(version)

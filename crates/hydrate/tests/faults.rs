@@ -1,5 +1,5 @@
-//! Reads over a network that fails: what a retry heals is healed, what nothing heals is an error within the deadline, and
-//! what is here stays readable.
+//! Reads over a network that fails: transient failures are retried, others are an error within the
+//! deadline, and cached blocks stay readable.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,7 +51,7 @@ impl Far {
         Self { content, hydrator, file, config, link: Some(link), subject, cache }
     }
 
-    /// Another engine on the same cache, as another process has it.
+    /// Another engine on the same cache, like that of another process.
     fn other(&self) -> Hydrator {
         let settings = Settings { cache: Some(self.cache.path().into()), reserve: 0, ..Settings::default() };
         Hydrator::new(self.subject.store.clone(), settings).unwrap()
@@ -74,7 +74,7 @@ impl Far {
 }
 
 #[test]
-fn connections_that_are_cut_are_no_errors() {
+fn cut_connections_are_retried() {
     let faults = Faults { cut: Chance::new(0.2), ..Faults::default() };
     let far = Far::new(512, faults, Duration::from_secs(30));
     std::thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn connections_that_are_cut_are_no_errors() {
 
 #[test]
 fn engines_that_share_a_cache_share_the_fetching() {
-    // Far enough that both are at it at the same time.
+    // With a round trip long enough that both fetch at the same time.
     let far = Far::behind(Duration::from_millis(20), 256, Faults::default(), Duration::from_secs(30));
     let others = far.other().file(far.file.location(), far.file.version().clone());
     std::thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn engines_that_share_a_cache_share_the_fetching() {
             });
         }
     });
-    // A reader who would have to wait for long may take a block out of a request under way, and it comes twice.
+    // A reader that would wait long may fetch a block of a running request again.
     let received = far.subject.store.counters().received;
     assert!(received <= far.content.len() as u64 * 9 / 8, "{received}");
 }
@@ -127,7 +127,7 @@ fn an_endpoint_that_comes_back_is_waited_for() {
     let restarted = std::thread::scope(|scope| {
         let far = &far;
         let waiting = [scope.spawn(|| far.read(20)), scope.spawn(|| far.read_then(40).map(drop))];
-        // So long that the first tries have failed.
+        // Until the first tries have failed.
         while far.hydrator.counters().retries < 3 {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -139,7 +139,7 @@ fn an_endpoint_that_comes_back_is_waited_for() {
 }
 
 #[test]
-fn an_endpoint_that_is_gone_is_an_error_and_what_is_here_stays_readable() {
+fn an_endpoint_that_is_gone_is_an_error_and_cached_blocks_stay_readable() {
     let mut far = Far::new(64, Faults::default(), Duration::from_secs(2));
     far.read(0).unwrap();
     drop(far.link.take());
@@ -149,13 +149,13 @@ fn an_endpoint_that_is_gone_is_an_error_and_what_is_here_stays_readable() {
     }
     far.read(0).unwrap();
     assert!(far.hydrator.counters().failed == 2);
-    // It is back: the file is as good as before.
+    // The endpoint is back: the same file can be read.
     let _link = Link::start(far.config.clone()).unwrap();
     far.read(20).unwrap();
     assert!(far.read_then(40).unwrap() == far.content[40 * BLOCK_LEN..43 * BLOCK_LEN]);
 }
 
-/// A server whose answers to the first requests are `bad`, and honest after that.
+/// A server whose first `bad` responses are `reply`, and right after that.
 fn scripted(bad: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> (Scripted, Location, Version) {
     let content = bytes(SEED, 4 * BLOCK_LEN);
     let count = AtomicUsize::new(0);
@@ -183,7 +183,7 @@ fn read_scripted(location: &Location, version: Version, deadline: Duration) -> R
 }
 
 #[test]
-fn a_silent_answer_is_asked_for_again() {
+fn a_silent_request_is_repeated() {
     let (server, location, version) = scripted(1, || Reply::Silence);
     let read = read_scripted(&location, version, Duration::from_secs(30)).unwrap();
     assert!(read == bytes(SEED, 4 * BLOCK_LEN)[BLOCK_LEN..2 * BLOCK_LEN]);
@@ -198,7 +198,7 @@ fn a_server_that_stays_silent_is_an_error_at_the_deadline() {
 }
 
 #[test]
-fn a_server_that_asks_to_slow_down_is_asked_later_and_one_that_refuses_is_not_asked_again() {
+fn a_slow_down_is_retried_later_and_a_refusal_is_not_retried() {
     let busy = || Reply::answer("503 Slow Down", &[], b"");
     let (server, location, version) = scripted(2, busy);
     read_scripted(&location, version, Duration::from_secs(30)).unwrap();
@@ -212,21 +212,21 @@ fn a_server_that_asks_to_slow_down_is_asked_later_and_one_that_refuses_is_not_as
     assert_eq!(server.heads().len(), 1);
 }
 
-/// A server without ranges, and perhaps without anything that pins what it serves: another content every time then.
-fn rangeless(pinned: bool) -> (Scripted, Location, Version) {
+/// A server without ranges. If not `versioned`, it sends no ETag, and other content every time.
+fn rangeless(versioned: bool) -> (Scripted, Location, Version) {
     let size = 40 * BLOCK_LEN;
     let server = Scripted::start(move |number, _| {
-        let seed = if pinned { SEED } else { number as u64 };
-        let etag: &[&str] = if pinned { &["etag: \"v\""] } else { &[] };
+        let seed = if versioned { SEED } else { number as u64 };
+        let etag: &[&str] = if versioned { &["etag: \"v\""] } else { &[] };
         Reply::answer("200 OK", etag, &bytes(seed, size))
     });
     let location = Location::parse(format!("{}/data", server.url()).as_ref()).unwrap();
-    let etag = pinned.then(|| "\"v\"".to_owned());
+    let etag = versioned.then(|| "\"v\"".to_owned());
     (server, location, Version { size: Some(size as u64), etag, ..Version::default() })
 }
 
 #[test]
-fn a_server_without_ranges_is_read_as_one_stream() {
+fn a_server_without_ranges_is_read_as_one_response() {
     for cached in [true, false] {
         let (server, location, version) = rangeless(true);
         let cache = scratch();
@@ -245,12 +245,12 @@ fn a_server_without_ranges_is_read_as_one_stream() {
 }
 
 #[test]
-fn what_nothing_pins_is_read_once_and_never_mixed() {
+fn content_without_a_version_is_read_once_and_never_mixed() {
     for cached in [true, false] {
         let (_server, location, version) = rangeless(false);
         let cache = scratch();
         let dir = cached.then(|| cache.path().into());
-        // Without a cache the stream has to wait for its reader: memory holds a part of it only.
+        // Without a cache the response has to wait for its reader: memory holds only a part of it.
         let settings = Settings { cache: dir, reserve: 0, memory: 4 << 20, ..Settings::default() };
         let hydrator = Hydrator::new(Store::new(Options::default()).unwrap(), settings).unwrap();
         let handle = hydrator.file(&location, version).handle();
@@ -262,7 +262,7 @@ fn what_nothing_pins_is_read_once_and_never_mixed() {
         let again = handle.read_at(&mut all[..BLOCK_LEN], 0);
         match again {
             Ok(_) => assert!(cached && all[..BLOCK_LEN] == bytes(0, BLOCK_LEN)),
-            Err(error) => assert!(!cached && matches!(error, Error::Unpinned { .. }), "{error}"),
+            Err(error) => assert!(!cached && matches!(error, Error::Unversioned { .. }), "{error}"),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Hydration in the background: what is brought here, what is not fetched twice, and how readers come before it.
+//! Hydration in the background: no block is fetched twice, and readers take precedence.
 
 use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_hydrate::cache::{Cache, Limits, State, Stored};
+use firstbyte_hydrate::cache::{Cache, Exempt, Limits, State, Stored};
 use firstbyte_hydrate::{BLOCK, Error, Failure, Hydrator, Progress, Settings, Wanted, WantedList};
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_testkit::{Place, Subject, bytes, scratch};
@@ -32,7 +32,7 @@ fn finish(job: &firstbyte_hydrate::Job) -> Progress {
 }
 
 #[test]
-fn files_are_brought_here_whole_and_verified_and_a_missing_one_is_told() {
+fn files_are_fetched_whole_and_verified_and_a_missing_one_is_reported() {
     for of in [Place::ServeS3, Place::ServeHttp, Place::Local] {
         let subject = Subject::start(of);
         let (hydrator, _cache) = engine(&subject, Settings::default());
@@ -67,7 +67,7 @@ fn files_are_brought_here_whole_and_verified_and_a_missing_one_is_told() {
 }
 
 #[test]
-fn what_is_here_is_not_fetched_again_and_ranges_bring_their_blocks_only() {
+fn cached_blocks_are_not_fetched_again_and_ranges_fetch_only_their_blocks() {
     let subject = Subject::start(Place::ServeS3);
     let (hydrator, _cache) = engine(&subject, Settings::default());
     subject.place("data", &bytes(1, 64 * BLOCK_LEN));
@@ -83,9 +83,9 @@ fn what_is_here_is_not_fetched_again_and_ranges_bring_their_blocks_only() {
 }
 
 #[test]
-fn readers_are_not_kept_waiting_by_a_job_and_cancelling_it_keeps_what_is_here() {
+fn readers_do_not_wait_for_a_job_and_cancelling_it_keeps_cached_blocks() {
     let subject = Subject::start(Place::ServeS3);
-    // So slow that it would last for minutes.
+    // So slow that it would take minutes.
     let (hydrator, _cache) =
         engine(&subject, Settings { background_rate: Some(1 << 20), ..Settings::default() });
     let content = bytes(2, 1024 * BLOCK_LEN);
@@ -114,7 +114,7 @@ fn readers_are_not_kept_waiting_by_a_job_and_cancelling_it_keeps_what_is_here() 
 }
 
 #[test]
-fn without_room_hydration_says_so() {
+fn without_room_hydration_fails() {
     let subject = Subject::start(Place::ServeS3);
     subject.place("data", &bytes(3, 64 * BLOCK_LEN));
     let (hydrator, _cache) =
@@ -123,18 +123,18 @@ fn without_room_hydration_says_so() {
     assert!(matches!(&progress.failed[..], [Failure { error: Error::NoRoom { .. }, .. }]), "{progress:?}");
 }
 
-/// Fills the cache with `content` as if it were what is at `location`.
+/// Fills the cache with `content` as if it were the object at `location`.
 fn filled(subject: &Subject, location: &Location, cache: &Path, content: &[u8]) {
     let cache = Cache::open(cache, Limits { size: None, reserve: 0 }).unwrap();
     let version = subject.store.stat(location).unwrap().version;
     let cached = cache.version(location, &version, None).unwrap();
     for (index, block) in (0..).zip(content.chunks(BLOCK_LEN)) {
-        assert_eq!(cached.fill(index, block), Stored::Kept);
+        assert_eq!(cached.fill(index, block, Exempt::Pinned), Stored::Kept);
     }
 }
 
 #[test]
-fn what_is_all_here_and_was_not_verified_is_verified_by_a_job_that_has_nothing_to_fetch() {
+fn a_job_without_blocks_to_fetch_verifies_the_file() {
     let subject = Subject::start(Place::ServeS3);
     let (hydrator, cache) = engine(&subject, Settings::default());
     let content = bytes(1, 3 * BLOCK_LEN + 5);
@@ -147,7 +147,7 @@ fn what_is_all_here_and_was_not_verified_is_verified_by_a_job_that_has_nothing_t
 }
 
 #[test]
-fn a_whole_that_is_not_what_the_store_says_ends_the_job() {
+fn a_file_with_a_wrong_checksum_fails_the_job() {
     let subject = Subject::start(Place::ServeS3);
     let (hydrator, cache) = engine(&subject, Settings::default());
     subject.place("x", &bytes(1, 3 * BLOCK_LEN));

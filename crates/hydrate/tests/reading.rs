@@ -1,5 +1,5 @@
-//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch a block, no more than was
-//! asked for.
+//! Reads through the engine from real servers, with a cache and without: right bytes, one fetch of
+//! a block, no unrequested blocks.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -121,7 +121,8 @@ fn sixteen_readers_of_the_same_blocks_cost_one_fetch_of_each() {
                 scope.spawn(move || {
                     let handle = file.handle();
                     for turn in 0..64 {
-                        // All begin with the same block; then each goes its own way over all of them.
+                        // All begin with the same block; then each reads all of them in its own
+                        // order.
                         let block = turn * (2 * (reader % 8) + 1) % 64;
                         let at = (block * BLOCK) as usize;
                         assert!(read(&handle, block * BLOCK, BLOCK_LEN) == content[at..][..BLOCK_LEN]);
@@ -150,7 +151,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
                 assert!(matches!(error, Error::Changed { .. }), "{of:?}: {error}");
                 assert!(!error.to_string().contains('\n'));
             }
-            // What is here stays readable, and who opens it anew has the new version.
+            // Cached blocks stay readable, and a new open has the new version.
             assert!(read(&handle, 1000, 1000) == content[1000..2000]);
             let new = hydrator.open(&subject.at("data")).unwrap();
             assert!(read(&new.handle(), 20 * BLOCK, 4096) == other[20 * BLOCK_LEN..][..4096]);
@@ -159,7 +160,7 @@ fn an_overwritten_object_is_an_error_and_never_a_mixture() {
 }
 
 #[test]
-fn what_was_read_once_is_read_again_without_a_request_also_by_the_next_process() {
+fn cached_blocks_are_read_without_a_request_also_by_the_next_process() {
     let subject = Subject::start(Place::ServeS3);
     let setting = place(&subject, "data", 40 * BLOCK_LEN + 5, Kept::Cached);
     assert!(read_all(&setting.file.handle(), BLOCK_LEN) == setting.content);
@@ -173,13 +174,13 @@ fn what_was_read_once_is_read_again_without_a_request_also_by_the_next_process()
 }
 
 #[test]
-fn without_room_in_the_cache_reads_go_on_uncached() {
+fn without_room_in_the_cache_reads_continue_uncached() {
     let subject = Subject::start(Place::ServeS3);
     let cache = scratch();
     let content = bytes(SEED, 200 * BLOCK_LEN);
     subject.place("data", &content);
     let dir = Some(cache.path().into());
-    // Room for nothing, and room for a part: what is kept gives way to what is read.
+    // Room for nothing, and room for a part: cached blocks are evicted for those that are read.
     for cache_size in [0, 30 * BLOCK] {
         let settings =
             Settings { cache: dir.clone(), cache_size: Some(cache_size), reserve: 0, ..Settings::default() };

@@ -1,5 +1,5 @@
-//! Hydration into a cache that is smaller than what is wanted: a job ends, what fits is here, and nothing is fetched to be
-//! thrown away. Bytes are counted on the wire.
+//! Hydration into a cache that is too small: the job ends, the files that fit are cached, and no
+//! fetched block is discarded. Bytes are counted on the wire.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn wanted(subject: &Subject, names: &[String]) -> WantedList {
     Box::new(names.iter().map(found).collect::<Vec<_>>().into_iter().map(Ok))
 }
 
-/// Hydrates `names`, which has to end.
+/// Hydrates `names`, and asserts that the job ends.
 fn hydrate(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> Progress {
     let job = hydrator.hydrate(wanted(subject, names), None).unwrap();
     let progress = job.wait(Duration::from_secs(60));
@@ -44,7 +44,7 @@ fn plant(subject: &Subject, prefix: &str, count: u64, size: usize) -> Vec<String
     (0..count).map(name).collect()
 }
 
-/// Of `names`, how many are here whole. The cache is only looked at: to open a version may evict another.
+/// The number of `names` that are cached whole. Opens no version, because that may evict another.
 fn hydrated(hydrator: &Hydrator, subject: &Subject, names: &[String]) -> u64 {
     let whole = |name: &&String| {
         let found = hydrator.cache().unwrap().find(&subject.at(name)).unwrap();
@@ -58,12 +58,12 @@ fn received(subject: &Subject) -> u64 {
 }
 
 #[test]
-fn a_version_that_was_let_go_and_fetched_again_is_verified_again() {
+fn a_version_that_was_released_and_fetched_again_is_verified_again() {
     let subject = Subject::start(Place::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 64 * MIB);
     let names = plant(&subject, "f", 1, 3 * BLOCK_LEN + 5);
-    // Open all the time, as by a mount that has handles on it.
+    // Open all the time, like a file with handles in a mount.
     let file = hydrator.open(&subject.at(&names[0])).unwrap();
     for round in 0..3 {
         let progress = hydrate(&hydrator, &subject, &names);
@@ -72,7 +72,7 @@ fn a_version_that_was_let_go_and_fetched_again_is_verified_again() {
         hydrator.cache().unwrap().release(file.location()).unwrap();
         assert!(file.backing().is_none());
     }
-    // By readers alone as well.
+    // Fetched by readers only.
     let mut buffer = vec![0; 3 * BLOCK_LEN + 5];
     file.handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
@@ -84,7 +84,7 @@ fn a_version_that_was_let_go_and_fetched_again_is_verified_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_and_not_fetched_and_what_fits_is_here() {
+fn files_that_do_not_fit_are_reported_and_not_fetched() {
     for (count, size, cache_size, least) in
         [(100, MIB as usize, 8 * MIB, 6), (200, 1 << 10, 40 << 10, 3), (60, BLOCK_LEN + 1, 2 * MIB, 6)]
     {
@@ -100,10 +100,10 @@ fn what_does_not_fit_is_named_and_not_fetched_and_what_fits_is_here() {
         assert_eq!(progress.files_done + progress.failed.len() as u64, count, "{size}");
         assert!(progress.failed.iter().all(|failure| matches!(failure.error, Error::NoRoom { .. })));
         assert_eq!(here, progress.files_done, "what the job says is done is here ({size})");
-        // Each name takes a request whose answer has a head.
+        // Each name costs a request, whose response has a head.
         let heads = 1500 * count;
         assert!(fetched <= progress.files_done * size as u64 + heads, "{size}: {fetched} bytes on the wire");
-        // Again: what is here stays, and nothing else comes in its place.
+        // Again: the cached files stay, and no other replaces them.
         let before = received(&subject);
         let again = hydrate(&hydrator, &subject, &names[..here as usize]);
         assert_eq!((again.files_done, again.fetched), (here, 0), "{size}");
@@ -112,7 +112,7 @@ fn what_does_not_fit_is_named_and_not_fetched_and_what_fits_is_here() {
 }
 
 #[test]
-fn a_job_takes_the_place_of_what_was_used_before_it() {
+fn a_job_evicts_files_used_before_it() {
     let subject = Subject::start(Place::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 4 * MIB);
@@ -163,7 +163,7 @@ fn two_processes_that_share_a_small_cache_both_end() {
     let subject = Subject::start(Place::ServeS3);
     let cache = scratch();
     let names = [plant(&subject, "a", 40, MIB as usize), plant(&subject, "b", 40, MIB as usize)];
-    // Each has a cache of its own on the same directory, as two processes have.
+    // Each has its own cache on the same directory, like two processes.
     let engines = [engine(&subject, &cache, 8 * MIB), engine(&subject, &cache, 8 * MIB)];
     let before = received(&subject);
     let done: u64 = std::thread::scope(|scope| {
@@ -199,7 +199,7 @@ fn a_job_whose_files_are_released_meanwhile_ends() {
 }
 
 #[test]
-fn a_cache_without_any_room_refuses_and_reads_go_on() {
+fn a_cache_without_room_refuses_and_reads_continue() {
     let subject = Subject::start(Place::ServeS3);
     let cache = scratch();
     let hydrator = engine(&subject, &cache, 0);
@@ -209,6 +209,6 @@ fn a_cache_without_any_room_refuses_and_reads_go_on() {
     let mut buffer = vec![0; 2 * BLOCK_LEN];
     hydrator.open(&subject.at(&names[0])).unwrap().handle().read_at(&mut buffer, 0).unwrap();
     assert!(buffer == bytes(0, buffer.len()));
-    let taken = Cache::open(cache.path(), Limits { size: None, reserve: 0 }).unwrap().usage().taken;
+    let taken = Cache::open(cache.path(), Limits { size: None, reserve: 0 }).unwrap().usage().used;
     assert_eq!(taken, Some(0));
 }

@@ -1,7 +1,8 @@
-//! How accurate a link's rates and delays are, and what it costs: `cargo run --release --example accuracy`.
+//! Measures the accuracy of a link's rates and delays, and its CPU time: `cargo run --release
+//! --example accuracy`.
 //!
-//! Server, link and client share this machine, so a link that is slow here may be short of processor: the last column
-//! says how much of one its thread used.
+//! Server, link and client share this machine, so a slow link may lack CPU time. The last column is
+//! the CPU time of its thread.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use firstbyte_link::{Link, LinkConfig, Preset, Rate};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Clock ticks of `/proc` a second: fixed at 100 on every Linux that matters.
+/// Clock ticks per second in `/proc`: 100 on all common Linux systems.
 const TICKS: f64 = 100.0;
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
     }
 }
 
-/// Answers eight bytes, a length, with that many.
+/// Reads a length of eight bytes and sends that many bytes.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind(ANY).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -127,7 +128,7 @@ fn delay(config: LinkConfig) {
     println!("{name:44} {asked:>10.2} {median:>10.2} {:>+5.1} %", (median / asked - 1.0) * 100.0);
 }
 
-/// Processor time of the one link's thread that is alive.
+/// CPU time of the link's thread.
 fn link_cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());

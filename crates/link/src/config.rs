@@ -1,49 +1,57 @@
-//! What a link is like: round trip, rates, faults, and two settings that stand for places users are in.
+//! Settings of a link: round trip, rates, faults, two presets, and how they are written as text.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Chance, Error, Hold, Rate};
+use firstbyte_location::units;
 
-/// A link from an address to a target. [`LinkConfig::new`] is a clean and unlimited one.
+use crate::Error;
+
+/// Longest duration of a link's settings.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// A link from an address to a target. [`LinkConfig::new`] has no faults and no limits.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Where clients connect; port 0 for any.
+    /// The address to listen on; port 0 for any.
     pub listen: SocketAddr,
-    /// Where their bytes go: `HOST:PORT`, resolved once, at the start.
+    /// The target, `HOST:PORT`, resolved once at the start.
     pub to: String,
-    /// Round-trip time: half of it each way, and one of it to connect.
+    /// Round-trip time: half of it in each direction, and a whole one to connect.
     pub rtt: Duration,
-    /// Rate of all connections together, for each direction.
+    /// Rate of all connections together, per direction.
     pub rate: Option<Rate>,
-    /// Rate of one connection, for each direction.
+    /// Rate of one connection, per direction.
     pub per_connection: Option<Rate>,
-    /// What goes wrong.
+    /// The faults and their probabilities.
     pub faults: Faults,
-    /// What the faults are drawn from: the n-th request on the m-th connection meets the same fault in every run.
+    /// Seed of the faults: the n-th request on the m-th connection has the same fault in every run.
     pub seed: u64,
 }
 
-/// What goes wrong with a request, each with its own probability. A fault has a point within the answer: uniform over
-/// it where its HTTP head tells the length; otherwise log-uniform from 1 KiB to 64 MiB. A fault whose point the answer
-/// never reaches does not happen. Corruption and duplication spare an answer's first 1 KiB, so that its head arrives whole.
+/// Faults of a request, each with its own probability. A fault has a position in the response:
+/// uniform over its length if the HTTP head states it, else log-uniform from 1 KiB to 64 MiB. A
+/// fault at a position that the response never reaches does not happen. Corruption and duplication
+/// spare the first 1 KiB, so that the head arrives intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The answer begins late by this much.
+    /// The response begins late by this much.
     pub delay: Hold,
-    /// The answer stops for this long in its midst (before its first byte where its length is not told).
+    /// The response pauses for this long, at its start if its length is not known.
     pub stall: Hold,
-    /// The connection ends in the answer: by a reset or by a clean close, as likely one as the other.
+    /// The connection ends during the response: by a reset or by a clean close, with equal
+    /// probability.
     pub cut: Chance,
     /// One bit of one byte is flipped.
     pub corrupt: Chance,
-    /// A segment of the answer comes twice.
+    /// A segment of the response is sent twice.
     pub duplicate: Chance,
 }
 
 impl LinkConfig {
-    /// A clean link without delay or limit.
+    /// A link without faults, delay and limits.
     #[must_use]
     pub fn new(listen: SocketAddr, to: impl Into<String>) -> Self {
         let (rtt, rate, per_connection, faults, seed) = (Duration::ZERO, None, None, Faults::default(), 0);
@@ -71,16 +79,17 @@ impl LinkConfig {
     }
 }
 
-/// Links that stand for a place.
+/// Links that emulate a typical environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
     /// As fast as this machine: no delay, no limit.
     None,
-    /// A serverless function's network: 0.6 Gbit/s in all, 20 ms.
+    /// A serverless function's network: 0.6 Gbit/s in total, 20 ms.
     #[default]
     Function,
-    /// An object store in the same region: 30 ms to the first byte, 40 MB/s a connection, 400 MB/s in all. The 30 ms
-    /// are all put into the round trip, so connecting pays them too: somewhat harsher than the real thing.
+    /// An object store in the same region: 30 ms to the first byte, 40 MB/s per connection, 400
+    /// MB/s in total. All 30 ms are round-trip time, so connecting takes them too, which is slower
+    /// than a real store.
     Region,
 }
 
@@ -94,18 +103,180 @@ impl FromStr for Preset {
             "region" => Ok(Self::Region),
             _ => Err(Error::Setting {
                 value: text.to_owned(),
-                why: "no such link; there are function, region and none",
+                why: "not a preset; the presets are function, region and none",
             }),
         }
     }
 }
 
-impl std::fmt::Display for Preset {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "none",
             Self::Function => "function",
             Self::Region => "region",
         })
+    }
+}
+
+/// A rate in bytes per second; never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// A rate of at least one byte per second.
+    #[must_use]
+    pub const fn bytes_per_second(bytes: u64) -> Self {
+        Self(if bytes == 0 { 1 } else { bytes })
+    }
+
+    /// Bytes per second.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number of bytes in `time`.
+    #[must_use]
+    pub(crate) fn bytes_in(self, time: Duration) -> u64 {
+        u64::try_from(u128::from(self.0) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// The time that `bytes` take.
+    #[must_use]
+    pub(crate) fn time_of(self, bytes: u64) -> Duration {
+        Duration::from_nanos(
+            u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.0)).unwrap_or(u64::MAX),
+        )
+    }
+}
+
+impl FromStr for Rate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self::bytes_per_second(units::parse_rate(text)?))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{bytes} B/s"),
+            1_000..1_000_000 => write!(f, "{} kB/s", bytes / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{} MB/s", bytes / 1e6),
+            _ => write!(f, "{} GB/s", bytes / 1e9),
+        }
+    }
+}
+
+/// A probability from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Chance(f64);
+
+impl Chance {
+    /// The probability 0.
+    pub const NEVER: Self = Self(0.0);
+
+    /// A probability, clamped to 0..=1.
+    #[must_use]
+    pub const fn new(probability: f64) -> Self {
+        Self(probability.clamp(0.0, 1.0))
+    }
+
+    /// The number, from 0 to 1.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Chance {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let chance = number(text.trim(), &[("%", 0.01)], Some(1.0));
+        chance
+            .filter(|c| (0.0..=1.0).contains(c))
+            .map(Self)
+            .ok_or_else(|| setting(text, "not a probability; write for example 2% or 0.02"))
+    }
+}
+
+/// A delay of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hold {
+    /// Its probability.
+    pub chance: Chance,
+    /// Its duration.
+    pub duration: Duration,
+}
+
+impl FromStr for Hold {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (chance, duration) = text
+            .split_once(':')
+            .ok_or_else(|| setting(text, "not a probability and a duration; write for example 2%:5s"))?;
+        Ok(Self { chance: chance.parse()?, duration: parse_duration(duration)? })
+    }
+}
+
+/// Parses a duration of at most a day.
+///
+/// # Errors
+/// [`Error::Unit`] if it is malformed, [`Error::Setting`] if it is longer.
+pub fn parse_duration(text: &str) -> Result<Duration, Error> {
+    let duration = units::parse_duration(text)?;
+    if duration > LONGEST { Err(setting(text, "longer than a day")) } else { Ok(duration) }
+}
+
+/// Parses a number followed by one of `units`, the first that matches. `bare` is the factor of a
+/// number without a unit.
+fn number(text: &str, units: &[(&str, f64)], bare: Option<f64>) -> Option<f64> {
+    let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (digits, factor) = unit.or_else(|| Some((text, bare?)))?;
+    let digits = digits.trim_end();
+    // `parse` would also take "inf", "nan", signs and exponents.
+    if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    Some(digits.parse::<f64>().ok()? * factor)
+}
+
+fn setting(value: &str, why: &'static str) -> Error {
+    Error::Setting { value: value.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_is_written_as_probability_and_duration() {
+        let hold: Hold = "2%:5s".parse().unwrap();
+        assert_eq!(hold, Hold { chance: Chance::new(0.02), duration: Duration::from_secs(5) });
+        for text in ["2%", "5s", "200%:1s", "2%:", ":5s", "2%:5 moons"] {
+            assert!(text.parse::<Hold>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units_and_are_at_most_a_day() {
+        assert_eq!(parse_duration("20ms").unwrap(), Duration::from_millis(20));
+        assert_eq!(parse_duration("20").unwrap(), Duration::from_secs(20));
+        for text in ["ms", "-1s", "9999m"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn time_and_bytes_of_a_rate_are_inverse() {
+        let rate = Rate::bytes_per_second(75_000_000);
+        assert_eq!(rate.bytes_in(Duration::from_millis(10)), 750_000);
+        assert_eq!(rate.time_of(750_000), Duration::from_millis(10));
+        assert_eq!(Rate::bytes_per_second(0).get(), 1);
     }
 }

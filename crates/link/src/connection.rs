@@ -1,4 +1,4 @@
-//! A connection through the link: two sockets, two lines, and the faults of the request under way.
+//! A connection through the link: two sockets, two lines, and the faults of the current request.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -13,23 +13,23 @@ use crate::fault::{Dice, Fault, Plan};
 use crate::line::{Ending, Line, Ready, Spare};
 use crate::pace::Pace;
 
-/// How far a head is looked at for the answer's length: more than the heads that servers send.
+/// Bytes of a response in which its length is searched: longer than the heads that servers send.
 const PEEK: usize = 4096;
 
-/// A duplicated piece: what one packet carries on an Ethernet.
+/// Length of a duplicated segment: the payload of one Ethernet packet.
 const SEGMENT: u64 = 1460;
 
-/// What all connections of a link share.
+/// State shared by all connections of a link.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) config: &'a LinkConfig,
     pub(crate) counters: &'a Counters,
-    /// The wire to the server and the wire to the clients.
+    /// The total rate to the server, and that to the clients.
     pub(crate) paces: [Pace; 2],
     pub(crate) spare: Spare,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToServer,
@@ -47,20 +47,20 @@ pub(crate) struct Connection {
     answer: Answer,
 }
 
-/// The answer to the request under way.
+/// The response to the current request.
 #[derive(Debug, Default)]
 struct Answer {
-    /// Bytes taken from the server since the request began; `None` before the first request.
+    /// Bytes read from the server since the request began; `None` before the first request.
     taken: Option<u64>,
-    /// Faults whose places are not known yet.
+    /// Faults whose positions are not known yet.
     plan: Option<Plan>,
-    /// Faults to come, the nearest last.
+    /// Faults still to come, the nearest last.
     points: Vec<(u64, Fault)>,
 }
 
 impl Connection {
-    /// A connection just accepted. The client believes that it is connected, which on a real network it would be one
-    /// round trip from now; the server would know of it half a round trip later.
+    /// A connection that was just accepted. On a real network the client would be connected one
+    /// round trip later, and its first bytes would reach the server half a round trip after that.
     pub(crate) fn new(
         client: TcpStream,
         server: TcpStream,
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Takes one burst from one side, if it may.
+    /// Reads one burst from one side, if the rates allow it.
     pub(crate) fn take(&mut self, direction: Direction, shared: &mut Shared<'_>, now: Instant) -> Ready {
         let pace = &mut shared.paces[direction as usize];
         let ready = match direction {
@@ -130,7 +130,7 @@ impl Connection {
             }
         }
         if self.to_client.opens_at > now {
-            // Stalled: what else happens at this point happens after it.
+            // Stalled: the other faults at this position happen after the stall.
             self.answer.points.extend(here.into_iter().map(|fault| (taken, fault)));
             return;
         }
@@ -155,7 +155,7 @@ impl Connection {
         self.answer.taken = Some(taken + bytes as u64);
     }
 
-    /// Looks at the first bytes of an answer, where they are, to know where its faults come.
+    /// Peeks at the first bytes of a response to compute the positions of its faults.
     fn place_faults(&mut self) {
         if self.answer.plan.is_none() {
             return;
@@ -169,10 +169,11 @@ impl Connection {
         }
     }
 
-    /// Writes what is due in both directions; returns how much that was, and when more is.
+    /// Writes what is due in both directions. Returns the number of bytes written, and when more is
+    /// due.
     ///
     /// # Errors
-    /// The connection is over, in this way.
+    /// The connection has ended in this way.
     pub(crate) fn deliver(
         &mut self,
         shared: &mut Shared<'_>,
@@ -182,7 +183,8 @@ impl Connection {
         let down = self.to_client.deliver(&mut self.client, &mut shared.spare, now);
         Counters::add(&shared.counters.bytes_to_server, up.bytes);
         Counters::add(&shared.counters.bytes_to_client, down.bytes);
-        // A side that is gone and has nothing under way is noticed at once, not with the next byte for it.
+        // A closed side with nothing in flight ends the connection at once, not at the next byte
+        // for it.
         let gone =
             self.client.broken && self.to_server.drained() || self.server.broken && self.to_client.drained();
         let ending = up.ending.or(down.ending).or(gone.then_some(Ending::Reset));
@@ -193,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// Ends a round of sending.
+    /// Ends a round of sending; see [`Pace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.to_server.end_round();
         self.to_client.end_round();

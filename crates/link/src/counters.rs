@@ -1,8 +1,9 @@
-//! What a link has seen and done; read at any time from any thread.
+//! Counters of a link. Any thread may read them at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Written by the link's thread alone, so relaxed order will do: a reader sees each figure as it was a moment ago.
+/// Written only by the link's thread. Relaxed ordering: a reader may see figures of slightly
+/// different moments.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
@@ -16,20 +17,20 @@ pub(crate) struct Counters {
     pub(crate) duplicates: AtomicU64,
 }
 
-/// What a link has seen and done so far.
+/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
     /// Connections accepted.
     pub connections: u64,
-    /// Requests: turns at which client bytes followed server bytes, or began a connection.
+    /// Requests: how often client bytes began a connection or followed server bytes.
     pub requests: u64,
     /// Bytes delivered to the server.
     pub bytes_to_server: u64,
     /// Bytes delivered to clients.
     pub bytes_to_client: u64,
-    /// Answers that began late.
+    /// Responses that began late.
     pub delays: u64,
-    /// Answers held in their midst.
+    /// Responses that were paused.
     pub stalls: u64,
     /// Connections cut.
     pub cuts: u64,

@@ -1,15 +1,16 @@
-//! A non-blocking socket and what is known of it without asking.
+//! A non-blocking socket and its readiness as epoll last reported it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// One of the two sockets, with what epoll last said of it (edges: true until a call would block).
+/// One of the two sockets of a connection. Edge-triggered: a flag stays true until a call would
+/// block.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) stream: TcpStream,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// The peer has said that nothing more will come: a short read is no sign that the next would block.
+    /// The peer has shut down its side: a short read does not mean that the next one would block.
     pub(crate) ending: bool,
     /// The peer reset the connection, or never accepted it.
     pub(crate) broken: bool,
@@ -20,7 +21,7 @@ impl End {
         Self { stream, readable: false, writable: false, ending: false, broken: false }
     }
 
-    /// Reads what is there; `None` where nothing is, 0 at the end.
+    /// Reads the available bytes. `None` if there are none yet, 0 at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.stream).read(buffer) {
             Ok(n) => {
@@ -36,7 +37,7 @@ impl End {
         }
     }
 
-    /// Writes what fits; 0 where nothing does.
+    /// Writes as many bytes as fit into the socket's buffer.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match (&self.stream).write(bytes) {
             Ok(n) => Ok(n),

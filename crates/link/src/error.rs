@@ -1,18 +1,18 @@
-//! What can go wrong with a link: its address, its target, or a setting that does not parse.
+//! Errors of this crate.
 
 use std::io;
 
-/// This crate's results.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, where.
+/// An error of a link: its address, its target, or a setting that does not parse.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The link cannot listen there.
+    /// The link cannot listen on its address.
     #[error("{address}: cannot listen: {source}")]
     Listen {
-        /// Where it should listen.
+        /// The address to listen on.
         address: String,
         /// The operating system's error.
         source: io::Error,
@@ -20,15 +20,15 @@ pub enum Error {
     /// The target's name does not resolve, or has no port.
     #[error("{target}: cannot resolve: {source}; write HOST:PORT")]
     Target {
-        /// What the link should lead to.
+        /// The target of the link.
         target: String,
         /// The resolver's error.
         source: io::Error,
     },
-    /// The operating system refuses a thread or an epoll set.
+    /// The operating system refused a thread or an epoll set.
     #[error("cannot run a link: {source}")]
     Run {
-        /// Its error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A rate or a duration that does not parse.
@@ -37,9 +37,9 @@ pub enum Error {
     /// A setting that does not parse.
     #[error("{value:?}: {why}")]
     Setting {
-        /// As given.
+        /// The text.
         value: String,
-        /// What is wrong and what to write instead.
+        /// What is wrong with it and what to write instead.
         why: &'static str,
     },
 }

@@ -1,16 +1,17 @@
-//! Which faults a request meets and where in its answer, drawn from a seed.
+//! Draws the faults of a request and their positions in the response, from a seed.
 //!
-//! Each request draws the same number of values whatever comes of them, so that the faults of one kind stay where they
-//! are when the probability of another is changed.
+//! Each request draws the same number of values, so changing the probability of one kind of fault
+//! does not move the others.
 
 use crate::Faults;
 
-/// Bytes of an answer that corruption and duplication spare: more than the heads that servers send.
+/// Bytes at the start of a response without corruption and duplication: longer than the heads that
+/// servers send.
 pub(crate) const SPARED_HEAD: u64 = 1024;
-/// Where faults fall in answers of unknown length: log-uniform up to here.
+/// Largest position of a fault in a response of unknown length.
 const UNKNOWN_SPAN: u64 = 64 << 20;
 
-/// SplitMix64: tiny, seedable with any number, good enough to roll dice.
+/// The random number generator SplitMix64, which accepts any seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -29,13 +30,13 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// A number from 0 to below 1.
     fn roll(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A fault in the midst of an answer.
+/// A fault within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Stall,
@@ -48,9 +49,9 @@ pub(crate) enum Fault {
 /// The faults of one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// Whether the answer begins late.
+    /// True if the response begins late.
     pub(crate) delay: bool,
-    /// Faults and the fraction of the answer at which they come.
+    /// Faults, each with its position as a fraction of the response.
     midst: Vec<(f64, Fault)>,
 }
 
@@ -72,7 +73,7 @@ impl Plan {
         self.midst.is_empty()
     }
 
-    /// Where in the answer the faults come, last first, now that its first bytes are here.
+    /// The faults with their positions in a response that begins with `head`, the last first.
     pub(crate) fn place(self, head: &[u8]) -> Vec<(u64, Fault)> {
         let length = answer_length(head);
         let mut points: Vec<_> = self
@@ -85,7 +86,8 @@ impl Plan {
     }
 }
 
-/// Where `fault` comes in an answer of `length` bytes; nowhere if that would hit what it spares.
+/// The position of `fault` in a response of `length` bytes; `None` if the response is too short for
+/// it.
 fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
     let spared = if matches!(fault, Fault::Corrupt | Fault::Duplicate) { SPARED_HEAD } else { 0 };
     match length {
@@ -95,7 +97,7 @@ fn point(at: f64, fault: Fault, length: Option<u64>) -> Option<u64> {
     }
 }
 
-/// Length of head and body, where `head` begins with an HTTP head that tells it.
+/// Length of head and body, if `head` begins with an HTTP head that has a `Content-Length`.
 fn answer_length(head: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"content-length:";
     if !head.starts_with(b"HTTP/") {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_lie_within_an_answer_of_known_length_and_spare_its_head() {
+    fn faults_lie_within_a_response_of_known_length_and_spare_its_head() {
         let mut dice = Dice::new(1, 1);
         let head = b"HTTP/1.1 200 OK\r\nContent-LENGTH: 5000\r\n\r\n";
         for _ in 0..500 {
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn short_answers_are_neither_corrupted_nor_duplicated() {
+    fn short_responses_are_neither_corrupted_nor_duplicated() {
         let mut dice = Dice::new(1, 1);
         let points =
             Plan::draw(&always(), &mut dice).place(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc");
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_http_head_tells_a_length() {
+    fn only_a_complete_http_head_has_a_length() {
         assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"), Some(49));
         assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n"), None);
         assert_eq!(answer_length(b"220 ftp ready\r\nContent-Length: 10\r\n\r\n"), None);

@@ -1,28 +1,31 @@
-//! One direction of a connection: paced where bytes are taken, held for half a round trip, written when that is over.
+//! One direction of a connection: reads at the allowed rate, delays by half a round trip, then
+//! writes.
 //!
-//! What a line holds is bounded by twice its bandwidth-delay product. When the receiver does not keep up it holds no more
-//! than one burst beyond what was on its way already, and the sender feels it: its bytes stay in its own buffers.
+//! A line buffers at most twice its bandwidth-delay product. If the receiver is slower, the line
+//! reads at most one more burst, so the sender's buffers fill up, as on a real network.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use firstbyte_location::to_usize;
+
 use crate::end::End;
 use crate::pace::Pace;
 use crate::{LinkConfig, Rate};
 
-/// What is taken at once: 2 ms worth, so that a paced line is smooth on the scale of the shortest round trips of
-/// interest; between a packet and what amortises a system call.
+/// Bytes per read: 2 ms at the line's rate, so that the rate is smooth on the scale of short round
+/// trips. At least a packet; at most what makes the system call's cost negligible.
 const BURST: Duration = Duration::from_millis(2);
 const BURST_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
-/// What an unlimited line may hold for each direction: 10 ms at 400 MB/s, more than loopback needs.
+/// Buffer of a line without a rate: 10 ms at 400 MB/s, more than loopback needs.
 const UNLIMITED_HOLD: u64 = 4 << 20;
 
-/// Buffers kept for reuse: a link at work needs tens, and never gives back what one that is idle would miss.
+/// Buffers kept for reuse. An active link needs tens of them.
 const SPARE_BUFFERS: usize = 64;
 
-/// What travels along a line.
+/// An element of a line's queue.
 #[derive(Debug)]
 enum Load {
     Bytes {
@@ -31,31 +34,31 @@ enum Load {
     },
     /// The sender will send no more.
     End,
-    /// The connection ends here, one way or the other.
+    /// The connection ends.
     Cut(Ending),
 }
 
-/// How a connection ends before its time.
+/// How a connection is ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Close,
     Reset,
 }
 
-/// Whether a line can take bytes now.
+/// Whether a line can read bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Now,
     At(Instant),
-    /// Not before something else happens: bytes arrive, or the line empties.
+    /// Not before bytes arrive or the line empties.
     No,
 }
 
-/// What came of delivering.
+/// The result of delivering.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: usize,
-    /// When more is due, unless the receiver is what it waits for.
+    /// When more is due; `None` if the line is empty or waits for the receiver.
     pub(crate) next: Option<Instant>,
     pub(crate) ending: Option<Ending>,
 }
@@ -87,25 +90,25 @@ impl Spare {
 #[derive(Debug)]
 pub(crate) struct Line {
     queue: VecDeque<(Instant, Load)>,
-    /// Of the first in the queue, how much the receiver has.
+    /// Bytes of the first queue element that were written already.
     written: usize,
     held: usize,
     hold_at_most: usize,
     burst: usize,
     delay: Duration,
     pace: Pace,
-    /// Nothing is taken before this.
+    /// Nothing is read before this time.
     pub(crate) opens_at: Instant,
-    /// Nothing more is taken: the sender ended, or the connection was cut.
+    /// Nothing more is read: the sender ended, or the connection was cut.
     ended: bool,
-    /// The end was delivered.
+    /// The end of the stream was delivered.
     pub(crate) finished: bool,
 }
 
-/// What one read takes at most on a link like this.
+/// The largest read on such a link.
 pub(crate) fn burst(config: &LinkConfig) -> usize {
     let most = slowest(config).map_or(*BURST_BYTES.end(), |rate| rate.bytes_in(BURST));
-    usize::try_from(most.clamp(*BURST_BYTES.start(), *BURST_BYTES.end())).expect("at most 128 KiB")
+    to_usize(most.clamp(*BURST_BYTES.start(), *BURST_BYTES.end()))
 }
 
 fn slowest(config: &LinkConfig) -> Option<Rate> {
@@ -116,9 +119,8 @@ impl Line {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let (burst, delay) = (burst(config), config.rtt / 2);
         let product = slowest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
-        // Twice, so that a wake-up that comes late on a busy machine finds room for what it has to make good.
-        let hold_at_most =
-            usize::try_from(product).unwrap_or(usize::MAX).saturating_add(burst).saturating_mul(2);
+        // Twice, so that a late wake-up on a busy machine can catch up.
+        let hold_at_most = to_usize(product).saturating_add(burst).saturating_mul(2);
         let pace = Pace::new(config.per_connection, now);
         Self {
             queue: VecDeque::new(),
@@ -134,7 +136,8 @@ impl Line {
         }
     }
 
-    /// Whether bytes of `source` can be taken for `destination`, as far as this line and the wire it shares go.
+    /// Whether bytes of `source` can be read for `destination`, by the rates of this line and of
+    /// the whole link.
     pub(crate) fn ready(
         &mut self,
         source: &End,
@@ -155,7 +158,8 @@ impl Line {
         }
     }
 
-    /// Takes up to `limit` bytes and one burst from `source`; `change` may alter them. Returns how many were taken.
+    /// Reads at most `limit` bytes and at most one burst from `source`; `change` may alter them.
+    /// Returns how many were read.
     pub(crate) fn take(
         &mut self,
         source: &mut End,
@@ -166,7 +170,7 @@ impl Line {
         change: impl FnOnce(&mut [u8]),
     ) -> usize {
         let mut buffer = spare.take();
-        let limit = self.burst.min(usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit = self.burst.min(to_usize(limit));
         let length = match source.read(&mut buffer[..limit]) {
             Ok(Some(0)) => {
                 self.end(Load::End, now);
@@ -187,7 +191,7 @@ impl Line {
         shared.send(length, now);
         change(&mut buffer[..length]);
         if length < buffer.len() / 8 {
-            // A request or an acknowledgement: it need not occupy a whole burst's buffer while it travels.
+            // A small message, such as a request, does not occupy a whole burst's buffer.
             let small = buffer[..length].to_vec();
             spare.give(std::mem::replace(&mut buffer, small));
         }
@@ -196,7 +200,7 @@ impl Line {
         length
     }
 
-    /// Sends the last `length` bytes taken once more.
+    /// Sends the last bytes that were read once more.
     pub(crate) fn repeat_last(&mut self, now: Instant) {
         if let Some((_, Load::Bytes { buffer, length })) = self.queue.back() {
             let (buffer, length) = (buffer[..*length].to_vec(), *length);
@@ -205,7 +209,7 @@ impl Line {
         }
     }
 
-    /// Ends the connection behind what was taken so far.
+    /// Ends the connection after the bytes read so far.
     pub(crate) fn cut(&mut self, ending: Ending, now: Instant) {
         self.end(Load::Cut(ending), now);
     }
@@ -215,17 +219,18 @@ impl Line {
         self.queue.push_back((now + self.delay, load));
     }
 
-    /// Whether all that will ever travel here has arrived.
+    /// True if the line has ended and everything was delivered.
     pub(crate) fn drained(&self) -> bool {
         self.ended && self.queue.is_empty()
     }
 
-    /// Ends a round of sending.
+    /// Ends a round of sending; see [`Pace::end_round`].
     pub(crate) fn end_round(&mut self) {
         self.pace.end_round();
     }
 
-    /// Writes what is due. A receiver that is gone ends the connection; what it took before counts as delivered.
+    /// Writes what is due. If the receiver has closed, the connection ends; bytes written before
+    /// count as delivered.
     pub(crate) fn deliver(&mut self, destination: &mut End, spare: &mut Spare, now: Instant) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some((due, load)) = self.queue.front() {
@@ -252,7 +257,7 @@ impl Line {
                 }
                 Load::Bytes { .. } => break,
                 Load::End => {
-                    // The receiver may have gone already; then its own end says so.
+                    // This fails if the receiver has closed already, which epoll reports.
                     let _ = destination.stream.shutdown(Shutdown::Write);
                     self.finished = true;
                     self.queue.pop_front();

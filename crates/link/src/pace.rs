@@ -1,24 +1,26 @@
-//! Pacing by a clock of when the wire is free again, exact over time however late the thread wakes.
+//! Limits a rate by the time at which the wire is free again. The rate is exact on average, also if
+//! the thread wakes late.
 //!
-//! Sending `n` bytes moves the clock on by `n / rate`. A wire that somebody waited for is sent on from when it became
-//! free, not from when the thread got round to it, so a late wake-up is made good; a wire that nobody waited for earns
-//! nothing, so there is no burst after a silence.
+//! Sending `n` bytes occupies the wire for `n / rate`. If a connection was waiting, the next bytes
+//! count from the moment the wire became free rather than from now, which makes up for late
+//! wake-ups. If none was waiting they count from now, so there is no burst after a pause.
 
 use std::time::{Duration, Instant};
 
 use crate::Rate;
 
-/// Lateness made good at most: longer than any scheduling delay on a loaded machine, shorter than a suspended laptop.
+/// The largest delay that is made up for: longer than scheduling delays on a loaded machine,
+/// shorter than the suspension of a laptop.
 const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// The clock of one wire.
+/// The rate limit of one wire.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: Option<Rate>,
     free_at: Instant,
-    /// Whether somebody was refused in the last round.
+    /// True if a connection was refused in the last round.
     waited: bool,
-    /// Whether somebody was refused in this one.
+    /// True if a connection was refused in this round.
     refused: bool,
 }
 
@@ -27,21 +29,21 @@ impl Pace {
         Self { rate, free_at: now, waited: false, refused: false }
     }
 
-    /// When the wire is free, where it is not free now.
+    /// When the wire will be free; `None` if it is free now.
     pub(crate) fn busy_until(&mut self, now: Instant) -> Option<Instant> {
         let busy = self.rate.is_some() && self.free_at > now;
         self.refused |= busy;
         busy.then_some(self.free_at)
     }
 
-    /// Sends `bytes`.
+    /// Records that `bytes` are sent.
     pub(crate) fn send(&mut self, bytes: usize, now: Instant) {
         let Some(rate) = self.rate else { return };
         let earliest = if self.waited { now.checked_sub(CATCH_UP).unwrap_or(now) } else { now };
         self.free_at = self.free_at.max(earliest) + rate.time_of(bytes as u64);
     }
 
-    /// Ends a round, in which everyone who had something to send has asked.
+    /// Ends a round in which every connection with bytes to send has asked.
     pub(crate) fn end_round(&mut self) {
         self.waited = std::mem::take(&mut self.refused);
     }
@@ -68,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_made_good_to_those_who_waited() {
+    fn late_wake_ups_are_made_up_for_if_a_connection_waited() {
         let start = Instant::now();
         let mut pace = pace(start);
         pace.send(1_000, start);
         assert!(pace.busy_until(start).is_some());
         pace.end_round();
-        // Woken 3 ms after the wire became free: three more milliseconds' worth go at once.
+        // Woken 3 ms after the wire became free: bytes of three more milliseconds go at once.
         let late = start + 4 * MS;
         for _ in 0..3 {
             assert_eq!(pace.busy_until(late), None);
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_earns_nothing() {
+    fn there_is_no_burst_after_a_pause() {
         let start = Instant::now();
         let mut pace = pace(start);
         pace.send(1_000, start);
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_is_never_busy() {
+    fn a_wire_without_a_rate_is_never_busy() {
         let start = Instant::now();
         let mut pace = Pace::new(None, start);
         pace.send(usize::MAX, start);

@@ -1,8 +1,8 @@
-//! The link's one thread: waits for sockets and for the clock, and moves what may move.
+//! The thread of the link: waits for sockets and the clock, and moves bytes.
 //!
-//! Connections take turns of one burst each, and the next round begins with the first that was refused, so that the
-//! shared wire is divided evenly and nobody starves. Every wake-up looks at every connection: thousands cost
-//! microseconds, and no index of deadlines can be wrong.
+//! Connections take turns of one burst each. The next round begins with the first one that was
+//! refused, so the total rate is divided evenly. Every wake-up visits every connection, which takes
+//! microseconds for thousands of them and needs no index of deadlines.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,17 +23,17 @@ use crate::counters::Counters;
 use crate::line::{Ending, Ready, Spare, burst};
 use crate::pace::Pace;
 
-/// Event data of the two descriptors that are no connections'; connection n has 2n and 2n + 1, from n = 1.
+/// Event data of the listener and of the stop signal. Connection n, from 1, has 2n and 2n + 1.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 
-/// Events fetched at once: the rest comes with the next call.
+/// Events fetched per call.
 const EVENTS: usize = 256;
 
-/// How long to wait when the system is out of descriptors: whoever holds them has to close some first.
+/// Time between attempts to accept while the process has no free descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Everything the thread owns.
+/// The state of the thread.
 pub(crate) struct Router {
     epoll: OwnedFd,
     listener: TcpListener,
@@ -42,9 +42,9 @@ pub(crate) struct Router {
     counters: Arc<Counters>,
     connections: BTreeMap<u64, Connection>,
     accepted: u64,
-    /// When to accept again what could not be accepted.
+    /// When to try to accept again after a failure.
     accept_at: Option<Instant>,
-    /// Who is asked first in the next round.
+    /// The connection that is first in the next round.
     turn: u64,
 }
 
@@ -72,7 +72,7 @@ impl Router {
         })
     }
 
-    /// Runs until it is told to stop; all connections end then.
+    /// Runs until stopped; all connections end then.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
@@ -97,8 +97,8 @@ impl Router {
         }
     }
 
-    /// Waits for an event or the clock. `epoll_wait` counts milliseconds, far too coarse for pacing, and its successor is missing from
-    /// older kernels: the set itself is polled for, in nanoseconds.
+    /// Waits for an event or until `wake`. `epoll_wait` counts in milliseconds, which is too
+    /// coarse, and older kernels lack `epoll_pwait2`, so `ppoll` waits for the epoll descriptor.
     fn wait(&self, events: &mut Vec<epoll::Event>, wake: Option<Instant>) -> io::Result<()> {
         let timeout = wake.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         let mut set = [PollFd::new(&self.epoll, PollFlags::IN)];
@@ -159,7 +159,8 @@ impl Router {
         let server = TcpStream::from(server);
         client.set_nonblocking(true)?;
         for (stream, token) in [(&client, self.accepted * 2), (&server, self.accepted * 2 + 1)] {
-            // The link's own pieces must not wait for one another's acknowledgements.
+            // Without Nagle's algorithm: a piece must not wait for the acknowledgement of the one
+            // before.
             stream.set_nodelay(true)?;
             let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&self.epoll, stream, EventData::new_u64(token), edges)?;
@@ -169,10 +170,10 @@ impl Router {
         Ok(())
     }
 
-    /// Takes and delivers until nothing moves; returns when something will.
+    /// Reads and delivers until nothing moves. Returns when to continue.
     fn move_bytes(&mut self, shared: &mut Shared<'_>) -> Option<Instant> {
         let now = Instant::now();
-        // Delivering first makes room.
+        // Delivering first makes room in the buffers.
         self.deliver(shared, now);
         let mut wake: Option<Instant> = None;
         for direction in [Direction::ToServer, Direction::ToClient] {
@@ -180,13 +181,13 @@ impl Router {
             shared.paces[direction as usize].end_round();
         }
         self.connections.values_mut().for_each(Connection::end_round);
-        // With no delay, what was taken is due already, and delivering it makes room for more.
+        // Without a delay, the bytes just read are due already.
         let (delivered, due) = self.deliver(shared, now);
         let again = (delivered > 0).then_some(now);
         wake.into_iter().chain(due).chain(again).min()
     }
 
-    /// Offers every connection one burst; true where somebody took one.
+    /// Offers every connection one burst; true if any took one.
     fn round(
         &mut self,
         direction: Direction,
@@ -211,7 +212,7 @@ impl Router {
         moved
     }
 
-    /// Writes what is due; returns how much that was, and when more is.
+    /// Writes what is due. Returns the number of bytes written, and when more is due.
     fn deliver(&mut self, shared: &mut Shared<'_>, now: Instant) -> (usize, Option<Instant>) {
         let (mut bytes, mut next) = (0, None::<Instant>);
         self.connections.retain(|_, connection| match connection.deliver(shared, now) {
@@ -223,7 +224,8 @@ impl Router {
             Err(ending) => {
                 if ending == Ending::Reset {
                     for end in [&connection.client, &connection.server] {
-                        // Closing with no time to linger sends a reset; where even that fails, a close will do.
+                        // Closing with a linger time of 0 sends a reset. If the option fails, the
+                        // close is a clean one.
                         let _ = sockopt::set_socket_linger(end.stream.as_fd(), Some(Duration::ZERO));
                     }
                 }
@@ -235,7 +237,7 @@ impl Router {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // A day is as good as for ever: the loop looks again after it.
+    // The caller calculates the time again after each wake-up, so a day is enough.
     let duration = duration.min(Duration::from_secs(86_400));
     Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }

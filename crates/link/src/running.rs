@@ -11,7 +11,7 @@ use crate::counters::{CounterSnapshot, Counters};
 use crate::router::Router;
 use crate::{Error, LinkConfig, Result};
 
-/// The name of a link's thread, by which its processor time can be told from the rest of the process's.
+/// The name of the thread: with it, tools show the CPU time of the link separately.
 const THREAD: &str = "link";
 
 /// Starts links.
@@ -19,11 +19,12 @@ const THREAD: &str = "link";
 pub struct Link;
 
 impl Link {
-    /// Listens and forwards from now on, on a thread of its own.
+    /// Listens and forwards on a new thread.
     ///
     /// # Errors
-    /// The target does not resolve, the address cannot be listened on, or the system refuses a thread. Whether the
-    /// target can be reached shows with the first connection, which is closed if it cannot.
+    /// The target does not resolve, the address is in use, or the system refuses a thread. Whether
+    /// the target accepts connections is not checked: if it does not, clients' connections are
+    /// closed.
     pub fn start(config: LinkConfig) -> Result<Running> {
         let to = resolve(&config.to)?;
         let listen = |source| Error::Listen { address: config.listen.to_string(), source };
@@ -50,7 +51,7 @@ fn resolve(target: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| fail(std::io::Error::from(std::io::ErrorKind::NotFound)))
 }
 
-/// A link at work. It stops when dropped.
+/// A running link. It stops when dropped.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -60,13 +61,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens, with the port it got.
+    /// The address it listens on, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has seen and done so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         self.counters.snapshot()
@@ -83,7 +84,7 @@ impl Running {
         if let Some(thread) = self.thread.take() {
             // Adding 1 to an eventfd fails only when it is full, and then it is readable anyway.
             let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-            // A panic was reported on standard error by the thread itself.
+            // The thread has already reported a panic on standard error.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,5 @@
-//! A link between real sockets: what goes in comes out, faults come as drawn, and everything is counted.
+//! A link between real sockets: bytes arrive unchanged, faults happen as drawn, and counters are
+//! right.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use firstbyte_link::{Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, Pr
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Bytes that differ everywhere, the same for the same seed.
+/// Pseudo-random bytes that depend on `seed`.
 fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
@@ -32,11 +33,11 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Sends back what it gets, and its end after the client's.
+/// Sends back what it receives, and closes after the client.
 fn echo() -> SocketAddr {
     server(|mut stream| {
         let mut other = stream.try_clone().unwrap();
-        // A client that breaks off is what some of these tests are about.
+        // Fails in tests where the client closes early.
         let _ = std::io::copy(&mut stream, &mut other);
         let _ = other.shutdown(Shutdown::Write);
     })
@@ -60,7 +61,7 @@ fn start(to: SocketAddr, change: impl FnOnce(LinkConfig) -> LinkConfig) -> Runni
     Link::start(change(LinkConfig::new(ANY, to.to_string()))).unwrap()
 }
 
-/// What comes back for one line: everything up to the answer's length, or less where the connection ends.
+/// Sends one line and returns the response: `length` bytes, or fewer if the connection ends.
 fn request(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut answer = vec![0; length];
     if stream.write_all(b"GET /\n").is_err() {
@@ -79,7 +80,7 @@ fn request(stream: &mut TcpStream, length: usize) -> Vec<u8> {
     answer
 }
 
-/// Writes and reads at once, as otherwise both sides would wait for the other to read.
+/// Writes and reads concurrently: otherwise each side would wait until the other reads.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     thread::scope(|scope| {
@@ -123,13 +124,13 @@ fn bytes_come_out_as_they_went_in_over_every_kind_of_link() {
             bytes_to_client: length,
             ..CounterSnapshot::default()
         };
-        // How many turns an echo makes depends on the clock alone.
+        // The number of requests depends on timing: an echo server answers parts of a message.
         assert_eq!(CounterSnapshot { requests: 0, ..counters }, expected);
     }
 }
 
 #[test]
-fn an_end_in_one_direction_leaves_the_other_open() {
+fn shutting_down_one_direction_leaves_the_other_open() {
     let counting = server(|mut stream| {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
@@ -140,7 +141,7 @@ fn an_end_in_one_direction_leaves_the_other_open() {
 }
 
 #[test]
-fn a_server_that_speaks_first_is_heard() {
+fn bytes_that_the_server_sends_first_arrive() {
     let greeting = server(|mut stream| stream.write_all(b"220 ready").unwrap());
     let link = start(greeting, |config| LinkConfig { rtt: Duration::from_millis(2), ..config });
     let mut heard = String::new();
@@ -171,7 +172,7 @@ fn many_connections_share_a_link_and_each_gets_its_own_bytes() {
 }
 
 #[test]
-fn each_turn_of_the_conversation_is_a_request() {
+fn client_bytes_after_server_bytes_count_as_a_request() {
     let link = start(web(5_000), |config| config);
     let mut stream = TcpStream::connect(link.address()).unwrap();
     for _ in 0..9 {
@@ -180,12 +181,12 @@ fn each_turn_of_the_conversation_is_a_request() {
     assert_eq!(link.stop().requests, 9);
 }
 
-/// Length of the answer that `web(length)` gives.
+/// Length of a response of `web(length)`.
 fn answer_length(length: usize) -> usize {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").len() + length
 }
 
-/// Twenty requests on as many connections one after the other, and what became of them.
+/// Makes twenty requests, each on a new connection. Returns the responses and the counters.
 fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, CounterSnapshot) {
     const LENGTH: usize = 50_000;
     let link = start(web(LENGTH), |config| LinkConfig { faults, seed, ..config });
@@ -194,7 +195,7 @@ fn twenty(faults: Faults, seed: u64) -> (Vec<Vec<u8>>, CounterSnapshot) {
 }
 
 #[test]
-fn a_cut_ends_the_answer_early() {
+fn a_cut_ends_the_response_early() {
     let faults = Faults { cut: Chance::new(1.0), ..Faults::default() };
     let (answers, counters) = twenty(faults, 3);
     assert!(answers.iter().all(|answer| answer.len() < answer_length(50_000)));
@@ -202,7 +203,7 @@ fn a_cut_ends_the_answer_early() {
 }
 
 #[test]
-fn corruption_changes_one_byte_behind_the_first_kibibyte() {
+fn corruption_changes_one_byte_after_the_first_kibibyte() {
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { corrupt: Chance::new(1.0), ..Faults::default() }, 3);
     for (answer, clean) in answers.iter().zip(&clean) {
@@ -217,14 +218,14 @@ fn a_duplicated_segment_shifts_what_follows() {
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { duplicate: Chance::new(1.0), ..Faults::default() }, 3);
     assert!(answers.iter().zip(&clean).all(|(answer, clean)| answer[..1024] == clean[..1024]));
-    // Where the segment is the last one, its copy lies behind what the answer's length lets us read.
+    // If the segment is the last one, its copy comes after the bytes that are read.
     assert!(answers.iter().zip(&clean).filter(|(answer, clean)| answer != clean).count() >= 15);
     assert_eq!(counters.duplicates, 20);
     assert!(counters.bytes_to_client >= 20 * answer_length(50_000) as u64);
 }
 
 #[test]
-fn holding_answers_up_changes_no_byte() {
+fn delays_and_stalls_change_no_byte() {
     let hold = Hold { chance: Chance::new(1.0), duration: Duration::from_millis(5) };
     let (clean, _) = twenty(Faults::default(), 3);
     let (answers, counters) = twenty(Faults { delay: hold, stall: hold, ..Faults::default() }, 3);
@@ -233,7 +234,7 @@ fn holding_answers_up_changes_no_byte() {
 }
 
 #[test]
-fn the_same_seed_brings_the_same_faults_and_another_seed_others() {
+fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
     let half = Chance::new(0.5);
     let corrupt = Faults { corrupt: half, ..Faults::default() };
     let (first, counters) = twenty(corrupt, 11);
@@ -245,8 +246,8 @@ fn the_same_seed_brings_the_same_faults_and_another_seed_others() {
 }
 
 #[test]
-fn an_answer_of_untold_length_meets_its_cut_too() {
-    // 64 MiB is where the places for these end, so a cut at probability 1 must come before.
+fn a_response_of_unknown_length_is_cut_too() {
+    // Positions end at 64 MiB if the length is unknown, so a cut with probability 1 comes before.
     let endless = server(|mut stream| while stream.write_all(&[7; 65_536]).is_ok() {});
     let link = start(endless, |config| LinkConfig {
         faults: Faults { cut: Chance::new(1.0), ..Faults::default() },
@@ -262,7 +263,7 @@ fn an_answer_of_untold_length_meets_its_cut_too() {
 }
 
 #[test]
-fn a_target_that_refuses_closes_the_client_and_the_link_lives_on() {
+fn if_the_target_refuses_the_client_is_closed_and_the_link_continues() {
     let gone = TcpListener::bind(ANY).unwrap().local_addr().unwrap();
     let link = start(gone, |config| config);
     for _ in 0..3 {
@@ -273,7 +274,7 @@ fn a_target_that_refuses_closes_the_client_and_the_link_lives_on() {
 }
 
 #[test]
-fn a_client_that_goes_away_takes_the_server_s_side_with_it() {
+fn when_the_client_closes_the_server_side_is_closed() {
     let (ended, end) = std::sync::mpsc::channel();
     let endless = server(move |mut stream| {
         while stream.write_all(&[7; 65_536]).is_ok() {}
@@ -287,12 +288,13 @@ fn a_client_that_goes_away_takes_the_server_s_side_with_it() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_server_back() {
+fn a_client_that_does_not_read_slows_the_server_down() {
     let endless = server(|mut stream| while stream.write_all(&[7; 65_536]).is_ok() {});
     let link = start(endless, |config| config);
     let mut idle = TcpStream::connect(link.address()).unwrap();
     idle.read_exact(&mut [0; 1]).unwrap();
-    // Another connection gets through all the same, and meanwhile what lies in between comes to rest.
+    // Another connection still works, and its duration gives the first one time to fill its
+    // buffers.
     let mut busy = TcpStream::connect(link.address()).unwrap();
     busy.read_exact(&mut vec![0; 256 << 20]).unwrap();
     let delivered = link.counters().bytes_to_client;

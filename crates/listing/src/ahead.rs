@@ -1,11 +1,12 @@
-//! One directory in its own order, its next entries read by threads while somebody works on these.
+//! One directory in its own order: threads read the next entries while the caller uses these.
 //!
-//! Where a directory can be read from several positions at once, it is: each thread takes the next part that nobody
-//! has, and the parts are given out in their order, which is the order one reader would give. What waits is bounded, in
-//! parts and in each of them, so a directory of any length takes the same memory however slowly it is worked on.
+//! Where a directory can be read from several positions at once, it is: each thread takes the next
+//! part that no thread has, and the parts are given out in their order, which is the order one
+//! reader would give. What waits is bounded, in parts and in each of them, so a directory of any
+//! length takes the same memory however slowly it is worked on.
 //!
-//! The threads end with the directory or with the [`Ahead`]; [`Ahead::end`] waits for them, so that their descriptors are
-//! closed when the caller may count on it.
+//! The threads end with the directory or with the [`Ahead`]; [`Ahead::end`] waits for them, so that
+//! their descriptors are closed when the caller may count on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,9 +21,11 @@ use crate::spare::Spare;
 use crate::split::{self, Part};
 use crate::{Batch, Options, Reader, Tuning};
 
-/// Batches of a part that wait to be taken: a whole part of usual names, for a thread to go on to the next one.
+/// Batches of a part that wait to be taken: a whole part of usual names, for a thread to go on to
+/// the next one.
 const WAITING: usize = 16;
-/// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100 bytes to plan one.
+/// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100
+/// bytes to plan one.
 const PARTS: u64 = 4096;
 
 /// What is said where parts do not join; see [`split`].
@@ -54,7 +57,7 @@ struct Shared {
     spare: Spare,
 }
 
-/// What nobody reads yet.
+/// The parts that no thread reads yet.
 #[derive(Debug)]
 struct Left {
     /// A directory that is not split is one part, without bounds.
@@ -64,7 +67,8 @@ struct Left {
 }
 
 impl Ahead {
-    /// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it is worked on.
+    /// Bytes of a batch, some 2,000 entries of usual names: what stays in a core's cache while it
+    /// is worked on.
     pub const BUFFER: usize = 64 << 10;
 
     /// Lets threads read on from where `reader` stands. It comes back if none can be had.
@@ -129,7 +133,7 @@ impl Ahead {
         Some(Ok(None))
     }
 
-    /// What a message means to whoever takes batches; nothing if it ends a part.
+    /// What a message means to the receiver of batches; `None` if it ends a part.
     fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
         self.failed = message.is_err();
         if !matches!(message, Ok(Some(_))) {
@@ -149,7 +153,7 @@ impl Ahead {
     /// Ends the threads; each after the system call it is in. The reader stands anywhere.
     pub fn end(self) -> Option<Reader> {
         let Self { parts, part, shared, threads, .. } = self;
-        // With nobody to take its batches a thread ends.
+        // A thread ends when its receiver is gone.
         drop((parts, part));
         shared.lock().parts.clear();
         for thread in threads {
@@ -180,7 +184,7 @@ impl Shared {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread: reads parts until there are none, or nobody takes them any more.
+    /// A thread: reads parts until there are no more, or the receiver is gone.
     fn work(&self) {
         while let Some((part, batches)) = self.next() {
             let end = self.read(part, &batches).map(|()| None);
@@ -191,12 +195,13 @@ impl Shared {
         }
     }
 
-    /// The next part that nobody reads, and where its batches go.
+    /// The next part that no thread reads, and where its batches go.
     fn next(&self) -> Option<(Option<Part>, SyncSender<Message>)> {
         let mut left = self.lock();
         let part = left.parts.pop_front();
         let (sender, receiver) = sync_channel(WAITING);
-        // Sent under the lock, so that they come in order; with too many before it, all threads have to wait anyway.
+        // Sent under the lock, so that they come in order; with too many before it, all threads
+        // have to wait anyway.
         match (part, &left.order) {
             (Some(part), Some(order)) if order.send(receiver).is_ok() => Some((part, sender)),
             _ => {
@@ -206,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Reads a part to its end, or until nobody takes its batches.
+    /// Reads a part to its end, or until its receiver is gone.
     fn read(&self, mut part: Option<Part>, batches: &SyncSender<Message>) -> io::Result<()> {
         let mut reader = self.begin(part.as_ref())?;
         loop {

@@ -1,8 +1,9 @@
 //! Entries as they come from the kernel: one buffer of names, and small records that point into it.
 //!
-//! The buffer is the very memory getdents64 wrote, so a name is copied once, by the kernel, and nothing is allocated
-//! for an entry. A batch holds entries of one or several directories, each with its path once. Batches are used again:
-//! a listing of any length needs as many as it has threads, and those that wait for their reader.
+//! The buffer is the very memory getdents64 wrote, so a name is copied once, by the kernel, and
+//! nothing is allocated for an entry. A batch holds entries of one or several directories, each
+//! with its path once. Batches are used again: a listing of any length needs as many as it has
+//! threads, and those that wait for their reader.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -50,7 +51,8 @@ struct Group {
 }
 
 impl Batch {
-    /// An empty batch for about `buffer` bytes of the kernel's records: 24 bytes an entry and its name, rounded up.
+    /// An empty batch for about `buffer` bytes of the kernel's records: 24 bytes an entry and its
+    /// name, rounded up.
     #[must_use]
     pub fn new(buffer: usize) -> Self {
         let buffer = buffer.clamp(LEAST_ROOM, LARGEST);
@@ -77,7 +79,8 @@ impl Batch {
         self.records.is_empty() && self.errors.is_empty()
     }
 
-    /// The directories that have entries here. One that is large, or read by several threads, comes in many batches.
+    /// The directories that have entries here. One that is large, or read by several threads, comes
+    /// in many batches.
     pub fn directories(&self) -> impl DoubleEndedIterator<Item = Directory<'_>> {
         self.groups.iter().map(move |group| Directory { batch: self, group })
     }
@@ -142,8 +145,8 @@ impl Batch {
         });
     }
 
-    /// Reads the directory's next records behind what is here, and hands each to `take`, which says what becomes of it.
-    /// Returns how many bytes came; 0 at the directory's end.
+    /// Reads the directory's next records behind what is here, and hands each to `take`, which says
+    /// what becomes of it. Returns how many bytes came; 0 at the directory's end.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -173,8 +176,8 @@ impl Batch {
         Ok(read)
     }
 
-    /// Ends the directory begun last with the entries read since, `before` of it having been read earlier; how many
-    /// have been by now. A directory without entries here leaves no trace.
+    /// Ends the directory begun last with the entries read since, `before` of it having been read
+    /// earlier; how many have been by now. A directory without entries here leaves no trace.
     pub(crate) fn end(&mut self, before: u64) -> u64 {
         let count = narrow(self.records.len());
         let Some(group) = self.groups.last_mut() else { return before };
@@ -191,10 +194,10 @@ impl Batch {
 
 /// What is found out of entries after they were read.
 impl Batch {
-    /// Calls `look` for the entries from `first` on of whose type `needed` says so, all of the directory begun last,
-    /// with that directory's path, the name, the type and the place for details: written where they stay, since copying
-    /// a hundred bytes an entry shows. Keeps the type it answers, and the details if `keep` says so, and drops entries
-    /// it has no answer for.
+    /// Calls `look` for the entries from `first` on of whose type `needed` says so, all of the
+    /// directory begun last, with that directory's path, the name, the type and the place for
+    /// details: written where they stay, since copying a hundred bytes an entry shows. Keeps the
+    /// type it answers, and the details if `keep` says so, and drops entries it has no answer for.
     pub(crate) fn settle(
         &mut self,
         first: usize,
@@ -230,7 +233,7 @@ impl Batch {
 pub(crate) enum Take {
     /// It is an entry of the directory.
     Entry,
-    /// It and those after it belong to somebody else.
+    /// It and those after it belong to another part.
     Stop,
 }
 
@@ -249,8 +252,8 @@ pub struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// The directory's path from the listing's root with a `/` at its end; empty for the root itself. Written before
-    /// an entry's name it makes that entry's path.
+    /// The directory's path from the listing's root with a `/` at its end; empty for the root
+    /// itself. Written before an entry's name it makes that entry's path.
     #[must_use]
     pub fn path(&self) -> &'a [u8] {
         &self.batch.paths[span(&self.group.path)]
@@ -262,7 +265,8 @@ impl<'a> Directory<'a> {
         self.group.depth
     }
 
-    /// Entries seen of this directory with these; of a directory read by several threads, those of this thread's part.
+    /// Entries seen of this directory with these; of a directory read by several threads, those of
+    /// this thread's part.
     #[must_use]
     pub fn so_far(&self) -> u64 {
         self.group.so_far
@@ -298,8 +302,8 @@ impl<'a> Entry<'a> {
         c_name(self.buffer, self.record)
     }
 
-    /// Its inode's number as the directory has it. At a mount point this is the covered inode, and that of
-    /// [`stat`](Self::stat) the mounted one.
+    /// Its inode's number as the directory has it. At a mount point this is the covered inode, and
+    /// that of [`stat`](Self::stat) the mounted one.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.record.inode
@@ -311,13 +315,15 @@ impl<'a> Entry<'a> {
         kind_of(self.file_type())
     }
 
-    /// What it is, down to the kinds of devices; `Unknown` only where finding out failed, which is an error beside.
+    /// What it is, down to the kinds of devices; `Unknown` only where finding out failed, which is
+    /// an error beside.
     #[must_use]
     pub fn file_type(&self) -> FileType {
         type_of(self.record.kind)
     }
 
-    /// What was asked for ([`Detail`](crate::Detail)); nothing where it was not, or failed, which is an error beside.
+    /// The requested state ([`Detail`](crate::Detail)); `None` if none was requested, or if it
+    /// failed, which is an error of the batch.
     #[must_use]
     pub fn stat(&self) -> Option<&'a Stat> {
         self.stat

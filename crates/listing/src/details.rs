@@ -1,4 +1,5 @@
-//! Finds out of entries what their directory does not tell: by one system call each, and only where it is needed.
+//! Finds out of entries what their directory does not tell: by one system call each, and only where
+//! it is needed.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -21,7 +22,8 @@ pub(crate) struct Details<'a, D> {
 }
 
 impl<D: AsFd> Details<'_, D> {
-    /// Adds to the entries from `first` on, all of one directory. Those that vanished meanwhile are taken out.
+    /// Adds to the entries from `first` on, all of one directory. Those that vanished meanwhile are
+    /// taken out.
     pub(crate) fn add(&self, batch: &mut Batch, first: usize) {
         let mut errors = Vec::new();
         batch.settle(

@@ -1,11 +1,12 @@
 //! Directory records as the kernel writes them, and the one system call that makes it write them.
 //!
-//! `struct linux_dirent64` is: inode (8 bytes), the position after this record (8), the record's length (2), the type
-//! (1), the name with its zero byte, and padding to 8 bytes. The padding is not cleared, so a name ends at the first
-//! zero byte of its record's last eight, not at the first byte of its padding.
+//! `struct linux_dirent64` is: inode (8 bytes), the position after this record (8), the record's
+//! length (2), the type (1), the name with its zero byte, and padding to 8 bytes. The padding is
+//! not cleared, so a name ends at the first zero byte of its record's last eight, not at the first
+//! byte of its padding.
 //!
-//! [`rustix::fs::RawDir`] reads the same records but keeps its buffer to itself, so every name would be copied once
-//! more before it could outlive the next call.
+//! [`rustix::fs::RawDir`] reads the same records but keeps its buffer to itself, so every name
+//! would be copied once more before it could outlive the next call.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,8 +16,9 @@ use rustix::io::Errno;
 /// Bytes before the name.
 const HEAD: usize = 19;
 
-/// The least room for a call: a record with the longest name Linux itself allows (255 bytes) and more to spare.
-/// Some file systems have longer names and then answer `EINVAL`, which tells to try again with more room.
+/// The least room for a call: a record with the longest name Linux itself allows (255 bytes) and
+/// more to spare. Some file systems have longer names and then answer `EINVAL`, after which more
+/// room is tried.
 pub(crate) const LEAST_ROOM: usize = 1024;
 
 /// One record: its numbers, and where its name lies in the buffer.
@@ -31,10 +33,12 @@ pub(crate) struct Raw {
     pub(crate) len: usize,
 }
 
-/// Fills `buffer` from its start with the directory's next records; how many bytes they take, 0 at the end.
+/// Fills `buffer` from its start with the directory's next records; how many bytes they take, 0 at
+/// the end.
 pub(crate) fn getdents(directory: impl AsFd, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     let fd = directory.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `len` bytes from the start of a buffer that is ours alone and as long.
+    // SAFETY: the kernel writes at most `len` bytes from the start of a buffer that is ours alone
+    // and as long.
     let read = unsafe { libc::syscall(libc::SYS_getdents64, fd, buffer.as_mut_ptr(), buffer.len()) };
     usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

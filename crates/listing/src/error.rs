@@ -1,4 +1,5 @@
-//! What goes wrong in a listing. In the midst of one it is a value beside the entries, and the rest goes on.
+//! What goes wrong in a listing. In the midst of one it is a value beside the entries, and the rest
+//! goes on.
 
 use std::ffi::OsStr;
 use std::io;

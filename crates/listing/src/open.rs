@@ -1,8 +1,10 @@
-//! Open directories, counted: how many stay open at once has a cap, whatever the tree's width and depth.
+//! Open directories, counted: how many stay open at once has a cap, whatever the tree's width and
+//! depth.
 //!
-//! A directory stays open while those found in it wait to be opened, each relative to it: one path component, and no
-//! link in between can lead elsewhere. Beyond the cap it is closed, and they are opened from the root, one component
-//! at a time, which costs more and is as safe; nor does a path's length matter to either.
+//! A directory stays open while those found in it wait to be opened, each relative to it: one path
+//! component, and no link in between can lead elsewhere. Beyond the cap it is closed, and they are
+//! opened from the root, one component at a time, which costs more and is as safe; nor does a
+//! path's length matter to either.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,8 +17,8 @@ use rustix::path::Arg;
 
 use crate::Symlinks;
 
-/// Directories kept open at most, beside the two or so each worker is at. A process may have 1,024 by default; this
-/// leaves the rest to whoever lists.
+/// Directories kept open at most, beside the two or so each worker is at. A process may have 1,024
+/// by default; this leaves the rest to the caller.
 const CAP: usize = 256;
 
 /// An open directory.
@@ -37,7 +39,8 @@ impl Open {
         open_at(CWD, path, Symlinks::Follow, OFlags::RDONLY).map(|fd| Self::new(fd, count))
     }
 
-    /// Opens the directory `name`, of one component, in this one. A link is followed only where the listing follows.
+    /// Opens the directory `name`, of one component, in this one. A link is followed only where the
+    /// listing follows.
     pub(crate) fn enter(&self, name: &[u8], symlinks: Symlinks) -> rustix::io::Result<Self> {
         open_at(&self.fd, name, symlinks, OFlags::RDONLY).map(|fd| Self::new(fd, &self.count))
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::Detail;
+use rustix::fs::StatxFlags;
 
 /// How deep a listing goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub enum Symlinks {
     /// A link, not followed.
     #[default]
     Report,
-    /// What it points to; a dangling link as a link. One to a directory it lies in is listed, not entered, and is an
-    /// [`Error::Loop`](crate::Error::Loop) beside the entries.
+    /// What it points to; a dangling link as a link. One to a directory it lies in is listed, not
+    /// entered, and is an [`Error::Loop`](crate::Error::Loop) beside the entries.
     Follow,
 }
 
@@ -48,6 +48,34 @@ pub enum Boundary {
     Stay,
 }
 
+/// How much of an entry is found out. More than names costs a system call an entry; on a network
+/// file system the narrower questions may spare it a request to the servers that hold the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Name, inode and type as the directory has them.
+    #[default]
+    Names,
+    /// Size and modification time too.
+    Size,
+    /// Size, blocks, links and inode: what disk usage is summed from.
+    Usage,
+    /// Everything in [`Stat`](crate::Stat).
+    Full,
+}
+
+impl Detail {
+    pub(crate) fn mask(self) -> StatxFlags {
+        match self {
+            Self::Names => StatxFlags::TYPE,
+            Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME,
+            Self::Usage => {
+                StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK | StatxFlags::INO
+            }
+            Self::Full => StatxFlags::BASIC_STATS,
+        }
+    }
+}
+
 /// What to list, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -59,8 +87,8 @@ pub struct Options {
     pub detail: Detail,
     /// Whether to enter other file systems.
     pub boundary: Boundary,
-    /// Bytes a directory is read by at once, also those of a [`Batch`](crate::Batch); else by file system
-    /// ([`Tuning`](crate::Tuning)).
+    /// Bytes a directory is read by at once, also those of a [`Batch`](crate::Batch); else by file
+    /// system ([`Tuning`](crate::Tuning)).
     pub buffer: Option<NonZeroUsize>,
     /// Threads at most; else by file system.
     pub threads: Option<NonZeroUsize>,

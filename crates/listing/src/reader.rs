@@ -11,7 +11,8 @@ use crate::dirent::Raw;
 use crate::open::open_at;
 use crate::{Batch, Error, Result, Symlinks};
 
-/// An open directory. Its entries are as the directory has them: a type may be unknown, a name gone by now.
+/// An open directory. Its entries are as the directory has them: a type may be unknown, a name gone
+/// by now.
 #[derive(Debug)]
 pub struct Reader {
     fd: OwnedFd,
@@ -32,8 +33,8 @@ impl Reader {
             .map_err(|error| Error::at(path, b"", error))
     }
 
-    /// Reads the next entries into `batch`, in place of what was there; false when there are no more. Each call is one
-    /// system call, but for names too long for what is left of the buffer.
+    /// Reads the next entries into `batch`, in place of what was there; false when there are no
+    /// more. Each call is one system call, but for names too long for what is left of the buffer.
     ///
     /// # Errors
     /// The operating system's code. A directory that was removed meanwhile has merely ended.

@@ -1,11 +1,12 @@
 //! A tree in the byte order of an object store, where `a.txt` comes before what is in `a/`.
 //!
-//! A directory's names are read, sorted and shown one by one; each directory among them is entered at its place. Names
-//! alone are kept, with a `/` behind a directory's, so that they compare as bytes; what else is asked for is found out
-//! when an entry's turn comes. A directory whose names take more than the limit is read several times: each time the
-//! smallest names not shown yet are kept. That costs readings, but neither memory nor a file to spill to that a killed
-//! process would leave behind; and a name that is there all the while is still shown once, since each reading shows
-//! one stretch of the order.
+//! A directory's names are read, sorted and shown one by one; each directory among them is entered
+//! at its place. Names alone are kept, with a `/` behind a directory's, so that they compare as
+//! bytes; what else is asked for is found out when an entry's turn comes. A directory whose names
+//! take more than the limit is read several times: each time the smallest names not shown yet are
+//! kept. That costs readings, but neither memory nor a file to spill to that a killed process would
+//! leave behind; and a name that is there all the while is still shown once, since each reading
+//! shows one stretch of the order.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,10 @@ use crate::chain::{Chain, Identity};
 use crate::details::Details;
 use crate::error::below;
 use crate::open::Open;
-use crate::walk::describe;
 use crate::{Batch, Boundary, Detail, Error, Options, Reach, Result, Stat, Symlinks, Tuning};
 
-/// Bytes all names that wait may take: 10^6 usual ones fit in three readings, and the process in 32 MiB.
+/// Bytes all names that wait may take: 10^6 usual ones fit in three readings, and the process in 32
+/// MiB.
 const LIMIT: usize = 12 << 20;
 /// Bytes a level may take at least, however much those above it have.
 const LEAST: usize = 256 << 10;
@@ -43,7 +44,7 @@ pub(crate) struct Sorted {
     levels: Vec<Level>,
     /// The directory shown last, to be entered next.
     due: Option<Vec<u8>>,
-    /// What went wrong and was not told yet.
+    /// Errors not reported yet.
     errors: Vec<Error>,
     batch: Batch,
 }
@@ -177,7 +178,8 @@ impl Sorted {
         names
     }
 
-    /// Reads on where the deepest level's names are shown and there are more, and leaves it where there are none.
+    /// Reads on where the deepest level's names are shown and there are more, and leaves it where
+    /// there are none.
     fn read_on(&mut self) {
         let Some(mut level) = self.levels.pop() else { return };
         let after = level.names.last().to_vec();
@@ -203,7 +205,7 @@ impl Sorted {
         }
     }
 
-    /// Finds out what is asked for of an entry; nothing if it is gone by now, or is something else.
+    /// Reads the requested state of an entry; `None` if it is gone, or is something else by now.
     fn show(&self, path: &[u8], open: Option<&Open>, name: &[u8], kind: Kind) -> Option<Result<Entry>> {
         let bare = name.strip_suffix(b"/").unwrap_or(name);
         let full = [path, bare].concat();
@@ -281,7 +283,8 @@ impl Names {
         self.index.last().map_or(b"", |name| bytes_of(&self.bytes, name))
     }
 
-    /// Adds a name if it is behind `after`; drops the larger half when all take more than `limit` bytes.
+    /// Adds a name if it is behind `after`; drops the larger half when all take more than `limit`
+    /// bytes.
     fn add(&mut self, name: &[u8], kind: Kind, after: &[u8], limit: usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -320,4 +323,25 @@ impl Names {
 fn bytes_of<'a>(bytes: &'a [u8], name: &Name) -> &'a [u8] {
     let start = name.start as usize;
     &bytes[start..start + usize::from(name.len)]
+}
+
+/// The entry called `name` below `root`.
+pub(crate) fn describe(
+    root: &Path,
+    symlinks: Symlinks,
+    name: Vec<u8>,
+    kind: Kind,
+    stat: Option<&Stat>,
+) -> Result<Entry> {
+    if symlinks == Symlinks::Follow && kind == Kind::Symlink {
+        return Err(Error::at(root, &name, Errno::NOENT));
+    }
+    Ok(Entry {
+        name,
+        kind,
+        size: stat.filter(|_| kind == Kind::File).map(|stat| stat.size),
+        modified: stat.and_then(|stat| stat.modified.system()),
+        etag: None,
+        storage_class: None,
+    })
 }

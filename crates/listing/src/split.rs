@@ -1,16 +1,19 @@
 //! One large ext4 directory, read from several positions at once.
 //!
-//! With its index on, ext4 gives entries in the order of their names' hashes, and an entry's position *is* that hash,
-//! whatever is added or removed around it. So [`lseek`](rustix::fs::seek) to any number leads to the first entry whose
-//! hash is not smaller, and the entries from one number to another are the same set whoever reads them. Each part
-//! starts at a number and stops at the next part's start; which side an entry is on follows from its own position
-//! alone, so parts neither overlap nor leave a gap, also while names come and go. Two threads halve the time.
+//! With its index on, ext4 gives entries in the order of their names' hashes, and an entry's
+//! position *is* that hash, whatever is added or removed around it. So [`lseek`](rustix::fs::seek)
+//! to any number leads to the first entry whose hash is not smaller, and the entries from one
+//! number to another are the same set for every reader. Each part starts at a number and stops at
+//! the next part's start; which side an entry is on follows from its own position alone, so parts
+//! neither overlap nor leave a gap, also while names come and go. Two threads halve the time.
 //!
-//! None of this is promised by POSIX, so it is checked on the way. Before: only on a file system known to do this, the
-//! middle of the directory must answer a seek with positions beyond it (an ext4 directory without index does not). In
-//! each part: positions never decrease. Where two parts meet: the entry at which one stops must be the one at which the
-//! other began, unless the directory was changed meanwhile. What fails before falls back to one thread; what fails on
-//! the way is an [`Error::Disordered`](crate::Error::Disordered), because entries are out by then.
+//! POSIX promises none of this, so it is checked. Before reading: the file system must be known to
+//! do this, and a seek to the middle of the directory must lead to positions beyond it (an ext4
+//! directory without index fails this). In each part: positions never decrease. Where two parts
+//! meet: one part must stop at the entry at which the other began, unless the directory was changed
+//! meanwhile. If the check before reading fails, one thread reads the directory. If a later check
+//! fails, the result is [`Error::Disordered`](crate::Error::Disordered), because entries have been
+//! returned by then.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -27,7 +30,8 @@ use crate::open::again;
 
 /// Entries in a part, about. Opening and seeking costs some 30 us, reading so many 3 ms.
 const PART: u64 = 16 << 10;
-/// Parts at most where it does not matter when one of them comes: enough for threads to end together.
+/// Parts at most where it does not matter when one of them comes: enough for threads to end
+/// together.
 pub(crate) const FEW: u64 = 64;
 
 /// A directory that is read in parts.
@@ -57,8 +61,9 @@ pub(crate) struct Part {
     after: Option<Vec<u8>>,
 }
 
-/// Plans the parts, `most` of them at most, of what is left of a directory of which `read` entries were read, up to
-/// `next`. The first part goes on from there, by the same descriptor. None if it is not worth it or not possible.
+/// Plans the parts, `most` of them at most, of what is left of a directory of which `read` entries
+/// were read, up to `next`. The first part goes on from there, by the same descriptor. None if it
+/// is not worth it or not possible.
 pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<Part> {
     let boundaries = boundaries(read, next, most);
     let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
@@ -71,7 +76,8 @@ pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64)
     starts.zip(stops).map(part).collect()
 }
 
-/// Where parts of a directory start of which `read` entries lie before `position`: evenly, as hashes are spread.
+/// Where parts of a directory start of which `read` entries lie before `position`: evenly, as
+/// hashes are spread.
 fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
     let left = i64::MAX as u64 - before;
@@ -120,7 +126,8 @@ impl Part {
         Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
     }
 
-    /// Whether it goes on from what was read before the directory was split, by the descriptor that was read.
+    /// Whether it goes on from what was read before the directory was split, by the descriptor that
+    /// was read.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
@@ -139,7 +146,8 @@ impl Part {
         let beyond = match (self.stop, self.position) {
             (None, _) => false,
             (Some(stop), Some(position)) => position >= stop,
-            // The first record's own position is not told. If the next one is beyond the stop, it may be too.
+            // The first record's own position is unknown. If the next one is beyond the stop, it
+            // may be too.
             (Some(stop), None) => {
                 raw.next >= stop && first_from(directory, stop)?.is_some_and(|first| first == name)
             }
@@ -180,7 +188,7 @@ impl Split {
     }
 }
 
-/// When a directory last changed, as far as that can be told apart from a change after it.
+/// When a directory last changed, as far as that can be distinguished from a later change.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     seconds: i64,

@@ -1,17 +1,17 @@
-//! What is known of an entry beyond its name.
+//! Metadata of an entry: what is known of it beyond its name.
 //!
-//! A local file system has all of an inode in memory, and gives it by the older fstatat in 5 % less time than by statx,
-//! whose answer is longer. Behind a network what is not asked for may spare a request: there it is statx with the
-//! cheapest mask that answers.
+//! A local file system has the whole inode in memory. There fstatat is called: it takes 5 % less
+//! time than statx, whose answer is longer. A network file system may save a request if some fields
+//! are not needed. There statx is called, with the cheapest mask that covers the requested detail.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstbyte_location::Kind;
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Statx};
 
-use crate::Reach;
+use crate::{Detail, Reach};
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The same time as the standard library has it; nothing where it is out of its reach.
+    /// The time as the standard library has it; `None` if it is out of range.
     #[must_use]
     pub fn system(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
@@ -33,35 +33,8 @@ impl Time {
     }
 }
 
-/// How much of an entry is found out. More than names costs a system call an entry; on a network file system the
-/// narrower questions may spare it a request to the servers that hold the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
-    /// Name, inode and type as the directory has them.
-    #[default]
-    Names,
-    /// Size and modification time too.
-    Size,
-    /// Size, blocks, links and inode: what disk usage is summed from.
-    Usage,
-    /// Everything in [`Stat`].
-    Full,
-}
-
-impl Detail {
-    pub(crate) fn mask(self) -> StatxFlags {
-        match self {
-            Self::Names => StatxFlags::TYPE,
-            Self::Size => StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME,
-            Self::Usage => {
-                StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK | StatxFlags::INO
-            }
-            Self::Full => StatxFlags::BASIC_STATS,
-        }
-    }
-}
-
-/// An inode's state. Fields that were not asked for ([`Detail`]) hold what the file system gave along, or 0.
+/// An inode's state. Fields that were not asked for ([`Detail`]) hold what the file system gave
+/// along, or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The device it lies on, as `st_dev` has it.

@@ -1,7 +1,7 @@
-//! A listing as an iterator: the threads that list fill batches, and whoever iterates takes them out.
+//! A listing as an iterator: the listing threads fill batches, and the caller takes them out.
 //!
-//! Few batches wait at a time, and those given back are filled again, so a listing of any length takes the same memory
-//! however slowly it is read.
+//! Few batches wait at a time, and those given back are filled again, so a listing of any length
+//! takes the same memory however slowly it is read.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::scan::Scan;
 use crate::spare::Spare;
 use crate::{Batch, Options, Result};
 
-/// Batches that wait for whoever iterates: enough that threads need not wait for each other's turn.
+/// Batches that wait for the caller: enough that threads need not wait for each other's turn.
 const WAITING: usize = 4;
 
 /// The batches of a listing. Dropping it ends the listing.
@@ -35,7 +35,7 @@ pub fn stream(root: &Path, options: &Options) -> Result<Stream> {
     Ok(Stream { batches, spare })
 }
 
-/// A visitor that sends what it is shown, until nobody receives.
+/// A visitor that sends its batches until the receiver is gone.
 fn send(sender: SyncSender<Batch>, spare: Arc<Spare>) -> impl FnMut(&mut Batch) -> ControlFlow<()> + Send {
     move |batch| match sender.send(std::mem::replace(batch, spare.take())) {
         Ok(()) => ControlFlow::Continue(()),

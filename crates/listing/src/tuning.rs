@@ -1,8 +1,10 @@
-//! How a file system is best listed: by what is mounted, told by its magic number, and why.
+//! How a file system is best listed: by the type of the file system, found by its magic number, and
+//! why.
 //!
-//! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to 0.19 us an entry);
-//! 64 KiB stay in a core's cache until they are printed. On a network file system a listing waits for answers, so more
-//! threads ask at once and a call may bring more; those figures are judged, not measured, and say so.
+//! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to
+//! 0.19 us an entry); 64 KiB stay in a core's cache until they are printed. On a network file
+//! system a listing waits for answers, so more threads ask at once and a call may bring more; those
+//! figures are judged, not measured, and say so.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -73,9 +75,11 @@ const UNKNOWN: FileSystem = FileSystem { measured: false, ..local("unknown", 0) 
 
 /// Bytes a local directory is read by at once.
 const LOCAL_BUFFER: usize = 64 << 10;
-/// Bytes a remote directory is read by at once. With 16 threads and details this stays below 32 MiB in all.
+/// Bytes a remote directory is read by at once. With 16 threads and details this stays below 32 MiB
+/// in all.
 const REMOTE_BUFFER: usize = 256 << 10;
-/// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache bind.
+/// Threads on a local file system at most. Beyond this the locks of the kernel's directory cache
+/// bind.
 const LOCAL_THREADS: usize = 8;
 /// Threads that wait for a remote one's answers.
 const REMOTE_THREADS: usize = 16;
@@ -121,7 +125,8 @@ impl Tuning {
     }
 
     fn choose(magic: u64, options: &Options) -> Self {
-        // The type of this field is signed on some machines: SMB's numbers would come with 32 more bits.
+        // The type of this field is signed on some machines: SMB's numbers would come with 32 more
+        // bits.
         let magic = magic & 0xFFFF_FFFF;
         let file_system = KNOWN.iter().find(|known| known.magic == magic).copied().unwrap_or(UNKNOWN);
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -140,13 +145,15 @@ impl Tuning {
         }
     }
 
-    /// Whether several threads may read one directory of the root's file system from several positions.
+    /// Whether several threads may read one directory of the root's file system from several
+    /// positions.
     pub(crate) fn splits(&self) -> bool {
         self.file_system.positions == Positions::Hashes && self.threads > 1
     }
 
-    /// Whether nothing comes behind this position in a directory of the root's file system. ext4 gives it to the last
-    /// entry of all, and no name hashes to it (`EXT4_HTREE_EOF_64BIT` in its `fs/ext4/ext4.h`), which spares a call a directory.
+    /// Whether nothing comes behind this position in a directory of the root's file system. ext4
+    /// gives it to the last entry of all, and no name hashes to it (`EXT4_HTREE_EOF_64BIT` in its
+    /// `fs/ext4/ext4.h`), which spares a call a directory.
     pub(crate) fn is_end(&self, position: i64) -> bool {
         self.file_system.positions == Positions::Hashes && position == i64::MAX
     }

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use firstbyte_location::{Entry, Kind};
-use rustix::io::Errno;
+use firstbyte_location::Entry;
 
-use crate::sorted::Sorted;
-use crate::{Batch, Error, Options, Result, Stat, Stream, Symlinks, stream};
+use crate::sorted::{Sorted, describe};
+use crate::{Batch, Options, Result, Stream, Symlinks, stream};
 
 /// In which order entries come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,8 +13,9 @@ pub enum Order {
     /// As they are found, by several threads.
     #[default]
     Any,
-    /// By the bytes of the whole name, a directory counting as `NAME/`: the order of an object store's listing. Read by
-    /// one thread, with the names of one directory a level in memory, within limits (see `sorted.rs`).
+    /// By the bytes of the whole name, a directory counting as `NAME/`: the order of an object
+    /// store's listing. Read by one thread, with the names of one directory a level in memory,
+    /// within limits (see `sorted.rs`).
     Bytes,
 }
 
@@ -32,7 +32,7 @@ enum Kinds {
 /// Lists what is below the directory `root`.
 ///
 /// # Errors
-/// [`Error::Io`] if `root` cannot be opened as a directory.
+/// [`Error::Io`](crate::Error::Io) if `root` cannot be opened as a directory.
 pub fn walk(root: &Path, order: Order, options: &Options) -> Result<Walk> {
     Ok(Walk(match order {
         Order::Any => Kinds::Any(Unsorted {
@@ -92,27 +92,6 @@ impl Iterator for Unsorted {
             self.stream.recycle(batch);
         }
     }
-}
-
-/// The entry called `name` below `root`.
-pub(crate) fn describe(
-    root: &Path,
-    symlinks: Symlinks,
-    name: Vec<u8>,
-    kind: Kind,
-    stat: Option<&Stat>,
-) -> Result<Entry> {
-    if symlinks == Symlinks::Follow && kind == Kind::Symlink {
-        return Err(Error::at(root, &name, Errno::NOENT));
-    }
-    Ok(Entry {
-        name,
-        kind,
-        size: stat.filter(|_| kind == Kind::File).map(|stat| stat.size),
-        modified: stat.and_then(|stat| stat.modified.system()),
-        etag: None,
-        storage_class: None,
-    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! How many directories a listing has open stays below a cap, whatever the tree. Alone in its process, whose limit it
-//! lowers.
+//! How many directories a listing has open stays below a cap, whatever the tree. Alone in its
+//! process, whose limit it lowers.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What goes wrong while a tree is listed is told beside the names, and the rest goes on.
+//! Errors while a tree is listed are reported beside the names, and the rest goes on.
 
 mod support;
 

@@ -1,8 +1,8 @@
-//! Checksums over whole objects and parts: named, computed, combined, compared.
+//! Checksums of whole objects and parts: parsing, computing, combining and comparing them.
 //!
-//! A CRC is linear, so the CRCs of two neighbouring pieces give that of both together without the bytes: parts that
-//! arrive in any order are checked as they arrive. The hashes are sequential; they are here because stores and users
-//! give them. None of these is a secret, so they are compared as plain values.
+//! A CRC is linear: the CRCs of two adjacent pieces give the CRC of both together, so parts can be
+//! checked in any order. The other algorithms are sequential; they are supported because stores and
+//! users provide them. Checksums are not secrets, so no constant-time comparison is needed.
 
 mod combine;
 
@@ -15,7 +15,7 @@ use sha2::Digest as _;
 
 use combine::{CRC_32, CRC_32C, CRC_64_NVME, Polynomial};
 
-/// A checksum algorithm that stores, servers and the command line know, the preferred first.
+/// A checksum algorithm of stores, of `serve` and of the command line, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
@@ -29,16 +29,16 @@ pub enum Algorithm {
     Sha256,
     /// SHA-1: sequential only.
     Sha1,
-    /// MD5: sequential only, and only ever where the user names it; an `ETag` is not one.
+    /// MD5: sequential only, and used only if the user asks for it. An `ETag` is not an MD5.
     Md5,
 }
 
 impl Algorithm {
-    /// Every algorithm, the preferred first.
+    /// Every algorithm, in order of preference.
     pub const ALL: [Self; 6] =
         [Self::Crc64Nvme, Self::Crc32c, Self::Crc32, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// Its name as S3 spells it: `CRC64NVME`.
+    /// The name as S3 spells it: `CRC64NVME`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,14 +51,15 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name; case and dashes do not matter (`sha-256`).
+    /// Finds an algorithm by name, ignoring case and dashes (`sha-256`).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let plain = name.replace('-', "");
         Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(&plain))
     }
 
-    /// The S3 header that carries its value, base64. MD5 has none: S3 knows it as `Content-MD5` of one request only.
+    /// The S3 header that carries the value in base64. `None` for MD5: S3 has only `Content-MD5`,
+    /// which covers a single request.
     #[must_use]
     pub fn header(self) -> Option<&'static str> {
         Some(match self {
@@ -71,7 +72,7 @@ impl Algorithm {
         })
     }
 
-    /// Length of its value in bytes.
+    /// Length of the value in bytes.
     #[must_use]
     pub fn value_len(self) -> usize {
         match self {
@@ -83,7 +84,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether the checksums of neighbouring pieces give that of the whole ([`Checksum::combine`]).
+    /// True if the checksums of adjacent pieces give that of the whole ([`Checksum::combine`]).
     #[must_use]
     pub fn is_combinable(self) -> bool {
         self.polynomial().is_some()
@@ -105,10 +106,10 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// Why a text is no checksum, or content not what its checksum says.
+/// A malformed checksum, or content that does not match one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChecksumError {
-    /// Not `ALGORITHM:VALUE` of a known algorithm.
+    /// The text is not `ALGORITHM:VALUE` with a known algorithm.
     #[error("checksum {text}: {why}")]
     Malformed {
         /// The text as given.
@@ -116,16 +117,16 @@ pub enum ChecksumError {
         /// What is wrong with it and what to write instead.
         why: String,
     },
-    /// Content that does not have the checksum it should have.
+    /// The content does not match its checksum.
     #[error("{location}: {algorithm} mismatch: expected {expected}, got {found}")]
     Mismatch {
         /// The object.
         location: String,
-        /// How both were computed.
+        /// The algorithm of both values.
         algorithm: Algorithm,
-        /// The checksum promised, hex.
+        /// The expected checksum, in hex.
         expected: String,
-        /// The checksum computed, hex.
+        /// The computed checksum, in hex.
         found: String,
     },
 }
@@ -133,17 +134,17 @@ pub enum ChecksumError {
 /// A full-object checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// How it was computed.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Its bytes, big-endian.
+    /// The value, big-endian.
     pub value: Vec<u8>,
 }
 
 impl Checksum {
-    /// Parses `ALGORITHM:VALUE`, the value in hex or base64. Which of the two it is follows from its length.
+    /// Parses `ALGORITHM:VALUE`. The length of the value decides whether it is hex or base64.
     ///
     /// # Errors
-    /// [`ChecksumError::Malformed`]: an unknown algorithm, or a value that is not of its length.
+    /// [`ChecksumError::Malformed`]: an unknown algorithm, or a value of the wrong length.
     pub fn parse(text: &str) -> Result<Self, ChecksumError> {
         let fail = |why: String| ChecksumError::Malformed { text: text.to_owned(), why };
         let (name, value) = text
@@ -160,33 +161,33 @@ impl Checksum {
         })
     }
 
-    /// The checksum of these bytes, if they are as many as the algorithm gives.
+    /// A checksum with this value; `None` if its length is not that of the algorithm.
     #[must_use]
     pub fn new(algorithm: Algorithm, value: Vec<u8>) -> Option<Self> {
         (value.len() == algorithm.value_len()).then_some(Self { algorithm, value })
     }
 
-    /// The value of an S3 checksum header. `None` for anything but a full-object checksum: a composite one ends in
-    /// `-PARTS`.
+    /// Parses the value of an S3 checksum header. `None` unless it is a full-object checksum: a
+    /// composite one ends in `-PARTS`.
     #[must_use]
     pub fn from_base64(algorithm: Algorithm, text: &str) -> Option<Self> {
         BASE64_STANDARD.decode(text.trim()).ok().and_then(|value| Self::new(algorithm, value))
     }
 
-    /// The value as S3 headers carry it.
+    /// The value in base64, as in S3 headers.
     #[must_use]
     pub fn to_base64(&self) -> String {
         BASE64_STANDARD.encode(&self.value)
     }
 
-    /// The value as `sha256sum` and the like print it.
+    /// The value in hex, as `sha256sum` prints it.
     #[must_use]
     pub fn to_hex(&self) -> String {
         hex::encode(&self.value)
     }
 
-    /// The checksum of this piece followed by the `next` one of `next_len` bytes. `None` where the algorithm is
-    /// sequential or the two differ in it.
+    /// The checksum of this piece followed by the `next` one of `next_len` bytes. `None` if the
+    /// algorithm is sequential or the algorithms differ.
     #[must_use]
     pub fn combine(&self, next: &Self, next_len: u64) -> Option<Self> {
         let polynomial = self.algorithm.polynomial().filter(|_| self.algorithm == next.algorithm)?;
@@ -194,7 +195,7 @@ impl Checksum {
         Some(Self::from_number(self.algorithm, both))
     }
 
-    /// Checks content that has the checksum `found` against this one.
+    /// Compares the checksum `found` of some content with this one.
     ///
     /// # Errors
     /// [`ChecksumError::Mismatch`], naming `location`.
@@ -241,7 +242,7 @@ enum State {
 }
 
 impl Hasher {
-    /// A hasher that has seen nothing.
+    /// A hasher of no bytes yet.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
@@ -263,13 +264,13 @@ impl Hasher {
         hasher.finish()
     }
 
-    /// What it computes.
+    /// The algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             State::Crc(crc) => crc.update(bytes),
@@ -279,7 +280,7 @@ impl Hasher {
         }
     }
 
-    /// The checksum of all bytes taken.
+    /// The checksum of all bytes added.
     #[must_use]
     pub fn finish(self) -> Checksum {
         let value = match self.state {

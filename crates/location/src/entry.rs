@@ -1,8 +1,8 @@
-//! One line of a listing, whatever was listed.
+//! An entry of a listing: the same type for local directories, S3 and HTTP.
 
 use std::time::SystemTime;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An object or a regular file.
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What programs read it as: `file`, `directory`, `symlink` or `other`.
+    /// The name in machine-readable output: `file`, `directory`, `symlink` or `other`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -28,19 +28,20 @@ impl Kind {
     }
 }
 
-/// One name found under a listed location.
+/// An object, file or directory below a listed location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Path from the listed location, `/` between its parts, as raw bytes: any legal name survives.
+    /// Path relative to the listed location, with `/` between its parts. Raw bytes, because file
+    /// names need not be UTF-8.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Length in bytes, where the listing tells it.
+    /// Length in bytes, if the listing includes it.
     pub size: Option<u64>,
-    /// Last modification, where the listing tells it.
+    /// Last modification, if the listing includes it.
     pub modified: Option<SystemTime>,
-    /// `ETag` with its quotes, where the listing tells it.
+    /// `ETag` with its quotes, if the listing includes it.
     pub etag: Option<String>,
-    /// S3 storage class, where it is not the standard one.
+    /// S3 storage class; `None` for the standard one.
     pub storage_class: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! Where bytes live, what pins them and how their content is told: the words every other crate speaks.
+//! Locations, versions, byte ranges, checksums and units: the values that every other crate uses.
 //!
-//! Pure values only. Nothing here opens, resolves or touches anything, so that plans, listings and predictions can be
-//! computed and tested without a disk or a network.
+//! Pure values only: nothing here does I/O, so code over them is tested without a disk or a
+//! network.
 
 mod checksum;
 mod entry;
@@ -15,7 +15,7 @@ mod version;
 pub use checksum::{Algorithm, Checksum, ChecksumError, Hasher};
 pub use entry::{Entry, Kind};
 pub use location::{HttpUrl, Location, LocationError, S3Object};
-pub use range::ByteRange;
+pub use range::{ByteRange, to_usize};
 pub use secret::redacted;
 pub use shown::{Escaped, Shown, controls, shown};
 pub use version::{FileIdentity, Strength, Version};

@@ -1,8 +1,9 @@
-//! Parsing and printing of locations. A string is parsed once, at the edge; after that a location is a type.
+//! Parsing and printing of locations. The command line and Python parse a string once; all other
+//! code uses [`Location`].
 //!
-//! Assumptions: an S3 key is UTF-8 and nothing in it is special (`a//b`, `..`, a trailing slash are all legal names), so
-//! keys are never normalised. A local path is raw bytes. An HTTP target is kept as it was written, percent-encoding
-//! included, because only the server knows which encodings it holds for equal.
+//! An S3 key is UTF-8 and never normalised: `a//b`, `..` and a trailing slash are legal. A local
+//! path is raw bytes. An HTTP target is kept as written, with its percent-encoding, because only
+//! the server knows which encodings are equal.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,7 +15,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 use crate::secret::behind_scheme;
 use crate::shown;
 
-/// Bytes that may not stand bare in a URL path segment (RFC 3986, 3.3), `/` excepted: names join with it.
+/// Bytes to encode in a URL path (RFC 3986, 3.3). `/` is not among them: it separates names.
 const PATH_UNSAFE: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -35,20 +36,21 @@ const PATH_UNSAFE: &AsciiSet = &CONTROLS
 /// An object or a prefix in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct S3Object {
-    /// Bucket name; empty for the service itself (`s3://`), which lists buckets.
+    /// Bucket name; empty for the service itself (`s3://`), whose entries are buckets.
     pub bucket: String,
     /// Key, verbatim; empty for the bucket itself.
     pub key: String,
 }
 
-/// An `http` or `https` URL in the three parts a request needs. It is printed without its secrets.
+/// An `http` or `https` URL in the three parts that a request needs. `Display` and `Debug` omit its
+/// secrets.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct HttpUrl {
-    /// Whether the scheme is `https`.
+    /// True if the scheme is `https`.
     pub tls: bool,
     /// `host` or `host:port`, as written.
     pub authority: String,
-    /// Path and query as they go on the request line; begins with `/`.
+    /// Path and query as on the request line; begins with `/`.
     pub target: String,
 }
 
@@ -63,7 +65,7 @@ pub enum Location {
     Http(HttpUrl),
 }
 
-/// Why a string is no location.
+/// The string is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{input}: {why}")]
 pub struct LocationError {
@@ -77,7 +79,7 @@ impl Location {
     /// Parses `PATH`, `file://PATH`, `s3://BUCKET/KEY` or `http(s)://HOST/PATH`.
     ///
     /// # Errors
-    /// An unknown scheme, a missing bucket or host, or bytes that the scheme cannot carry.
+    /// An unknown scheme, a missing bucket or host, or bytes that are illegal in the scheme.
     pub fn parse(input: &OsStr) -> Result<Self, LocationError> {
         let fail = |why: &str| LocationError { input: shown(input).to_string(), why: why.to_owned() };
         let bytes = input.as_bytes();
@@ -102,7 +104,8 @@ impl Location {
         }
     }
 
-    /// The location of `name` (an [`Entry`](crate::Entry)'s name) under this one: a `/` is put between where none is.
+    /// The location of `name` (an [`Entry`](crate::Entry)'s name) below this one. Adds a `/`
+    /// between them unless this one ends in one.
     #[must_use]
     pub fn join(&self, name: &[u8]) -> Self {
         match self {
@@ -112,7 +115,7 @@ impl Location {
                 bytes.extend_from_slice(name);
                 Self::Local(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
             }
-            // The names under the service itself are buckets.
+            // The entries of the service itself are buckets.
             Self::S3(S3Object { bucket, .. }) if bucket.is_empty() => {
                 let bucket = String::from_utf8_lossy(name).into_owned();
                 Self::S3(S3Object { bucket, key: String::new() })
@@ -135,8 +138,8 @@ impl Location {
         }
     }
 
-    /// The last part of the name, decoded: what a copy into a directory is called. `None` where there is none
-    /// (a bucket, a host, `/`, `..`).
+    /// The last component of the name, decoded: the name of a copy in a directory. `None` for a
+    /// bucket, a host, `/` and `..`.
     #[must_use]
     pub fn file_name(&self) -> Option<Vec<u8>> {
         let name = match self {
@@ -150,7 +153,7 @@ impl Location {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Whether it is written as a directory or prefix: it ends in `/`, or names a whole bucket.
+    /// True if it is written as a directory or prefix: it ends in `/`, or is a whole bucket.
     #[must_use]
     pub fn is_directory_like(&self) -> bool {
         match self {
@@ -160,7 +163,7 @@ impl Location {
         }
     }
 
-    /// The path, for a local location.
+    /// The path of a local location.
     #[must_use]
     pub fn as_local(&self) -> Option<&Path> {
         match self {
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_printed_without_its_secrets_and_is_the_same_text_whoever_asks() {
+    fn a_url_is_printed_without_secrets_and_alike_for_every_user() {
         let one = parse("http://me:secret@h/x?v=1&X-Amz-Date=1&X-Amz-Credential=K&X-Amz-Signature=S");
         let other = parse("http://you:hidden@h/x?v=1&X-Amz-Date=2&X-Amz-Credential=L&X-Amz-Signature=T");
         assert_eq!(one.to_string(), "http://***@h/x?v=1&X-Amz-Signature=***");

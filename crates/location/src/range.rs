@@ -1,24 +1,25 @@
-//! Half-open byte ranges. HTTP's inclusive ranges are translated at the wire, nowhere else.
+//! Half-open byte ranges. Only the HTTP client and server convert from and to HTTP's inclusive
+//! ranges.
 
 use std::fmt;
 
-/// The bytes from `start` up to, not including, `end`.
+/// The bytes from `start` to `end`, without `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ByteRange {
     /// Offset of the first byte.
     pub start: u64,
-    /// Offset just past the last byte; never below `start`.
+    /// Offset after the last byte; never less than `start`.
     pub end: u64,
 }
 
 impl ByteRange {
-    /// The range from `start` up to `end`; empty where `end` lies below `start`.
+    /// The range from `start` to `end`; empty if `end` is less than `start`.
     #[must_use]
     pub fn new(start: u64, end: u64) -> Self {
         Self { start, end: end.max(start) }
     }
 
-    /// The `len` bytes from `start` on.
+    /// The range of `len` bytes from `start`.
     #[must_use]
     pub fn at(start: u64, len: u64) -> Self {
         Self { start, end: start.saturating_add(len) }
@@ -30,24 +31,31 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// Whether no byte lies in it.
+    /// True if it has no bytes.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.end == self.start
     }
 
-    /// The part of it that lies in `other` too.
+    /// The bytes in both ranges.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         let start = self.start.max(other.start);
         Self::new(start, self.end.min(other.end).max(start))
     }
 
-    /// What is left after its first `count` bytes (all of them, at most).
+    /// The range without its first `count` bytes; empty if it has no more than that.
     #[must_use]
     pub fn skip(self, count: u64) -> Self {
         Self::new(self.start.saturating_add(count).min(self.end), self.end)
     }
+}
+
+/// Converts a length to `usize`. Lossless: every supported target has 64-bit addresses.
+#[must_use]
+pub const fn to_usize(length: u64) -> usize {
+    const { assert!(usize::BITS == u64::BITS) };
+    length as usize
 }
 
 impl fmt::Display for ByteRange {
@@ -67,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn disjoint_ranges_intersect_in_nothing() {
+    fn disjoint_ranges_have_an_empty_intersection() {
         assert!(ByteRange::new(0, 5).intersect(ByteRange::new(7, 9)).is_empty());
         assert_eq!(ByteRange::new(0, 8).intersect(ByteRange::new(5, 20)), ByteRange::new(5, 8));
     }

@@ -1,18 +1,21 @@
-//! What of a URL is secret, and text without it.
+//! Removes passwords, signatures and tokens from URLs.
 //!
-//! One rule for everything that is shown or kept: messages, logs, receipts, journals, cache maps, process titles. Of
-//! `http://user:password@host/x?X-Amz-Signature=...` it leaves `http://***@host/x?X-Amz-Signature=***`. What comes with a
-//! signature (its date, who signed) is left out as well, so that the text is the same for the same object whoever asks
-//! and whenever: journals and caches know an object by it. Applying the rule twice changes nothing.
+//! Applies to everything that is shown or stored: messages, logs, receipts, journals, cache maps,
+//! process titles. `http://user:password@host/x?X-Amz-Signature=...` becomes
+//! `http://***@host/x?X-Amz-Signature=***`. Parameters that accompany a signature (date,
+//! credential) are removed, so that all signed URLs of an object give the same text: journals and
+//! caches use it as the object's name. The rule is idempotent.
 
 use std::borrow::Cow;
 
-/// Stands for what is not shown.
+/// Replaces a secret.
 const HIDDEN: &str = "***";
 
-/// Parameters that are a signature: AWS and Google, version 4 and before, CloudFront, and Azure.
+/// Parameters that hold a signature: of AWS and Google (version 4 and before), CloudFront and
+/// Azure.
 const SIGNATURES: [&str; 4] = ["x-amz-signature", "x-goog-signature", "signature", "sig"];
-/// What goes with such a signature and changes with each, beside what begins with `x-amz-` or `x-goog-`.
+/// Parameters that accompany a signature and differ between signatures, besides those of
+/// [`SIGNED`].
 const COMPANIONS: [&str; 23] = [
     "awsaccesskeyid",
     "googleaccessid",
@@ -38,9 +41,9 @@ const COMPANIONS: [&str; 23] = [
     "suoid",
     "scid",
 ];
-/// The parts of a signature of AWS's or Google's, behind their prefix.
+/// Parameters of AWS and Google signatures, without the prefix `x-amz-` or `x-goog-`.
 const SIGNED: [&str; 6] = ["algorithm", "credential", "date", "expires", "signedheaders", "security-token"];
-/// Parameters that are secret by themselves.
+/// Parameters that are secret also without a signature.
 const TOKENS: [&str; 18] = [
     "access_token",
     "accesstoken",
@@ -74,7 +77,7 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
         let end = url.find(ends_url).unwrap_or(url.len());
         out.push_str(before);
         match scheme_of(&rest[..at]) {
-            // Keys and paths may be called anything.
+            // Keys and paths hold no secrets.
             "s3" | "file" => out.push_str(&url[..end]),
             _ => out.push_str(&behind_scheme(&url[..end])),
         }
@@ -84,23 +87,25 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     if out == text { Cow::Borrowed(text) } else { Cow::Owned(out) }
 }
 
-/// The scheme that a text ends in.
+/// The scheme at the end of a text.
 fn scheme_of(before: &str) -> &str {
     let start = before.rfind(|symbol: char| !symbol.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
-    // In a text of several bytes a symbol this may be no boundary: then it is no scheme of ours either.
+    // After a character of several bytes, `start` is not a character boundary, and no known scheme
+    // precedes.
     before.get(start..).unwrap_or_default()
 }
 
-/// Whether a symbol cannot stand in a URL, and so ends it in the midst of a text.
+/// True for characters that end a URL within a text.
 fn ends_url(symbol: char) -> bool {
     symbol.is_whitespace() || symbol.is_control() || "\"<>`'".contains(symbol)
 }
 
-/// What stands behind `://`: authority, path and query.
+/// Redacts the rest of a URL after `://`: authority, path and query.
 pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
     let cut = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, target) = url.split_at(cut);
-    // A password may hold a bare slash, if against the rules: what looks like a user without an end is one.
+    // Some passwords contain an unencoded slash. An authority with a colon and no numeric port is
+    // therefore taken for a user and the start of a password.
     if !authority.contains('@')
         && authority.contains(':')
         && authority.rsplit(':').next().is_some_and(|port| port.bytes().any(|byte| !byte.is_ascii_digit()))
@@ -117,7 +122,7 @@ pub(crate) fn behind_scheme(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// `user:password@host` as it is shown.
+/// Redacts `user:password@host`.
 fn authority_shown(authority: &str) -> Cow<'_, str> {
     match authority.rsplit_once('@') {
         Some((HIDDEN, _)) | None => Cow::Borrowed(authority),
@@ -125,7 +130,7 @@ fn authority_shown(authority: &str) -> Cow<'_, str> {
     }
 }
 
-/// Path and query as they are shown.
+/// Redacts path and query.
 fn target_shown(target: &str) -> Cow<'_, str> {
     let Some((path, query)) = target.split_once('?') else { return Cow::Borrowed(target) };
     let (query, fragment) = query.split_once('#').map_or((query, None), |(query, rest)| (query, Some(rest)));
@@ -149,13 +154,13 @@ fn target_shown(target: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{path}?{query}{fragment}"))
 }
 
-/// Whether a parameter belongs to a signature of AWS's or Google's.
+/// True if a parameter belongs to an AWS or Google signature.
 fn is_signed(name: &str) -> bool {
     let part = name.strip_prefix("x-amz-").or_else(|| name.strip_prefix("x-goog-"));
     part.is_some_and(|part| SIGNED.contains(&part))
 }
 
-/// A parameter's name as it is compared.
+/// A parameter's name, decoded and in lower case.
 fn name_of(part: &str) -> String {
     let name = part.split('=').next().unwrap_or_default();
     percent_encoding::percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase()
@@ -167,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn users_passwords_signatures_and_tokens_are_hidden_and_everything_else_stays() {
+    fn users_passwords_signatures_and_tokens_are_hidden_and_nothing_else() {
         for (text, shown) in [
             ("http://user:pass@host:1/x", "http://***@host:1/x"),
             ("https://token@host", "https://***@host"),
@@ -197,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rule_applied_twice_changes_nothing(text in "[a-z]{0,4}(://)?[a-z:@/?&=%# ]{0,30}(sig=x|token=y)?[&@a-z]{0,5}") {
+        fn redacting_is_idempotent(text in "[a-z]{0,4}(://)?[a-z:@/?&=%# ]{0,30}(sig=x|token=y)?[&@a-z]{0,5}") {
             let once = redacted(&text).into_owned();
             prop_assert_eq!(redacted(&once), once.as_str());
         }

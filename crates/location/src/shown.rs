@@ -1,4 +1,4 @@
-//! Names for people: text that can do nothing to what shows it, and from which a name's bytes can be told.
+//! File names in terminals and messages: without control characters, and unambiguous.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::redacted;
 
-/// Whether a symbol acts on what shows it: control characters, and those that turn the direction of writing, by which
-/// `U+202E` lets one name look like another.
+/// True for control characters, and for those that change the direction of writing: with `U+202E`
+/// one name can look like another.
 #[must_use]
 pub fn controls(symbol: char) -> bool {
     symbol.is_control()
         || matches!(symbol, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name for a terminal: what [`controls`] it, and bytes that are no UTF-8, as `\x1b`. A backslash is doubled, so that
-/// no two names look alike.
+/// A name for a terminal. Control characters ([`controls`]) and bytes that are not UTF-8 are
+/// written as `\x1b`. A backslash is doubled, so that no two names look the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
@@ -39,14 +39,14 @@ fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
 }
 
-/// A path or an operand in a message: as it is where it is UTF-8, so that it can be parsed back, but for the secrets of a
-/// URL; else [`Escaped`].
+/// A path or an operand in a message. UTF-8 is printed as it is, without the secrets of URLs, so
+/// that it can be copied into a command. Anything else is [`Escaped`].
 #[must_use]
 pub fn shown(path: &(impl AsRef<OsStr> + ?Sized)) -> Shown<'_> {
     Shown(path.as_ref())
 }
 
-/// What [`shown`] gives.
+/// Returned by [`shown`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a>(&'a OsStr);
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_names_look_alike_and_none_can_do_anything() {
+    fn no_two_names_look_alike_and_none_contains_control_characters() {
         let names = ["ü\x1b[2J", "ü\\x1b[2J", "\u{9b}", "\\xc2\\x9b", "\u{202e}", "\x7f", "\\", "\\\\", "\n"];
         let escaped: HashSet<String> =
             names.iter().map(|name| Escaped(name.as_bytes()).to_string()).collect();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_utf8_is_shown_as_it_is_and_of_any_other_the_bytes_can_be_told() {
+    fn a_utf8_path_is_shown_unchanged_and_any_other_is_escaped() {
         assert_eq!(shown("/ü/a\\b\n").to_string(), "/ü/a\\b\n");
         assert_eq!(shown(OsStr::from_bytes(b"/\xfe/a\\b\n")).to_string(), "/\\xfe/a\\\\b\\x0a");
     }

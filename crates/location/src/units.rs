@@ -1,21 +1,21 @@
-//! Sizes, rates and durations as people write them: `64MiB`, `100Mbit`, `1.5h`. This is the one grammar, for every option,
+//! Sizes, rates and durations in text: `64MiB`, `100Mbit`, `1.5h`. The grammar of every option,
 //! variable and argument.
 //!
-//! A number, which may have a decimal point, and a unit. Capitals do not matter.
-//! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T P` are powers of 1024,
-//!   as `dd`, `curl` and rclone have it. No unit means bytes.
-//! - **Rates**: a size a second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000, as networks are sold.
+//! A number, which may have a decimal point, and a unit. Case does not matter.
+//! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T
+//!   P` are powers of 1024, as in `dd`, `curl` and rclone. No unit means bytes.
+//! - **Rates**: a size per second, with or without `/s`; or `bit kbit Mbit Gbit`, powers of 1000.
 //! - **Durations**: `us ms s m min h d`. No unit means seconds. At most a hundred years.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The longest duration taken, a hundred years: a clock's time and any such duration add up without overflow.
+/// The longest valid duration, a hundred years. Adding it to the current time does not overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// What is wrong with a text, and how to write one that is right.
+/// The text is not a valid size, rate or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {kind}; write for example {example}")]
+#[error("`{text}` is not a {kind}; write for example {example}")]
 pub struct UnitError {
     text: String,
     kind: Kind,
@@ -33,7 +33,7 @@ impl Kind {
     fn refuse(self, text: &str) -> UnitError {
         let example = match self {
             Self::Size => "64MiB, 5GB or 1048576",
-            Self::Rate => "600Mbit, 40MB or 8MiB (a second)",
+            Self::Rate => "600Mbit, 40MB or 8MiB (per second)",
             Self::Duration => "500ms, 30s, 5m, 2h or 7d, at most 36500d",
         };
         UnitError { text: text.trim().to_owned(), kind: self, example }
@@ -61,7 +61,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     whole(number * factor).ok_or_else(refuse)
 }
 
-/// Parses a rate in bytes a second, at least 1: `100Mbit`, `40MB`, `8MiB/s`.
+/// Parses a rate in bytes per second: `100Mbit`, `40MB`, `8MiB/s`.
 ///
 /// # Errors
 /// [`UnitError`]; also below 1 and above 2^64 - 1.
@@ -101,13 +101,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
 /// A number of seconds as a duration.
 ///
 /// # Errors
-/// It is negative, no number, or more than a hundred years.
+/// The number is negative, NaN, or more than a hundred years.
 pub fn duration(seconds: f64) -> Result<Duration, UnitError> {
     let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration <= LONGEST);
     duration.ok_or_else(|| Kind::Duration.refuse(&format!("{seconds} s")))
 }
 
-/// A number and the unit behind it, in lower case. Signs, exponents and `inf` are no numbers here.
+/// Splits a text into a number and a unit in lower case. Signs, exponents and `inf` are not
+/// accepted.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let cut = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -115,7 +116,7 @@ fn split(text: &str) -> Option<(f64, String)> {
     Some((number.parse().ok()?, unit.trim().to_ascii_lowercase()))
 }
 
-/// Bytes in one of `unit`, which is in lower case.
+/// Number of bytes in one `unit`, which is in lower case.
 fn bytes_per_unit(unit: &str) -> Option<f64> {
     let (prefix, base) = match unit {
         "" | "b" => return Some(1.0),
@@ -127,11 +128,11 @@ fn bytes_per_unit(unit: &str) -> Option<f64> {
     Some(base.powi(i32::try_from(power).ok()? + 1))
 }
 
-/// The largest whole number that is not above `value`.
+/// Rounds down; `None` if `value` is negative or too large.
 fn whole(value: f64) -> Option<u64> {
-    // 2^64 is the first number that does not fit.
+    // 2^64, which does not fit.
     let fits = (0.0..18_446_744_073_709_551_616.0).contains(&value);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was just found to fit")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
     fits.then_some(value as u64)
 }
 
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_binary_with_an_i_or_bare_and_decimal_with_a_plain_b() {
+    fn sizes_are_powers_of_1024_unless_written_with_a_plain_b() {
         for (text, bytes) in [
             ("64MiB", 64 << 20),
             ("1.5G", 3 << 29),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_sizes_a_second_or_bits() {
+    fn rates_are_sizes_per_second_or_bits() {
         for (text, bytes) in [
             ("600Mbit", 75_000_000),
             ("0.6 Gbit/s", 75_000_000),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_the_same_number_as_a_rate() {
+    fn a_size_and_a_rate_of_the_same_text_are_the_same_number() {
         for text in ["7", "7b", "7k", "7kb", "7kib", "7m", "7mb", "7mib", "7g", "7gb", "7gib", "7t", "7p"] {
             assert_eq!(parse_size(text).unwrap(), parse_rate(text).unwrap(), "{text}");
         }

@@ -1,22 +1,25 @@
-//! What pins an object's content while it is read in pieces.
+//! Identifies an object's content while it is read in pieces.
 //!
-//! A transfer reads one object in many requests over seconds or hours. Two pieces may be put together only if they are
-//! of the same version; how sure we can be of that depends on what the source tells, and decides what is allowed.
+//! A transfer reads one object in many requests, over seconds or hours. Two pieces may be combined
+//! only if they are of the same version. How reliably versions can be compared ([`Strength`])
+//! depends on the source, and decides whether a transfer may be parallel, resumed or cached.
 
 use std::fmt;
 
-/// How far a version can be trusted to change whenever the content does.
+/// How reliably a version changes when the content does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
-    /// The source tells nothing: one stream, no resume, no cache across opens.
+    /// No version: one stream, no resume, no cache across opens.
     None,
-    /// A weak `ETag`, or a modification time and a length: checked against every response, marked weak in the receipt.
+    /// A weak `ETag`, or a modification time and a length: compared with every response, marked
+    /// weak in the receipt.
     Weak,
-    /// A strong `ETag`, an S3 version id, or a local file's identity: parallel, resumable, cacheable.
+    /// A strong `ETag`, an S3 version id, or a local file's identity: parallel, resumable,
+    /// cacheable.
     Strong,
 }
 
-/// A local file's identity: it changes whenever the content can have changed.
+/// A local file's identity. It changes whenever the content may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// Device number.
@@ -30,7 +33,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Device, inode, modified, changed, as they are kept in JSON: as text, for its numbers end at 64 bits.
+    /// Device, inode, modified and changed as text: JSON numbers are limited to 64 bits.
     #[must_use]
     pub fn to_words(self) -> [String; 4] {
         [
@@ -41,7 +44,7 @@ impl FileIdentity {
         ]
     }
 
-    /// What [`to_words`](Self::to_words) made; `None` for anything else.
+    /// Parses the result of [`to_words`](Self::to_words).
     #[must_use]
     pub fn from_words([device, inode, modified, changed]: &[String; 4]) -> Option<Self> {
         Some(Self {
@@ -53,11 +56,11 @@ impl FileIdentity {
     }
 }
 
-/// What a source says about the content it holds at one instant. Two equal versions of sufficient
-/// [`Strength`] stand for the same bytes.
+/// How a source identifies its content at one instant. Equal versions of sufficient [`Strength`]
+/// mean the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Length in bytes, where the source tells it.
+    /// Length in bytes, if known.
     pub size: Option<u64>,
     /// The `ETag` as sent, with its quotes and `W/`.
     pub etag: Option<String>,
@@ -70,7 +73,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What may be built on this version.
+    /// How reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {
         match (&self.etag, self.size) {
@@ -82,13 +85,14 @@ impl Version {
         }
     }
 
-    /// The value to send as `If-Match`: only a strong `ETag` may stand there (RFC 9110, 13.1.1).
+    /// The value to send as `If-Match`, which must be a strong `ETag` (RFC 9110, 13.1.1).
     #[must_use]
     pub fn if_match(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }
 
-    /// Whether a response that says `other` can be of the same content: every fact that both tell agrees.
+    /// True if a response with the version `other` can be of the same content: all fields that both
+    /// have are equal.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {
         fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
@@ -102,7 +106,7 @@ impl Version {
     }
 }
 
-/// The shortest text that tells two versions of one object apart in an error or a receipt.
+/// The shortest text that distinguishes two versions of one object in an error or a receipt.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Vec::new();
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn strength_follows_what_the_source_tells() {
+    fn strength_depends_on_the_fields_that_are_set() {
         assert_eq!(etag("\"a\"").strength(), Strength::Strong);
         assert_eq!(etag("W/\"a\"").strength(), Strength::Weak);
         let dated = Version { last_modified: Some("Mon".into()), size: Some(1), ..Version::default() };
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_identity_comes_back_from_its_words_and_from_nothing_else() {
+    fn a_file_identity_survives_conversion_to_text_and_back() {
         let file = FileIdentity { device: 1, inode: u64::MAX, modified_ns: -5, changed_ns: i128::MAX };
         let mut words = file.to_words();
         assert_eq!(FileIdentity::from_words(&words), Some(file));
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_length_or_etag_disagrees_and_a_missing_fact_does_not() {
+    fn a_changed_length_or_etag_disagrees_and_a_missing_field_does_not() {
         assert!(!etag("\"a\"").agrees_with(&etag("\"b\"")));
         assert!(!etag("\"a\"").agrees_with(&Version { size: Some(4), ..Version::default() }));
         assert!(etag("\"a\"").agrees_with(&Version::default()));

@@ -1,4 +1,4 @@
-//! What a directory holds under one name, as its listing or a stat tells it.
+//! One name in a directory, with the attributes that a listing or a stat gives.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use firstbyte_store::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-/// One name in a directory. Small: a directory of any width passes through in these.
+/// One name in a directory. Kept small, since wide directories have many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Box<[u8]>,
@@ -17,30 +17,31 @@ pub(crate) struct Child {
     pub(crate) pin: Pin,
 }
 
-/// A listing tells the store's date to the millisecond, a stat to the second, and beside it the file's own where somebody has
-/// kept that: what both tell is shown, so that a file's time is the same however it was found.
+/// A listing has the store's date to the millisecond, a stat to the second. What both have is
+/// shown, so that a file's time is the same however it was found.
 fn whole_seconds(time: SystemTime) -> SystemTime {
     time.duration_since(UNIX_EPOCH).map_or(time, |since| UNIX_EPOCH + Duration::from_secs(since.as_secs()))
 }
 
-/// What pins a file's content.
+/// The identity of a file's version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// Nothing to pin: a directory.
+    /// A directory, which has none.
     Directory,
     /// A strong `ETag` and a length.
     Tagged(u64, Box<str>),
     /// A local file.
     Local(u64, Box<FileIdentity>),
-    /// Whatever else a server tells.
+    /// Any other version that a server reports.
     Other(Box<Version>),
-    /// Not told by the listing; a stat will.
+    /// Not in the listing; a stat reports it.
     Unknown,
 }
 
 impl Pin {
-    /// What pins the content that `version` describes. A listing tells the `ETag` and the length, a stat also a version id and
-    /// times; of what both tell one pin is made, so that an object is the same inode however it was found.
+    /// The pin of the content that `version` describes. A listing has the `ETag` and the length, a
+    /// stat also a version id and times; the pin is made of what both have, so that an object is
+    /// the same inode however it was found.
     pub(crate) fn of(version: Version) -> Self {
         match (version.size, version.if_match().is_some(), version.file) {
             (Some(size), true, _) => Self::Tagged(size, version.etag.unwrap_or_default().into()),
@@ -49,7 +50,7 @@ impl Pin {
         }
     }
 
-    /// As the engine wants it; nothing where there is nothing to read.
+    /// The version for the engine; `None` if there is nothing to read.
     pub(crate) fn version(&self) -> Option<Version> {
         Some(match self {
             Self::Tagged(size, etag) => {

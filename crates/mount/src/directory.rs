@@ -1,25 +1,28 @@
-//! Directories whose every name is known, for as long as the metadata may be believed.
+//! Cached directories: those whose names are all known, valid for the metadata time-to-live.
 //!
-//! They answer lookups, of what is not there as well, without a request, serve a second reading, and tell which file comes
-//! after which. Memory is bounded: only directories of up to [`Directories::widest`] names are kept, and the longest unused go
-//! first; of a wider one it is remembered that it is wide.
+//! They answer lookups without a request, for missing names too, serve a second listing, and give
+//! the order of files. Memory is bounded: only directories of up to [`Directories::widest`] names
+//! are kept, and the least recently used are dropped. A wider directory is remembered as wide.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use firstbyte_location::to_usize;
+
 use crate::child::Child;
-use crate::tree::Ino;
+use crate::inodes::Ino;
 
 /// Widest directory kept: 16,384 names are some 3 MB.
 const WIDEST: usize = 16_384;
 /// Bytes of a name with what is known of its object, where both are of usual length.
 const NAME: u64 = 200;
-/// Of the memory, what names may take.
+/// Names may take one part in this many of the memory.
 const SHARE: u64 = 8;
 /// Names kept in all, at least: a directory of one S3 page, and one beside it.
 const LEAST: u64 = 2048;
-/// Directories known to be wide that are remembered; when there are more all are forgotten, which costs a request each.
+/// Directories known to be wide that are remembered; when there are more all are forgotten, which
+/// costs a request each.
 const WIDE: usize = 4096;
 
 /// A name and the number it was shown with. Clones share the name.
@@ -29,7 +32,7 @@ pub(crate) struct Listed {
     pub(crate) ino: Ino,
 }
 
-/// One directory at one instant, whole.
+/// A complete directory at one instant.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// In the order of the listing.
@@ -47,7 +50,7 @@ impl Directory {
         Self { listed, by_name, taken }
     }
 
-    /// Where `name` stands in the listing.
+    /// The position of `name` in the listing.
     pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
         let found =
             self.by_name.binary_search_by(|at| self.listed[*at as usize].child.name.as_ref().cmp(name));
@@ -58,7 +61,7 @@ impl Directory {
         &self.listed
     }
 
-    /// How much longer it may be believed, of `ttl` in all.
+    /// The remaining part of `ttl` for which it is valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.taken.elapsed())
     }
@@ -69,9 +72,9 @@ impl Directory {
 pub(crate) enum Known {
     /// Everything.
     Whole(Arc<Directory>),
-    /// That it has more names than are kept.
+    /// It has more names than are kept.
     Wide,
-    /// Nothing, or nothing that may still be believed.
+    /// Nothing that is still valid.
     Nothing,
 }
 
@@ -92,9 +95,9 @@ pub(crate) struct Directories {
 }
 
 impl Directories {
-    /// Directories that may be believed for `ttl`, kept in a share of `memory` bytes.
+    /// A cache of directories that are valid for `ttl`, in a share of `memory` bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
-        let names = usize::try_from((memory / SHARE / NAME).max(LEAST)).unwrap_or(usize::MAX);
+        let names = to_usize((memory / SHARE / NAME).max(LEAST));
         Self { ttl, names, inner: Mutex::default() }
     }
 
@@ -153,7 +156,7 @@ impl Directories {
         inner.wide.insert(path.into(), ());
     }
 
-    /// What was known is not to be believed any more: an object in it has changed.
+    /// Drops a directory in which an object has changed.
     pub(crate) fn doubt(&self, path: &[u8]) {
         let mut inner = self.inner();
         if let Some((old, _)) = inner.whole.remove(path) {

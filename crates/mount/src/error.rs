@@ -1,4 +1,4 @@
-//! What can go wrong with a mount or with an operation below it. Only `fuse.rs` turns these into error numbers.
+//! The errors of a mount and of operations below it. Only `fuse.rs` turns them into error numbers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,10 @@ pub enum Error {
         path: PathBuf,
         /// Type of the file system there.
         fs_type: String,
-        /// What it shows.
+        /// The location it shows.
         source_name: String,
     },
-    /// Nothing of ours is mounted there.
+    /// No mount of this program is there.
     #[error("{}: {found}", shown(path))]
     NotOurs {
         /// The directory.
@@ -100,13 +100,13 @@ pub enum Error {
         /// The location.
         location: String,
     },
-    /// The object is another one by now; whoever opens it again gets that.
+    /// The object was overwritten; opening it again gets the new one.
     #[error("{path}: overwritten since it was looked up")]
     Stale {
         /// Path below the mount.
         path: String,
     },
-    /// The kernel asks about something it was never told, or has forgotten.
+    /// The kernel asks about an inode or handle that it was never given, or has forgotten.
     #[error("unknown inode or handle {number}")]
     Unknown {
         /// Inode or handle number.

@@ -1,7 +1,8 @@
-//! The file operations, in our own types: what is answered from memory, and what takes a request.
+//! The file operations, in our own types.
 //!
-//! `fuse.rs` translates; nothing here knows the kernel, so all of it is tested without one. Methods named `..._here` never
-//! wait; the others may, for as long as the store takes.
+//! `fuse.rs` translates the requests of the kernel into these calls, so all of this is tested
+//! without a kernel. Methods named `..._here` answer from memory and never wait; the others may
+//! wait for the store.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,32 +14,30 @@ use firstbyte_hydrate::{File, Hydrator};
 use firstbyte_location::Kind;
 
 use crate::directory::{Directories, Directory, Known, Listed};
-use crate::jobs::Jobs;
+use crate::inodes::{Attributes, Bounds, Fullness, Ino, Inodes, Node, parent};
 use crate::operations::Operations;
 use crate::options::Options;
+use crate::prefetch::Prefetch;
+use crate::readdir::{ReadDir, Sources};
 use crate::reader::Reader;
 use crate::record::Recorder;
-use crate::series::Series;
-use crate::siblings::Siblings;
 use crate::source::{Children, Source};
-use crate::stream::{Sources, Stream};
-use crate::tree::{Attributes, Bounds, Fullness, Ino, Node, Tree, parent};
 use crate::{Error, Result};
 
-/// Names taken from a directory's listing at its first lookup: just under the 1,000 of one S3 page, so that no second is
-/// asked for.
+/// Names taken from a directory's listing at its first lookup: just under the 1,000 of one S3 page,
+/// so that one page is enough.
 const PEEK: usize = 990;
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// An inode, and how long its name may be believed.
+    /// An inode, and how long its name is valid.
     Found(Attributes, Duration),
-    /// Nothing, and how long that may be believed.
+    /// The name does not exist, and how long that is valid.
     Missing(Duration),
 }
 
-/// Whether what was read of a directory before may still be believed.
+/// Whether an earlier listing of a directory is still valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Believed,
@@ -49,50 +48,42 @@ pub(crate) enum Freshness {
 pub(crate) struct FileSystem {
     pub(crate) source: Arc<Source>,
     pub(crate) hydrator: Hydrator,
-    pub(crate) tree: Arc<Tree>,
+    pub(crate) inodes: Arc<Inodes>,
     pub(crate) directories: Arc<Directories>,
-    pub(crate) siblings: Siblings,
-    pub(crate) series: Series,
-    /// Whether there is a place to keep what is fetched ahead.
-    pub(crate) fetches_ahead: bool,
+    pub(crate) prefetch: Arc<Prefetch>,
     pub(crate) recorder: Option<Recorder>,
-    /// Path of the socket where more can be asked.
+    /// Path of the control socket.
     pub(crate) control: Option<PathBuf>,
     /// Directory of the cache.
     pub(crate) cache: Option<PathBuf>,
-    /// What is being brought here because somebody asked for it.
-    pub(crate) jobs: Jobs,
     pub(crate) operations: Operations,
     pub(crate) ttl: Duration,
-    /// Largest file that an open waits for, bytes.
-    pub(crate) eager: u64,
-    /// The time of directories, which stores do not tell.
+    /// The time shown for directories, since stores have none.
     pub(crate) began: SystemTime,
 }
 
 impl FileSystem {
     pub(crate) fn new(source: Arc<Source>, hydrator: Hydrator, options: &Options) -> Result<Self> {
         let ttl = options.metadata_ttl;
+        let directories = Arc::new(Directories::new(ttl, options.memory));
+        let prefetch =
+            Prefetch::new(Arc::clone(&source), hydrator.clone(), Arc::clone(&directories), options);
         Ok(Self {
             source,
             hydrator,
-            tree: Arc::new(Tree::new(Bounds::of(options.memory))),
-            directories: Arc::new(Directories::new(ttl, options.memory)),
-            siblings: Siblings::default(),
-            series: Series::default(),
-            fetches_ahead: options.cache.is_some(),
+            inodes: Arc::new(Inodes::new(Bounds::of(options.memory))),
+            directories,
+            prefetch: Arc::new(prefetch),
             recorder: options.record.as_deref().map(Recorder::create).transpose()?,
             control: options.control.clone(),
             cache: options.cache.clone(),
-            jobs: Jobs::default(),
             operations: Operations::default(),
             ttl,
-            eager: options.eager,
             began: SystemTime::now(),
         })
     }
 
-    /// Looks a name up in what is known; `None` where that takes a request.
+    /// Looks a name up in memory; `None` if that takes a request.
     pub(crate) fn lookup_here(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
         let directory = match self.directory(parent) {
             Ok(directory) => directory,
@@ -104,15 +95,16 @@ impl FileSystem {
         }
     }
 
-    /// What a listing under way has told of a name; nothing where that is not all, or was seen to be over.
+    /// The lookup of a name that a listing in progress has just returned; `None` if its attributes
+    /// are unknown or it is known to be overwritten.
     pub(crate) fn listed(&self, parent: Ino, listed: &Listed, valid: Duration) -> Result<Option<Lookup>> {
         let directory = self.directory(parent)?;
         if !listed.child.is_known() {
             return Ok(None);
         }
-        let found = self.tree.enter(&directory.path, &listed.child, Some(listed.ino));
-        if self.tree.get(found.ino)?.is_stale {
-            self.tree.forget(found.ino, 1);
+        let found = self.inodes.enter(&directory.path, &listed.child, Some(listed.ino));
+        if self.inodes.get(found.ino)?.is_stale {
+            self.inodes.forget(found.ino, 1);
             return Ok(None);
         }
         Ok(Some(Lookup::Found(found, valid)))
@@ -122,15 +114,15 @@ impl FileSystem {
         let valid = known.valid(self.ttl);
         let Some(position) = known.position(name) else { return Some(Lookup::Missing(valid)) };
         let Listed { child, ino } = &known.listed()[position];
-        child.is_known().then(|| Lookup::Found(self.tree.enter(&directory.path, child, Some(*ino)), valid))
+        child.is_known().then(|| Lookup::Found(self.inodes.enter(&directory.path, child, Some(*ino)), valid))
     }
 
     /// Looks a name up by asking the store.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Lookup> {
         let directory = self.directory(parent)?;
         if matches!(self.directories.get(&directory.path), Known::Nothing) && self.source.lists_by_page() {
-            // The page that has this name has its neighbours too, and tells as well what is not there: programs that open
-            // one file of a directory mostly look for others.
+            // The page that has this name has its neighbours too, and shows which names do not
+            // exist: programs that open one file of a directory mostly look for others.
             let begun = Instant::now();
             let children = self.source.list(&directory.path)?;
             if let Some(known) = self.keep(&directory.path, children, begun)?
@@ -144,7 +136,7 @@ impl FileSystem {
         let valid = self.ttl.saturating_sub(begun.elapsed());
         let Some(child) = found else { return Ok(Lookup::Missing(valid)) };
         let number = self.numbered(&directory.path, name);
-        Ok(Lookup::Found(self.tree.enter(&directory.path, &child, number), valid))
+        Ok(Lookup::Found(self.inodes.enter(&directory.path, &child, number), valid))
     }
 
     /// The number a listing gave to a name.
@@ -167,7 +159,7 @@ impl FileSystem {
                 self.directories.mark_wide(path);
                 return Ok(None);
             }
-            let ino = self.tree.number(path, &child);
+            let ino = self.inodes.number(path, &child);
             listed.push(Listed { child: Arc::new(child), ino });
         }
         let known = Arc::new(Directory::new(listed, begun));
@@ -175,19 +167,15 @@ impl FileSystem {
         Ok(Some(known))
     }
 
-    /// Opens a file: no request. The kernel looks the name up again where this says that it is stale.
+    /// Opens a file without a request. The kernel looks the name up again if this returns
+    /// [`Error::Stale`].
     pub(crate) fn open(&self, ino: Ino) -> Result<Reader> {
-        let node = self.tree.get(ino)?;
+        let node = self.inodes.get(ino)?;
         if node.is_stale {
             return Err(Error::Stale { path: node.name() });
         }
         let file = self.file(&node)?;
         Ok(Reader::new(node, file.handle()))
-    }
-
-    /// Whether an open waits until a file of `size` bytes is whole.
-    pub(crate) fn is_eager(&self, size: u64) -> bool {
-        (1..=self.eager).contains(&size)
     }
 
     /// The engine's file behind an inode.
@@ -197,7 +185,7 @@ impl FileSystem {
         Ok(self.hydrator.file(&self.source.location(&node.path), version))
     }
 
-    /// Notes a read, where reads are noted.
+    /// Records a read if `--record` was given.
     pub(crate) fn note_read(&self, node: &Node, offset: u64, length: u32) {
         if let Some(recorder) = &self.recorder {
             let end = node.pin.size().unwrap_or(0).min(offset + u64::from(length));
@@ -205,38 +193,41 @@ impl FileSystem {
         }
     }
 
-    /// Notes what a failed read says about the object: an overwritten one is looked up again by whoever opens it next.
+    /// Marks an object as stale if a failed read shows that it was overwritten or deleted: the next
+    /// open looks it up again.
     pub(crate) fn learn(&self, node: &Node, error: &firstbyte_hydrate::Error) {
         let missing = matches!(error, firstbyte_hydrate::Error::Store(error) if matches!(**error, firstbyte_store::Error::NotFound { .. }));
         if missing || matches!(error, firstbyte_hydrate::Error::Changed { .. }) {
-            self.tree.mark_stale(node.ino);
+            self.inodes.mark_stale(node.ino);
             self.directories.doubt(parent(&node.path));
         }
     }
 
     /// Begins to read a directory.
-    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(Stream, Freshness)> {
+    pub(crate) fn open_directory(&self, ino: Ino) -> Result<(ReadDir, Freshness)> {
         let node = self.directory(ino)?;
         let sources = Sources {
             source: Arc::clone(&self.source),
             directories: Arc::clone(&self.directories),
-            tree: Arc::clone(&self.tree),
+            inodes: Arc::clone(&self.inodes),
+            prefetch: Arc::clone(&self.prefetch),
+            ttl: self.ttl,
         };
         let freshness = match self.directories.get(&node.path) {
             Known::Whole(_) => Freshness::Believed,
             Known::Wide | Known::Nothing => Freshness::Unknown,
         };
-        Ok((Stream::new(sources, &node.path), freshness))
+        Ok((ReadDir::new(sources, &node.path), freshness))
     }
 
-    /// How long the kernel may keep what it is told, of `valid`: not at all while it holds too much. It then lets go as soon as
-    /// nothing uses it.
+    /// How long the kernel may keep a reply that is valid for `valid`: zero while it holds too many
+    /// inodes, so that it drops each as soon as nothing uses it.
     pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
-        if self.tree.fullness() == Fullness::Full { Duration::ZERO } else { valid }
+        if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }
 
     pub(crate) fn directory(&self, ino: Ino) -> Result<Arc<Node>> {
-        let node = self.tree.get(ino)?;
+        let node = self.inodes.get(ino)?;
         if node.kind == Kind::Directory {
             Ok(node)
         } else {

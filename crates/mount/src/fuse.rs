@@ -1,8 +1,9 @@
-//! FUSE: requests of the kernel to file operations, and their results to replies. Only this module names `fuser`, and only
-//! here errors become error numbers.
+//! The FUSE protocol: requests of the kernel become file operations, and their results replies.
+//! Only this module names `fuser`, and only here errors become error numbers.
 //!
-//! What is in memory is answered on the thread that took the request; what waits goes to the waiters, and a read is
-//! answered by whoever brings its bytes. So a few threads serve any number of readers.
+//! A request that can be answered from memory is answered on the thread that took it. One that
+//! waits goes to the blocking pool, and a read is answered by the thread that fetches its bytes. So
+//! a few threads serve any number of readers.
 
 mod opening;
 mod prune;
@@ -23,11 +24,11 @@ use fuser::{
     ReplyXattr, Request,
 };
 
+use crate::blocking_pool::BlockingPool;
+use crate::dir_handles::{DirHandles, Named};
 use crate::filesystem::{FileSystem, Freshness, Lookup};
+use crate::inodes::{Fullness, Ino};
 use crate::operations::{Operation, Outcome};
-use crate::streams::{Named, Streams};
-use crate::tree::{Fullness, Ino};
-use crate::waiters::Waiters;
 use crate::xattr::Attribute;
 use crate::{Error, Result};
 use session::Forgetting;
@@ -37,11 +38,13 @@ use opening::Opening;
 use reply::{Failing, add, add_with_attributes, answer_lookup, answer_sized, attributes};
 use splice::Splicing;
 
-/// Reads the kernel may have under way by itself, reading ahead for all readers; its usual 12 stop the fourth of them.
+/// Reads the kernel may have under way by itself, reading ahead for all readers; its usual 12 stop
+/// the fourth of them.
 const BACKGROUND: u16 = 512;
-/// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the size that everybody may have.
+/// Largest read, bytes: the largest power of two that fits, with its header, into a pipe of the
+/// size that any process may have.
 const LARGEST_READ: u32 = 512 << 10;
-/// Attributes of an inode never change: what changes is another inode.
+/// Attributes of an inode never change: a changed object is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
 /// How hydrated files are passed through.
@@ -51,43 +54,44 @@ pub(crate) enum Passthrough {
     Off,
     /// To files on an ordinary file system.
     Plain,
-    /// To files on one that is itself stacked on others (overlayfs). The mount then cannot be a layer of an overlayfs itself.
+    /// To files on one that is itself stacked on others (overlayfs). The mount then cannot be a
+    /// layer of an overlayfs itself.
     Stacked,
 }
 
 /// The kernel's side of a file system.
 pub(crate) struct Fuse {
     core: Arc<FileSystem>,
-    waiters: Waiters,
+    pool: BlockingPool,
     opening: Arc<Opening>,
     forgetting: Arc<Forgetting>,
     splicing: Arc<Splicing>,
-    streams: Arc<Streams>,
+    directories: Arc<DirHandles>,
     passthrough: Passthrough,
 }
 
 impl Fuse {
-    pub(crate) fn new(core: Arc<FileSystem>, waiters: Waiters, passthrough: Passthrough) -> Self {
-        let streams = Arc::new(Streams::default());
-        let opening = Arc::new(Opening::new(Arc::clone(&core), waiters.clone()));
+    pub(crate) fn new(core: Arc<FileSystem>, pool: BlockingPool, passthrough: Passthrough) -> Self {
+        let directories = Arc::new(DirHandles::default());
+        let opening = Arc::new(Opening::new(Arc::clone(&core), pool.clone()));
         Self {
             core,
-            waiters,
+            pool,
             opening,
             forgetting: Arc::default(),
             splicing: Arc::default(),
-            streams,
+            directories,
             passthrough,
         }
     }
 
-    /// Looks a name up in what was told of it a moment ago, by a listing of a directory too wide to be kept.
+    /// Looks a name up in what a listing returned a moment ago, of a directory too wide to be kept.
     fn listed(&self, parent: Ino, name: &[u8]) -> Option<Result<Lookup>> {
-        if self.core.tree.fullness() == Fullness::Room {
+        if self.core.inodes.fullness() == Fullness::Room {
             return None;
         }
         let directory = self.core.directory(parent).ok()?;
-        let (listed, valid) = self.streams.recent(&directory.path, name, self.core.ttl)?;
+        let (listed, valid) = self.directories.recent(&directory.path, name, self.core.ttl)?;
         self.core.listed(parent, &listed, valid).transpose()
     }
 
@@ -112,7 +116,7 @@ impl Fuse {
             Ok(done) => answer(&answering, reply, done),
             Err(error) => reply.fail(&error),
         };
-        self.waiters.within(reply, work, answer, move |reply| {
+        self.pool.within(reply, work, answer, move |reply| {
             reply.fail(&Error::Deadline { what: operation.word(), seconds: begun.elapsed().as_secs() });
         });
     }
@@ -120,7 +124,7 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel has not got costs speed alone.
+        // Without them, on an older kernel, the mount is only slower.
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
@@ -167,11 +171,11 @@ impl Filesystem for Fuse {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.core.tree.forget(ino.0, lookups);
+        self.core.inodes.forget(ino.0, lookups);
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.core.tree.attributes(ino.0) {
+        match self.core.inodes.attributes(ino.0) {
             Ok(found) => reply.attr(&FOR_EVER, &attributes(&self.core, found)),
             Err(error) => reply.fail(&error),
         }
@@ -192,21 +196,22 @@ impl Filesystem for Fuse {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let reader = match self.opening.opens.get(handle.0) {
+        let reader = match self.opening.handles.get(handle.0) {
             Ok(reader) => reader,
             Err(error) => return reply.fail(&error),
         };
         let (core, begun) = (Arc::clone(&self.core), Instant::now());
         self.core.note_read(&reader.node, offset, size);
         let id = request.unique();
-        let reply = match self.splicing.read(id, reply, size, || reader.handle.lend(offset, size as usize)) {
-            Ok(bytes) => {
-                core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
-                core.operations.count(Operation::Read, begun, Outcome::Done, String::new);
-                return;
-            }
-            Err(reply) => reply,
-        };
+        let reply =
+            match self.splicing.read(id, reply, size, || reader.handle.pin_blocks(offset, size as usize)) {
+                Ok(bytes) => {
+                    core.operations.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    core.operations.count(Operation::Read, begun, Outcome::Done, String::new);
+                    return;
+                }
+                Err(reply) => reply,
+            };
         if let Some(error) = reader.given_up.at_once(begun) {
             return reply.fail(&error.into());
         }
@@ -241,7 +246,7 @@ impl Filesystem for Fuse {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.opening.opens.close(handle.0);
+        self.opening.handles.close(handle.0);
         self.core.operations.open.fetch_sub(1, Ordering::Relaxed);
         reply.ok();
     }
@@ -249,12 +254,13 @@ impl Filesystem for Fuse {
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.core.open_directory(ino.0) {
             Ok((stream, freshness)) => {
-                // The kernel keeps the names it reads, and drops them at the next opening unless told that they hold.
+                // The kernel keeps the names it reads, and drops them at the next opening unless
+                // FOPEN_KEEP_CACHE says that they are still valid.
                 let keep = match freshness {
                     Freshness::Believed => FopenFlags::FOPEN_KEEP_CACHE,
                     Freshness::Unknown => FopenFlags::empty(),
                 };
-                let handle = self.streams.insert(stream);
+                let handle = self.directories.insert(stream);
                 reply.opened(FileHandle(handle), FopenFlags::FOPEN_CACHE_DIR | keep);
             }
             Err(error) => reply.fail(&error),
@@ -262,12 +268,12 @@ impl Filesystem for Fuse {
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let stream = match self.streams.get(handle.0) {
+        let stream = match self.directories.get(handle.0) {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
         let told = Arc::clone(&stream);
-        let work = move |core: &FileSystem| stream.names(core, ino.0, offset);
+        let work = move |_: &FileSystem| stream.names(ino.0, offset);
         let answer = move |_: &FileSystem, mut reply: ReplyDirectory, names: Vec<Named>| {
             told.fitted(names.iter().take_while(|named| !add(named, &mut reply)).count(), names.len());
             reply.ok();
@@ -283,12 +289,12 @@ impl Filesystem for Fuse {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let stream = match self.streams.get(handle.0) {
+        let stream = match self.directories.get(handle.0) {
             Ok(stream) => stream,
             Err(error) => return reply.fail(&error),
         };
         let told = Arc::clone(&stream);
-        let work = move |core: &FileSystem| stream.names_with_attributes(core, ino.0, offset);
+        let work = move |core: &FileSystem| stream.names_with_attributes(&core.source, ino.0, offset);
         self.bound_memory();
         let answer = move |core: &FileSystem, mut reply: ReplyDirectoryPlus, names: Vec<Named>| {
             let path = told.path();
@@ -300,12 +306,12 @@ impl Filesystem for Fuse {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.streams.remove(handle.0);
+        self.directories.remove(handle.0);
         reply.ok();
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // How much a bucket holds nobody tells; nothing can be written in any case.
+        // Stores do not report how much a bucket holds, and nothing can be written.
         reply.statfs(0, 0, 0, 0, 0, 4096, 255, 4096);
     }
 

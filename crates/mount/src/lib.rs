@@ -1,40 +1,38 @@
-//! A read-only file system over a location: an S3 bucket or prefix, an HTTP server's directory, a local or network one.
+//! A read-only file system over a location: an S3 bucket or prefix, an HTTP server's directory, a
+//! local or network one.
 //!
-//! The kernel's requests (`fuse`) become operations in our own types (`filesystem`) on inodes (`tree`), each of which is one
-//! version of one object, so that whatever the kernel keeps of it never goes stale. Bytes come from the hydration engine;
-//! this crate decides what is asked of it: who is open, how the kernel may read (`opens`), what is likely to be read next
-//! (`siblings`, `series`). Names come from listings as they arrive (`stream`), and are believed for a stated time (`directory`).
-//! Nothing that waits for a network runs on a thread that takes requests (`waiters`), and nothing waits for ever.
+//! The kernel's requests (`fuse`) become operations in our own types (`filesystem`) on inodes
+//! (`inodes`). Each inode is one version of one object, so that what the kernel keeps of it never
+//! goes stale. Bytes come from the hydration engine; this crate decides what is asked of it: how
+//! the kernel may read an open file (`handles`), and what to fetch ahead (`prefetch`). Names come
+//! from listings as they arrive (`readdir`), and are believed for a stated time (`directory`).
+//! Calls that wait for a network run in the `blocking_pool`, each with a deadline.
 
+mod blocking_pool;
 mod child;
 mod control;
+mod dir_handles;
 mod directory;
 mod error;
 mod filesystem;
 mod fuse;
-mod inode;
-mod jobs;
+mod handles;
+mod inodes;
 mod metrics;
 mod mount;
 mod mountpoint;
 mod name;
-mod opens;
+mod name_conflicts;
 mod operations;
 mod options;
-mod paths;
+mod prefetch;
+mod readdir;
 mod reader;
 mod record;
-mod series;
-mod shadow;
-mod siblings;
 mod source;
-mod stream;
-mod streams;
-mod tree;
-mod waiters;
 mod xattr;
 
-pub use control::{Control, attribute};
+pub use control::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response, attribute};
 pub use error::{Error, Result};
 pub use mount::Mount;
 pub use mountpoint::{Ending, unmount};

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest request head read, bytes.
 const LONGEST: u64 = 8 << 10;
 
-/// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the address, for port 0.
+/// Serves the counters of `core`; one client at a time, which is all a scraper is. Returns the
+/// address, for port 0.
 pub(crate) fn serve(address: SocketAddr, core: Arc<FileSystem>) -> Result<SocketAddr> {
     let failed = |error: io::Error| {
         Error::io(std::path::Path::new(&address.to_string()), "cannot listen for --metrics", error)
@@ -25,7 +26,7 @@ pub(crate) fn serve(address: SocketAddr, core: Arc<FileSystem>) -> Result<Socket
     let bound = listener.local_addr().map_err(failed)?;
     let accept = move || {
         for connection in listener.incoming().flatten() {
-            // Who goes away while being answered has nobody to tell.
+            // It fails only if the client has gone.
             let _ = answer(&connection, &core);
         }
     };
@@ -99,7 +100,7 @@ fn text(core: &FileSystem) -> String {
         each(&|op| operations.of(op).slow.load(Relaxed).to_string()),
     );
     add("read_bytes_total", "counter", "Bytes handed to the kernel.", one(operations.bytes.load(Relaxed)));
-    add("inodes", "gauge", "Inodes the kernel holds.", one(core.tree.len() as u64));
+    add("inodes", "gauge", "Inodes the kernel holds.", one(core.inodes.len() as u64));
     add("open_files", "gauge", "Open files.", one(operations.open.load(Relaxed)));
     add(
         "passed_through_opens_total",
@@ -125,6 +126,6 @@ fn text(core: &FileSystem) -> String {
     );
     add("engine_reads_total", "counter", "Reads of open files.", one(engine.reads));
     add("engine_waits_total", "counter", "Reads that had to wait for a fetch.", one(engine.waited));
-    add("uncached_blocks_total", "counter", "Blocks the cache had no room for.", one(engine.unkept));
+    add("uncached_blocks_total", "counter", "Blocks the cache had no room for.", one(engine.uncached));
     out
 }

@@ -1,4 +1,4 @@
-//! A mount from its beginning to its end.
+//! `Mount`: mounts a location, serves it, and unmounts it. Called by the command line.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use firstbyte_location::Location;
 use firstbyte_store::Store;
 use rustix::mount::UnmountFlags;
 
+use crate::blocking_pool::BlockingPool;
 use crate::control::Listening;
 use crate::filesystem::FileSystem;
 use crate::fuse::{Fuse, Passthrough, Serving};
 use crate::source::Source;
-use crate::waiters::Waiters;
 use crate::{Error, Options, Result, metrics, mountpoint};
 
-/// What the kernel may read ahead, KiB: at 400 MB/s and 30 ms 12 MB are under way, which the engine fetches ahead by itself; the
-/// kernel only has to ask for the next piece before the reader does.
+/// What the kernel may read ahead, KiB: at 400 MB/s and 30 ms 12 MB are under way, which the engine
+/// fetches ahead by itself; the kernel only has to ask for the next piece before the reader does.
 const READ_AHEAD: u32 = 1024;
 
 /// A mount that is being served.
@@ -31,10 +31,11 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can be used.
+    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can
+    /// be used.
     ///
     /// # Errors
-    /// Where the directory would hide something, where mounting is not possible, and where nothing is at the location.
+    /// The directory would hide something, mounting is not possible, or nothing is at the location.
     pub fn start(
         store: Store,
         hydrator: Hydrator,
@@ -44,7 +45,7 @@ impl Mount {
     ) -> Result<Self> {
         let directory = mountpoint::real(directory)?;
         mountpoint::prepare(&directory, options.occupied)?;
-        // Asked for early: what this machine cannot do at all is told before anything is sent.
+        // Asked for early: what this machine cannot do is reported before any request is sent.
         let device = mountpoint::device(&directory)?;
         let begun = Instant::now();
         let (source, children) = Source::open(store, location.clone())?;
@@ -56,11 +57,11 @@ impl Mount {
             options.metrics.map(|address| metrics::serve(address, Arc::clone(&core))).transpose()?;
         let control =
             options.control.as_deref().map(|path| Listening::start(path, Arc::clone(&core))).transpose()?;
-        let fuse = Fuse::new(Arc::clone(&core), Waiters::new(options.deadline), passthrough(options));
+        let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(options));
         let name = mountpoint::shown(&location.to_string());
         let serving = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
-                // Nobody would answer behind it.
+                // No thread would answer its requests.
                 let _ = mountpoint::detach(&directory, UnmountFlags::DETACH);
                 Error::io(&directory, "cannot be served", error)
             })?
@@ -79,24 +80,25 @@ impl Mount {
         &self.directory
     }
 
-    /// Where counters are served.
+    /// The address of the metrics server.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Unmounts. What is open below it can be read on until it is closed; [`wait`](Self::wait) returns then.
+    /// Unmounts. What is open below it can be read on until it is closed; [`wait`](Self::wait)
+    /// returns then.
     ///
     /// # Errors
-    /// What keeps it from being unmounted.
+    /// The error of the unmount.
     pub fn stop(&self) -> Result<()> {
         mountpoint::unmount(&self.directory, crate::Ending::Lazy)
     }
 
-    /// Returns when it is unmounted, by whomever, and nothing below it is open any more.
+    /// Returns when it is unmounted, by any program, and nothing below it is open any more.
     ///
     /// # Errors
-    /// What broke the connection to the kernel.
+    /// The connection to the kernel broke.
     pub fn wait(&self) -> Result<()> {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = session.map_or(Ok(()), Serving::join);
@@ -108,7 +110,7 @@ impl Mount {
     }
 }
 
-/// How hydrated files can be passed through: not without a cache, nor where every read is to be seen.
+/// How hydrated files can be passed through: not without a cache, nor while reads are recorded.
 fn passthrough(options: &Options) -> Passthrough {
     match &options.cache {
         Some(cache) if options.record.is_none() => {

@@ -1,7 +1,7 @@
-//! The directory to mount at: what is there already, and how it is freed.
+//! The directory to mount at: checks what is mounted there, attaches and detaches.
 //!
-//! `/proc/self/mountinfo` is believed rather than a look at the directory: behind a mount whose server has died every look
-//! fails, and behind one that hangs it never ends.
+//! It reads `/proc/self/mountinfo` instead of the directory: behind a mount whose server has died,
+//! every access to the directory fails or hangs.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -19,9 +19,9 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::options::{Access, Occupied};
 use crate::{Error, Result};
 
-/// The type our mounts have in the mount table.
+/// The type of this program's mounts in the mount table.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
-/// Dead mounts over one another that are removed; crashes have no reason to leave more than one.
+/// The number of stacked dead mounts that are removed; a crash leaves one.
 const MOST_STALE: usize = 16;
 
 /// How a mount is ended.
@@ -40,7 +40,7 @@ struct Mounted {
     source: String,
 }
 
-/// The directory by its real path, also where a dead mount lies on it.
+/// The real path of the directory, even if a dead mount covers it.
 pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
     match fs::canonicalize(directory) {
         Ok(path) => Ok(path),
@@ -60,7 +60,8 @@ pub(crate) fn real(directory: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Makes sure that a mount at `directory` (its real path) hides nothing, after removing what a dead daemon left there.
+/// Makes sure that a mount at `directory` (its real path) hides nothing, after removing what a dead
+/// daemon left there.
 pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     remove_dead(directory)?;
     let metadata =
@@ -100,8 +101,8 @@ fn remove_dead(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the attributes for ever, so it is asked
-/// for what only the daemon can tell; others might hang there.
+/// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the
+/// attributes for ever, so it is asked for what only the daemon can tell; others might hang there.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| mounted.fs_type == FS_TYPE);
     let looked = if ours {
@@ -118,10 +119,10 @@ fn is_dead(error: &io::Error) -> bool {
     number == Some(Errno::NOTCONN.raw_os_error()) || number == Some(Errno::CONNABORTED.raw_os_error())
 }
 
-/// Ends the mount of ours at `directory`.
+/// Ends this program's mount at `directory`.
 ///
 /// # Errors
-/// [`Error::NotOurs`], [`Error::Busy`], and what keeps it from being unmounted.
+/// [`Error::NotOurs`], [`Error::Busy`], or the error of the unmount.
 pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
     let path = real(directory)?;
     match mounted_at(&path)? {
@@ -132,7 +133,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
         }
         Some(_) => {}
     }
-    // What a dead daemon left has nothing open that could still be read.
+    // Files below the mount of a dead daemon cannot be read any more.
     let flags = if is_orphaned(&path)? || ending == Ending::Lazy {
         UnmountFlags::DETACH
     } else {
@@ -144,7 +145,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
     })
 }
 
-/// Unmounts: by the system call where that is allowed, else by the helper that may.
+/// Unmounts by the system call if that is allowed, else by the helper program.
 pub(crate) fn detach(directory: &Path, flags: UnmountFlags) -> io::Result<()> {
     match rustix::mount::unmount(directory, flags | UnmountFlags::NOFOLLOW) {
         Err(Errno::PERM) => {}
@@ -186,7 +187,7 @@ pub(crate) fn device(directory: &Path) -> Result<OwnedFd> {
     )
 }
 
-/// Mounts by the system call; `false` where this process may not.
+/// Mounts by the system call; `false` if this process may not.
 pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: Access) -> Result<bool> {
     let others = if access == Access::Everyone { ",allow_other" } else { "" };
     let data = format!(
@@ -206,7 +207,7 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
     }
 }
 
-/// What is mounted exactly at `directory`; the uppermost where there are several.
+/// The mount exactly at `directory`; the uppermost if there are several.
 fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
     let table = Path::new("/proc/self/mountinfo");
     let text = fs::read(table).map_err(|error| Error::io(table, "cannot be read", error))?;
@@ -248,7 +249,8 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Whether the file system at `path` lies on others, so that passing files of it through needs more depth.
+/// Whether the file system at `path` lies on others, so that passing files of it through needs more
+/// depth.
 pub(crate) fn is_stacked(path: &Path) -> bool {
     /// overlayfs and eCryptfs (linux/magic.h).
     const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];
@@ -256,9 +258,10 @@ pub(crate) fn is_stacked(path: &Path) -> bool {
     rustix::fs::statfs(existing).is_ok_and(|fs| STACKED.contains(&(fs.f_type.cast_unsigned() & 0xFFFF_FFFF)))
 }
 
-/// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this process may say so.
+/// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this
+/// process may say so.
 pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
-    // What the kernel knows already is enough: nobody needs to be asked for the root's attributes.
+    // What the kernel knows already is enough: the root's attributes need no request.
     let flags = AtFlags::STATX_DONT_SYNC;
     let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);

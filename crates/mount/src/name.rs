@@ -1,4 +1,4 @@
-//! Which names can be file names. Keys of a store may be anything; a path below a mount may not.
+//! Which names of a store can be shown as file names. Keys may contain any text.
 
 /// Longest name the kernel takes, bytes (`NAME_MAX`).
 const LONGEST: usize = 255;

@@ -1,9 +1,9 @@
-//! What the kernel asked for, counted; what took long, logged.
+//! Counts the operations that the kernel asks for, and logs slow ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// An operation that takes longer is told in the log: no store answers that slowly when all is well.
+/// An operation that takes longer is logged: no store in good order answers that slowly.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Operations that may take time.
@@ -70,7 +70,8 @@ impl Operations {
         &self.counts[operation as usize]
     }
 
-    /// Counts an operation that began at `begun`; `what` names it in the log should it have been slow.
+    /// Counts an operation that began at `begun`; `what` names it in the log should it have been
+    /// slow.
     pub(crate) fn count(
         &self,
         operation: Operation,

@@ -1,4 +1,4 @@
-//! How a mount behaves. The edges fill this in from flags.
+//! The options of a mount. The command line fills them in.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 /// Who may look into the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Who mounted it, and nobody else, not even root.
+    /// Only the user who mounted it, not even root.
     #[default]
     Owner,
-    /// Everybody on this machine.
+    /// Every user of this machine.
     Everyone,
 }
 
@@ -27,12 +27,14 @@ pub enum Occupied {
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a name may be believed: an overwritten, new or deleted object is seen after this at the latest.
+    /// How long a name may be believed: an overwritten, new or deleted object is seen after this at
+    /// the latest.
     pub metadata_ttl: Duration,
     /// Longest time an operation may take before it is an error.
     pub deadline: Duration,
-    /// Largest file, in bytes, that is fetched whole when it is opened: the open waits for that, for the deadline at most, and the
-    /// kernel then reads the file by itself. 0: every open is lazy.
+    /// Largest file, in bytes, that is fetched whole when it is opened: the open waits for that,
+    /// for the deadline at most, and the kernel then reads the file by itself. 0: every open is
+    /// lazy.
     pub eager: u64,
     /// Who may look into it.
     pub access: Access,
@@ -40,13 +42,15 @@ pub struct Options {
     pub occupied: Occupied,
     /// Bytes of memory that inodes and names of directories may take together, about.
     pub memory: u64,
-    /// Where blocks are cached, as given to the engine: what it lies on decides how its files can be passed through.
+    /// Where blocks are cached, as given to the engine: what it lies on decides how its files can
+    /// be passed through.
     pub cache: Option<PathBuf>,
     /// Where the order of reads is noted.
     pub record: Option<PathBuf>,
     /// Where counters are served, as `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Path of the socket that other processes ask for hydration and status; shorter than 108 bytes.
+    /// Path of the socket that other processes ask for hydration and status; shorter than 108
+    /// bytes.
     pub control: Option<PathBuf>,
 }
 

@@ -1,17 +1,19 @@
-//! An open file, and a read of it that was given up a moment ago.
+//! An open file, and its last read that timed out.
 //!
-//! When a read ahead fails, the kernel asks at once for the page that its caller waits for, by itself. Had that one the whole
-//! deadline again, a call would take two; so it fails as the one before did.
+//! When a read ahead fails, the kernel asks at once again for the page that its caller waits for.
+//! That read fails with the error of the first, since a second deadline would double the time of
+//! the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_hydrate::{Error, Handle};
 
-use crate::tree::Node;
+use crate::inodes::Node;
 
-/// How soon after a read was given up another is taken for the kernel's own: it comes within microseconds, on a machine with
-/// far too much to do some thousand times later. A program that tries again by itself has waited for longer than this.
+/// A read this soon after a timeout counts as the kernel's own retry, which comes within
+/// microseconds, or a thousand times later on an overloaded machine. A program that tries again by
+/// itself waits for longer than this.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// An open file.
@@ -32,7 +34,8 @@ impl Reader {
 pub(crate) struct GivenUp(Mutex<Option<(Instant, Error)>>);
 
 impl GivenUp {
-    /// Notes how a read failed at `now`. Only waiting in vain counts: what is refused is refused at once again.
+    /// Notes how a read failed at `now`. Only reads that timed out count: a refused one is refused
+    /// again without waiting.
     pub(crate) fn note(&self, error: &Error, now: Instant) {
         if matches!(error, Error::Deadline { .. }) {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, error.clone()));
@@ -51,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_follows_a_wait_in_vain_at_once_fails_with_it() {
+    fn only_a_read_right_after_a_timeout_fails_with_it() {
         let (given_up, now) = (GivenUp::default(), Instant::now());
         assert!(given_up.at_once(now).is_none());
         given_up.note(&Error::Directory { location: "x".into() }, now);
         assert!(given_up.at_once(now).is_none(), "an answer, and no waiting");
         given_up.note(&Error::Deadline { location: "x".into(), seconds: 5 }, now);
         assert!(matches!(given_up.at_once(now), Some(Error::Deadline { .. })));
-        assert!(given_up.at_once(now + AT_ONCE).is_none(), "somebody who tries again");
+        assert!(given_up.at_once(now + AT_ONCE).is_none(), "a later attempt");
     }
 }

@@ -1,8 +1,9 @@
-//! The order in which bytes were read, noted for a later hydration in the same order.
+//! Records the order in which bytes are read, for a later hydration in that order
+//! (`hydrate --replay`).
 //!
-//! A line is `START END LOCATION`, bytes from START up to and not including END; reads that continue each other are one line.
-//! What the kernel has in its cache it does not ask for, so it is not noted twice; files are not passed through while reads
-//! are noted, or nothing of them would be seen.
+//! A line is `START END LOCATION`, bytes from START up to and not including END; consecutive reads
+//! are one line. Reads from the page cache of the kernel do not arrive here. While reads are
+//! recorded, files are not passed through, since those reads would not arrive here either.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,7 @@ use firstbyte_location::{ByteRange, Location};
 
 use crate::{Error, Result};
 
-/// Notes reads.
+/// Records reads.
 pub(crate) struct Recorder {
     path: PathBuf,
     inner: Mutex<Inner>,
@@ -25,13 +26,13 @@ pub(crate) struct Recorder {
 
 struct Inner {
     file: File,
-    /// What may still grow.
+    /// The last range, which a following read may extend.
     last: Option<(Location, Range<u64>)>,
     failed: bool,
 }
 
 impl Recorder {
-    /// Notes into a new file.
+    /// Records into a new file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -59,7 +60,7 @@ impl Recorder {
 
     fn write(&self, inner: &mut Inner, location: &Location, range: &Range<u64>) {
         let line = format!("{} {} {location}\n", range.start, range.end);
-        // Reads go on without; it is said once.
+        // Reads continue without the record; the error is logged once.
         if let Err(error) = inner.file.write_all(line.as_bytes())
             && !std::mem::replace(&mut inner.failed, true)
         {
@@ -67,7 +68,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is still held.
+    /// Writes the last range.
     pub(crate) fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((location, range)) = inner.last.take() {
@@ -76,13 +77,13 @@ impl Recorder {
     }
 }
 
-/// Reads as they were noted, in order.
+/// Recorded reads, in order.
 pub type Reads = Box<dyn Iterator<Item = io::Result<(Location, ByteRange)>> + Send>;
 
-/// What a mount noted in a file.
+/// Reads that a mount recorded in a file.
 ///
 /// # Errors
-/// It cannot be read; a line that is none is an item.
+/// It cannot be read; an invalid line is an item.
 pub fn recorded(path: &Path) -> Result<Reads> {
     let file = File::open(path).map_err(|error| Error::io(path, "cannot be read", error))?;
     let lines = BufReader::new(file).split(b'\n').enumerate();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_told_by_their_number() {
+    fn invalid_lines_are_reported_by_their_number() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("order");
         std::fs::write(&path, "0 9 /a\n9 1 /a\nx\n").unwrap();

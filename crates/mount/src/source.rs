@@ -1,6 +1,6 @@
-//! What is mounted: a location and the questions asked about what is below it, as requests to the store.
+//! The mounted location: turns questions about paths below it into requests to the store.
 //!
-//! Paths are bytes relative to the root, `/` between their parts, empty for the root itself.
+//! Paths are bytes relative to the root, with `/` between their parts; the root is empty.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
 
 use crate::child::Child;
 use crate::name;
-use crate::shadow::Shadow;
+use crate::name_conflicts::NameConflicts;
 use crate::{Error, Result};
 
-/// Of the names that cannot be shown, as many are told one by one; thousands would bury the log.
+/// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
 const REPORTED: usize = 100;
 
 /// A thread's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
@@ -25,11 +25,11 @@ pub(crate) struct Source {
     store: Store,
     root: Location,
     shape: Shape,
-    /// Places told in the log already, so that each is told once.
+    /// Hashes of the paths already logged, so that each is logged once.
     reported: Mutex<HashSet<u64>>,
 }
 
-/// What the location is.
+/// The shape of the location.
 enum Shape {
     Directory,
     /// One object, shown as the only file, under this name.
@@ -40,8 +40,8 @@ enum Shape {
 pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 
 impl Source {
-    /// The source and, where it took a listing to find it, the root's children: one request, two where an S3 key turns out
-    /// to be a prefix.
+    /// The source, and the children of its root if a listing was needed to find it. It takes one
+    /// request, or two if an S3 key is a prefix.
     pub(crate) fn open(store: Store, root: Location) -> Result<(Arc<Self>, Option<Children>)> {
         let directory =
             |root| Self { store: store.clone(), root, shape: Shape::Directory, reported: Mutex::default() };
@@ -72,7 +72,7 @@ impl Source {
         }
     }
 
-    /// What it is read through.
+    /// The store.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -82,7 +82,7 @@ impl Source {
         &self.root
     }
 
-    /// Where what is shown at `path` lives.
+    /// The location of what is shown at `path`.
     pub(crate) fn location(&self, path: &[u8]) -> Location {
         match self.shape {
             Shape::Directory if !path.is_empty() => self.root.join(path),
@@ -108,13 +108,12 @@ impl Source {
         }
     }
 
-    /// What a listing of a directory shows before it ends may be all of it only where the store tells a page at a time;
-    /// others read everything before they answer.
+    /// Whether the store lists a page at a time. Others read everything before they answer.
     pub(crate) fn lists_by_page(&self) -> bool {
         matches!((&self.root, &self.shape), (Location::S3(_), Shape::Directory))
     }
 
-    /// Looks one name up, without a listing. `None`: it is not there.
+    /// Looks one name up without a listing. `None` if it does not exist.
     pub(crate) fn find(&self, directory: &[u8], name: &[u8]) -> Result<Option<Child>> {
         if name::check(name).is_err() {
             return Ok(None);
@@ -126,7 +125,7 @@ impl Source {
         }
         let path = join(directory, name);
         match &self.root {
-            // No key has such a name.
+            // Keys are UTF-8.
             Location::S3(_) if std::str::from_utf8(&path).is_err() => Ok(None),
             Location::S3(_) if matches!(self.shape, Shape::Directory) => self.find_key(&path, name),
             _ => self.stat(&path, name),
@@ -143,8 +142,8 @@ impl Source {
         }
     }
 
-    /// What pins the content of the file `name`, where need be by a request: a listing does not always tell. `None` where it is
-    /// no file, and where it cannot be described now: whoever opens it will be told.
+    /// The version of the file `name`, by a request if the listing does not have it. `None` if it
+    /// is not a file, or cannot be described now; opening it then reports the error.
     pub(crate) fn version(&self, directory: &[u8], name: &[u8], listed: Option<&Child>) -> Option<Version> {
         match listed {
             Some(child) if child.kind != Kind::File => None,
@@ -156,7 +155,8 @@ impl Source {
         }
     }
 
-    /// The object and the keys below it are asked for at the same time: whichever is there, it takes one round trip.
+    /// The object and the keys below it are asked for at the same time: whichever is there, it
+    /// takes one round trip.
     fn find_key(&self, path: &[u8], name: &[u8]) -> Result<Option<Child>> {
         let location = self.location(path);
         let (object, below) = thread::scope(|scope| {
@@ -166,7 +166,7 @@ impl Source {
             let object = self.store.stat_object(&location);
             let below = match below {
                 Ok(thread) => thread.join().unwrap_or(Ok(false)),
-                // No thread to be had: one after the other then.
+                // No thread can be started: ask one after the other.
                 Err(_) => self.store.has_below(&location),
             };
             (object, below)
@@ -176,21 +176,23 @@ impl Source {
                 self.report_hidden(path);
                 Ok(Some(Child::directory(name)))
             }
-            // Who may read objects need not be allowed to list them.
+            // Permission to read objects does not imply permission to list them.
             (Ok(stat), _) => Ok(Some(Child::from_stat(name, stat))),
             (Err(StoreError::NotFound { .. }), below) => Ok(below?.then(|| Child::directory(name))),
             (Err(error), _) => Err(error.into()),
         }
     }
 
-    /// Lists a directory. Names that cannot be shown are left out and told in the log; a directory hides an object of its name.
+    /// Lists a directory. Names that cannot be shown are left out and logged; a directory
+    /// hides an object of its name.
     pub(crate) fn list(self: &Arc<Self>, directory: &[u8]) -> Result<Children> {
         if let Shape::Object(name) = &self.shape {
             let found = if directory.is_empty() { self.find(directory, name)? } else { None };
             return Ok(Box::new(found.into_iter().map(Ok)));
         }
-        // By name where that costs nothing: a second listing then repeats the first, and directories can win. A local directory
-        // repeats its order anyway, and cannot hold one name twice.
+        // By name where that costs nothing: a second listing then repeats the first, and
+        // directories can win. A local directory repeats its order anyway, and cannot hold one name
+        // twice.
         let order = if self.root.as_local().is_some() { Order::Any } else { Order::Bytes };
         let options = ListOptions { recursive: false, order, ..ListOptions::default() };
         let listing = self.store.list(&self.location(directory), &options)?;
@@ -204,7 +206,7 @@ impl Source {
                     None
                 }
             },
-            // Gone since its name was read.
+            // Deleted since its name was read.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => Some(Err(error.into())),
         });
@@ -213,7 +215,7 @@ impl Source {
         }
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
-        Ok(Box::new(Shadow::new(shown, Box::new(hidden))))
+        Ok(Box::new(NameConflicts::new(shown, Box::new(hidden))))
     }
 
     fn report_hidden(&self, path: &[u8]) {
@@ -234,7 +236,7 @@ impl Source {
             };
             tracing::warn!("{location}: not shown: {why}");
             if reported.len() == REPORTED {
-                tracing::warn!("more names are not shown; they are not told one by one");
+                tracing::warn!("more names are not shown; they are not logged one by one");
             }
         }
     }

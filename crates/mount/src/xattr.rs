@@ -1,7 +1,7 @@
-//! What is told of a file as extended attributes, `user.firstbyte.*`.
+//! The state of a file as extended attributes, `user.firstbyte.*`.
 //!
-//! `ls -l` asks every file for attributes that only other file systems have. That they are not supported at all, rather than
-//! missing here, is what makes it stop asking.
+//! `ls -l` asks every file for attributes that only other file systems have. Attributes outside
+//! `user.` are reported as unsupported rather than missing, which makes it stop asking.
 
 use std::time::UNIX_EPOCH;
 
@@ -10,13 +10,13 @@ use firstbyte_location::Kind;
 
 use crate::Result;
 use crate::filesystem::FileSystem;
-use crate::tree::{Ino, Node};
+use crate::inodes::{Ino, Node};
 
 const PREFIX: &str = "user.firstbyte.";
 
-/// Of everything.
+/// Attributes of files and directories.
 const ALL: [&str; 3] = ["location", "control", "cache"];
-/// Of files as well.
+/// Attributes of files only.
 const FILES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
 
 /// What an attribute is.
@@ -35,7 +35,7 @@ impl FileSystem {
             return Ok(Attribute::Unsupported);
         }
         let name = name.strip_prefix(PREFIX.as_bytes()).and_then(|name| std::str::from_utf8(name).ok());
-        let node = self.tree.get(ino)?;
+        let node = self.inodes.get(ino)?;
         let value = name
             .filter(|name| names(&node).any(|known| known == *name))
             .and_then(|name| self.value(&node, name));
@@ -44,7 +44,7 @@ impl FileSystem {
 
     /// The names of all, each ended by a zero byte.
     pub(crate) fn attribute_names(&self, ino: Ino) -> Result<Vec<u8>> {
-        let node = self.tree.get(ino)?;
+        let node = self.inodes.get(ino)?;
         let own = names(&node).filter(|name| match *name {
             "control" => self.control.is_some(),
             "cache" => self.cache.is_some(),
@@ -64,10 +64,11 @@ impl FileSystem {
         })
     }
 
-    /// What of a file is here, as `status` says it. The cache is only looked at: who asks about a file does not open it.
+    /// The cache state of a file, as `status` prints it. It only reads the cache; the file is not
+    /// opened.
     fn here(&self, node: &Node, name: &str) -> Option<String> {
         let (version, size, cache) = (node.pin.version()?, node.pin.size()?, self.hydrator.cache()?);
-        // A cache that cannot be read holds nothing for anybody.
+        // A cache that cannot be read counts as empty.
         let found = cache.find(&self.source.location(&node.path)).unwrap_or_default();
         let status = found.into_iter().find(|status| status.version.agrees_with(&version));
         let here = status.as_ref().map_or(0, |status| status.here);

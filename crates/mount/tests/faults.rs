@@ -1,4 +1,5 @@
-//! What programs get to see when the store misbehaves: an error that fits, in time, and the truth as soon as there is one.
+//! What programs get to see when the store misbehaves: an error that fits, in time, and the truth
+//! as soon as there is one.
 
 mod support;
 
@@ -120,8 +121,8 @@ fn a_store_that_falls_silent_is_an_input_output_error_and_heals() {
     assert_eq!(world.read("d/y").unwrap(), CONTENT);
 }
 
-/// What `read` gives once the store answers again. A store that was silent is asked again once a second,
-/// so reads may fail for about that long.
+/// What `read` gives once the store answers again. A store that was silent is asked again once a
+/// second, so reads may fail for about that long.
 #[track_caller]
 fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
     let until = Instant::now() + Duration::from_secs(10);
@@ -138,7 +139,7 @@ fn healed(mut read: impl FnMut() -> io::Result<Vec<u8>>) -> Vec<u8> {
 }
 
 #[test]
-fn an_open_that_waits_for_its_file_in_vain_is_a_lazy_one_within_the_deadline() {
+fn an_open_whose_file_does_not_arrive_is_a_lazy_one_within_the_deadline() {
     let silent = Arc::new(AtomicBool::new(true));
     let told = Arc::clone(&silent);
     let script = move |head: &str| (is_read(head) && told.load(Ordering::Relaxed)).then_some(Reply::Silence);
@@ -165,7 +166,7 @@ fn connections_that_break_for_a_while_are_not_seen() {
 }
 
 #[test]
-fn refusals_are_told_as_such() {
+fn refusals_are_reported_as_such() {
     let denied = |head: &str| {
         let xml = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
         is_read(head).then(|| Reply::answer("403 Forbidden", &["content-type: application/xml"], xml))

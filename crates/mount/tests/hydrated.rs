@@ -1,4 +1,5 @@
-//! What is here is read without the store: passed through where it is whole, and told of as attributes.
+//! What is here is read without the store: passed through where it is whole, and described by
+//! attributes.
 
 mod support;
 
@@ -113,7 +114,7 @@ fn handles_opened_before_hydration_go_on_and_keep_others_with_them() {
     assert!(read == content);
     assert_eq!(counter(&mounted, "passed_through_opens_total"), 0);
     drop(before);
-    // The kernel tells of the close when it has time; until then the file stays cached.
+    // The kernel reports the close when it has time; until then the file stays cached.
     for _ in 0..3000 {
         if counter(&mounted, "open_files") == 0 {
             break;
@@ -251,7 +252,8 @@ fn a_file_that_was_evicted_and_fetched_again_is_passed_through_again() {
         let before = through();
         assert!(mounted.read("d/b") == second);
         assert_eq!(through(), before + 1, "round {round}");
-        // The kernel tells of the close when it has time, and what it reads by itself is not evicted before.
+        // The kernel reports the close when it has time, and what it reads by itself is not
+        // evicted before.
         while counter(&mounted, "open_files") > 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let length = prop_oneof![1..100_usize, 1..20_000_usize, 1..LARGEST];
     let opened = (handle.clone(), object.clone()).prop_map(|(handle, object)| Step::Open { handle, object });
     let seek = (handle.clone(), 0..LARGEST).prop_map(|(handle, to)| Step::Seek { handle, to });
-    // As often as not of the length there was: the content alone tells them apart then.
+    // As often as not of the length there was: then only the content differs.
     let size = prop::option::of(0..LARGEST);
     let overwrite = (object.clone(), size).prop_map(|(object, size)| Step::Overwrite { object, size });
     let step = prop_oneof![
@@ -86,7 +86,8 @@ struct Handle {
 }
 
 struct World {
-    /// First, because fields are dropped in order, and a mount ends when nothing in it is open any more.
+    /// First, because fields are dropped in order, and a mount ends when nothing in it is open any
+    /// more.
     handles: Vec<Option<Handle>>,
     mounted: Mounted,
     cache: Cache,
@@ -172,7 +173,10 @@ impl Handle {
             }
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle, "{self:?}");
-                assert!(!Arc::ptr_eq(&self.content, &contents[self.object]), "{self:?}: nobody overwrote it");
+                assert!(
+                    !Arc::ptr_eq(&self.content, &contents[self.object]),
+                    "{self:?}: it was not overwritten"
+                );
             }
         }
     }

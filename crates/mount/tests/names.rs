@@ -1,4 +1,5 @@
-//! Directories: which names are shown, in which order, of which size, and for how long they are believed.
+//! Directories: which names are shown, in which order, of which size, and for how long they are
+//! believed.
 
 mod support;
 
@@ -106,7 +107,8 @@ fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_
         }
     }
     assert!(most <= BOUND + 100, "{most} at most");
-    // What is in use is as it was: an open file, an open directory, and what is found through either.
+    // What is in use is as it was: an open file, an open directory, and what is found through
+    // either.
     assert_eq!((held.metadata().unwrap().len(), held.metadata().unwrap().ino()), (0, file));
     assert_eq!(below.metadata().unwrap().ino(), directory);
     assert_eq!((number("name-000000"), number("directory/below")), (file, directory));
@@ -167,7 +169,7 @@ fn a_file_has_the_same_time_and_inode_however_it_was_found() {
 }
 
 #[test]
-fn sizes_of_five_tebibytes_are_told_and_read_at_any_place() {
+fn files_of_five_tebibytes_have_their_size_and_are_read_at_any_offset() {
     const SIZE: u64 = 5 << 40;
     let mounted = Mounted::start(Place::ServeS3, |subject| {
         subject.place("sparse", b"start");
@@ -200,7 +202,8 @@ fn an_overwritten_object_is_another_inode_and_an_open_handle_never_sees_a_mixtur
     assert_ne!(after.metadata().unwrap().ino(), before.metadata().unwrap().ino());
     assert!(mounted.read("x") == new);
 
-    // What the old handle has not read is gone: an error, or the old bytes where they are here already.
+    // What the old handle has not read is gone: an error, or the old bytes where they are here
+    // already.
     before.read_exact_at(&mut start, 0).unwrap();
     assert_eq!(start, old[..4096]);
     match before.read_exact_at(&mut start, 3 << 20) {
@@ -246,7 +249,7 @@ fn what_is_known_is_not_asked_again() {
     }
     assert!(!mounted.path("d/nothing").exists());
     assert_eq!(names(&mounted, "d").len(), wanted.len());
-    assert_eq!(mounted.requests(), asked, "one page told all of it");
+    assert_eq!(mounted.requests(), asked, "one page has all of it");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn refused(directory: &Path, options: &Options) -> Error {
 }
 
 #[test]
-fn a_directory_that_holds_something_is_refused_unless_told() {
+fn a_directory_that_holds_something_is_refused_by_default() {
     let directory = scratch();
     fs::write(directory.path().join("data"), b"of an instance store").unwrap();
     let error = refused(directory.path(), &options());

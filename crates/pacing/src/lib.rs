@@ -1,10 +1,27 @@
-//! How fast bytes may pass. Pure policies: callers pass the clock, and do the waiting.
+//! How many requests to send, how large, how long to wait for them, and how fast bytes may pass.
 //!
-//! [`RateLimit`] is one rate, shared by everything that keeps to it; a [`Throttle`] is the limits that one transfer keeps
-//! to. Copies, hydration and the server ask before they move bytes, in pieces of the size they are granted.
+//! Pure policies: callers pass the clock and do the waiting, so that a simulator can run them
+//! (`tests/`). Transfers, hydration, listings and the server share them and therefore treat a
+//! server alike. Nothing here knows any of them.
 
+mod backoff;
+mod concurrency_limit;
+mod controller;
+mod hedge;
+mod part_limit;
+mod proximity;
 mod rate_limit;
+mod request_size;
 mod throttle;
+mod tracker;
 
+pub use backoff::Backoff;
+pub use concurrency_limit::ConcurrencyLimit;
+pub use controller::{Controller, Observation, Starts, Work};
+pub use hedge::{HedgePolicy, Wait};
+pub use part_limit::PartLimit;
+pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
+pub use request_size::{LONGEST_REQUEST, SHORTEST_REQUEST, request_share};
 pub use throttle::Throttle;
+pub use tracker::{Abort, InFlightRequest, RequestTracker};

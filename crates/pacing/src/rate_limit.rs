@@ -1,27 +1,31 @@
-//! One rate, kept from the first byte on: a clock of when the bytes granted so far will have passed.
+//! One rate, kept from the first byte on: a clock of when the bytes granted so far will have
+//! passed.
 //!
-//! Bytes are granted before they are moved, and in small pieces, so no number of threads can exceed the rate by more
-//! than a piece and the burst: together a tenth of a second's worth.
+//! Bytes are granted before they are moved, and in small pieces, so no number of threads can exceed
+//! the rate by more than a piece and the burst: together a tenth of a second's worth.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How far the clock may lag behind: what a late wake-up or an idle spell may make good.
 const BURST: Duration = Duration::from_millis(50);
-/// Pieces a second: few enough that a transfer is not slowed by asking, many enough that the rate is smooth.
+/// Pieces a second: few enough that a transfer is not slowed by asking, many enough that the rate
+/// is smooth.
 const PIECES: u64 = 20;
 /// The least piece, where a second's worth is more: smaller ones are mostly headers.
 const LEAST_PIECE: u64 = 1 << 10;
 /// What one connection should have at least of a rate: with less, more connections do not help.
 const PER_CONNECTION: u64 = 4 << 20;
-/// Requests under way ask for this share of a second's worth in all: a server sends what it is asked for, and buffers on the
-/// way fill with it.
+/// Requests under way ask for this share of a second's worth in all: a server sends what it is
+/// asked for, and buffers on the way fill with it.
 const ASKED: u64 = 2;
 /// The least that one request asks for.
 const LEAST_REQUEST: u64 = 128 << 10;
-/// Sockets of all connections together may hold this share of a second's worth: what has arrived there has passed.
+/// Sockets of all connections together may hold this share of a second's worth: what has arrived
+/// there has passed.
 const BUFFERED: u64 = 4;
-/// Bounds of one socket's buffer, bytes: below the least a connection stalls, beyond the most none gets faster.
+/// Bounds of one socket's buffer, bytes: below the least a connection stalls, beyond the most none
+/// gets faster.
 const LEAST_BUFFER: u64 = 16 << 10;
 const MOST_BUFFER: u64 = 4 << 20;
 
@@ -49,8 +53,8 @@ impl RateLimit {
         Self { rate: rate.max(1), free_at: Mutex::new(None) }
     }
 
-    /// Grants up to `want` bytes, [`piece`](Self::piece) at the most. What is not moved of them is to be given back by
-    /// [`refund`](Self::refund).
+    /// Grants up to `want` bytes, [`piece`](Self::piece) at the most. What is not moved of them is
+    /// to be given back by [`refund`](Self::refund).
     pub fn grant(&self, want: u64, now: Instant) -> Grant {
         let bytes = want.min(self.piece());
         let mut free_at = self.lock();

@@ -50,7 +50,8 @@ impl Throttle {
         self.limits.iter().map(|limit| limit.request()).min()
     }
 
-    /// Bytes that the socket of each of these connections may hold; none given where nothing is limited.
+    /// Bytes that the socket of each of these connections may hold; none given where nothing is
+    /// limited.
     #[must_use]
     pub fn socket_buffer(&self) -> Option<u64> {
         self.limits.iter().map(|limit| limit.socket_buffer()).min()

@@ -1,5 +1,5 @@
-//! `Client`: how locations are reached. There is one engine in a process for each set of options, made when it is first
-//! needed, so that all files share connections, threads and the cache.
+//! `Client`: the options with which locations are reached. A process has one engine for each set of
+//! options, created at first use, so that all files share connections, threads and the cache.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,7 +86,8 @@ pub(crate) fn connect(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Py
         }
     }
     let secrets = keys.apply(&mut all)?;
-    // An engine asks AWS's places once: another profile or key in the environment is another engine.
+    // An engine asks AWS's places once: another profile or key in the environment is another
+    // engine.
     let mut aws: Vec<_> = std::env::vars_os().filter(|(name, _)| is_aws(name)).collect();
     aws.sort();
     let key = format!("{all:?} {aws:?} {secrets}");
@@ -104,8 +105,8 @@ struct GivenKeys {
 }
 
 impl GivenKeys {
-    /// Has requests signed with them, and by nothing else. Returns what tells these options from others and is not
-    /// printed.
+    /// Has requests signed with them, and by nothing else. Returns the part of the key of these
+    /// options that is never printed.
     fn apply(self, options: &mut Options) -> PyResult<String> {
         let proxies = [&options.store.proxies.http, &options.store.proxies.https].map(Option::clone);
         let (key, secret) = match (self.access_key_id, self.secret_access_key) {

@@ -1,4 +1,5 @@
-//! `cp`, and many copies at once for the file system. Both end at once by Ctrl-C, and resume when they are run again.
+//! `cp`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends both at
+//! once; run again, they resume.
 
 use std::path::PathBuf;
 
@@ -40,7 +41,8 @@ pub(crate) fn cp<'py>(
     receipt(py, summary.map_err(|error| at_either(py, &error, [&source, &destination]))?)
 }
 
-/// Copies objects, each to exactly the name beside it, and returns those that failed: the source, and why.
+/// Copies objects, each to exactly the name beside it, and returns those that failed: the source,
+/// and why.
 #[pyfunction]
 pub(crate) fn copy_many<'py>(
     py: Python<'py>,

@@ -1,11 +1,12 @@
-//! `DirEntry`: what `os.DirEntry` is, with the same methods, answers and errors.
+//! `DirEntry`: like `os.DirEntry`, with the same methods, results and errors.
 //!
-//! An entry holds its name and what the directory says of it; path and states are made when asked for and kept, as
-//! `os` keeps them. States come from `os.stat` itself, so they are the running Python's own `stat_result`.
+//! An entry holds its name and what the directory says of it. Path and states are made on demand
+//! and kept, as `os` does. States come from `os.stat` itself, so they are `stat_result`s of the
+//! running Python.
 //!
-//! The class is not tracked by the garbage collector, as `os.DirEntry` is not: what it holds cannot lead back to it.
-//! That keeps a loop over 10^6 entries free of collections, and is why `pyo3` is one release behind: the next gives
-//! every class a collector's header.
+//! The class is not tracked by the garbage collector, like `os.DirEntry`: it cannot be part of a
+//! cycle. So a loop over 10^6 entries triggers no collections. This is why `pyo3` is one release
+//! behind: the next one gives every class a collector header.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Errors as Python has them: an `OSError` of the subclass its code calls for, with the file's name as it was given.
+//! Errors as Python exceptions: an `OSError` of the subclass for its code, with the file name as it
+//! was given.
 
 use std::io;
 
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 
 use crate::name::Form;
 
-/// The operating system's `error` at `filename`, which may be any object that names a file, or `None`.
+/// The operating system's `error` at `filename`, which may be any object that names a file, or
+/// `None`.
 pub(crate) fn os_error(error: &io::Error, filename: Bound<'_, PyAny>) -> PyErr {
     match error.raw_os_error() {
         // Called with a code and a text, OSError makes the right subclass of itself.
@@ -42,8 +44,8 @@ pub(crate) fn listing(py: Python<'_>, error: &firstbyte_listing::Error, form: Fo
     os_error(source, filename)
 }
 
-/// What went wrong with an object, as if it were a local file: an `OSError` of the right subclass with the location as
-/// its file name. An argument that cannot be used is a `ValueError`.
+/// What went wrong with an object, as if it were a local file: an `OSError` of the right subclass
+/// with the location as its file name. An argument that cannot be used is a `ValueError`.
 pub(crate) fn failure(py: Python<'_>, error: &firstbyte::Error, location: Option<&Location>) -> PyErr {
     failure_at(py, error, location.map(ToString::to_string).as_deref())
 }

@@ -1,11 +1,12 @@
-//! What belongs to one process: threads and locks do not survive a fork, memory does.
+//! Values that belong to one process: threads and locks do not survive a fork, memory does.
 //!
-//! A child of a process inherits every value in it, also a lock that another thread was holding and a channel nobody is
-//! at the other end of. So what has threads of its own is kept as [`Own`]: a child cannot get at it and never drops it,
-//! which could wait for ever; it makes its own. (`PyTorch`'s `DataLoader` and `multiprocessing` fork by default, or did.)
+//! A child inherits every value of its parent, even a lock held by another thread, or a channel
+//! whose other end is gone. So a value with threads of its own is wrapped in [`Own`]: a child
+//! cannot use it and never drops it, which might wait for ever; it creates its own. (`DataLoader`
+//! of `PyTorch` and `multiprocessing` fork by default, or did.)
 //!
-//! The locks of this module itself are taken only with the interpreter's lock held, and let go before that is. A fork is
-//! made by the thread that holds it, so a child never finds them taken.
+//! The locks of this module are taken only while the interpreter's lock is held, and released
+//! before it. The thread that forks holds that lock, so a child never finds them taken.
 
 use std::mem::ManuallyDrop;
 
@@ -28,9 +29,10 @@ impl<T> Own<T> {
     /// As [`get`](Self::get), to keep.
     pub(crate) fn into_inner(mut self) -> Option<T> {
         let here = self.is_here();
-        // Nobody's from now on: dropping this does nothing.
+        // No process owns it from now on, so dropping it does nothing.
         self.process = 0;
-        // SAFETY: taken once, as `self` ends here and its drop leaves a value of another process alone.
+        // SAFETY: taken once, as `self` ends here and its drop leaves a value of another process
+        // alone.
         here.then(|| unsafe { ManuallyDrop::take(&mut self.value) })
     }
 

@@ -1,4 +1,5 @@
-//! `hydrate`, `status`, `release`: what is in the cache, by the names of the command line's receipts and rows.
+//! `hydrate`, `status`, `release`: the cache, with the field names of the command line's receipts
+//! and rows.
 
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
@@ -12,7 +13,8 @@ use crate::client::{Client, Rate};
 use crate::error::{failure, failure_at};
 use crate::wait::{TICK, interruptible};
 
-/// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises ends it.
+/// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises
+/// ends it.
 #[pyfunction]
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
@@ -64,7 +66,7 @@ pub(crate) fn status<'py>(
     let engine = client.route.cached(py)?;
     let found = py.detach(|| match &location {
         Some(location) => engine.status(location, depth(recursive)),
-        None => Ok(engine.cache()?.entries().collect::<Result<_, _>>()?),
+        None => Ok(engine.cache()?.statuses().collect::<Result<_, _>>()?),
     });
     let found: Vec<Status> = found.map_err(|error| failure(py, &error, None))?;
     let rows = PyList::empty(py);
@@ -82,7 +84,8 @@ pub(crate) fn status<'py>(
     Ok(rows)
 }
 
-/// Lets go what is here of an object or a tree; of everything without a location. Versions, bytes, versions in use.
+/// Lets go what is here of an object or a tree; of everything without a location. Versions, bytes,
+/// versions in use.
 #[pyfunction]
 pub(crate) fn release(
     py: Python<'_>,

@@ -1,7 +1,7 @@
-//! `Layout`: hash-prefix directories from Python, on the layouts of the listing crate.
+//! `Layout`: hash-prefix directories, from the layout crate.
 //!
-//! Names come as `str` or `bytes` and go out in the form the root was given in. Everything but the arguments is done
-//! without the interpreter's lock.
+//! Names come as `str` or `bytes` and are returned in the form the root was given in. Only the
+//! arguments are handled with the interpreter's lock.
 
 use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use firstbyte_listing::layout::{self, Durability, Error, Hash, Leaf, Scheme};
+use firstbyte_layout::{self as layout, Durability, Error, Hash, Leaf, Scheme, SchemeError};
 use firstbyte_location::shown;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -49,7 +49,7 @@ impl Layout {
         files: u64,
         durable: bool,
     ) -> PyResult<Self> {
-        let refuse = |error: Error| fail(root.py(), &error, Form::Text);
+        let refuse = |error: SchemeError| fail(root.py(), &error.into(), Form::Text);
         let hash: Hash = hash.parse().map_err(refuse)?;
         let leaf: Leaf = leaf.parse().map_err(refuse)?;
         let (levels, width) = shape;
@@ -159,8 +159,8 @@ impl<'py> FromPyObject<'_, 'py> for Name {
     }
 }
 
-/// What went wrong, as the nearest exception Python has: ValueError where an argument is wrong, else an OSError with
-/// code and file name, of the subclass its code calls for.
+/// What went wrong, as the nearest exception Python has: ValueError where an argument is wrong,
+/// else an OSError with code and file name, of the subclass its code calls for.
 fn fail(py: Python<'_>, error: &Error, form: Form) -> PyErr {
     let Some(path) = error.path().filter(|_| !matches!(error, Error::Content { .. })) else {
         // The program's options are arguments here, of the same names.
@@ -224,7 +224,7 @@ impl Names {
     }
 }
 
-/// The thread: ends with the layout, or when nobody takes its names any more.
+/// Runs on the listing thread. Returns when all names are sent, or when the receiver is dropped.
 fn list(layout: &layout::Layout, chunks: &SyncSender<Vec<layout::Result<Vec<u8>>>>) {
     let mut names = layout.iter();
     loop {

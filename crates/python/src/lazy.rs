@@ -1,11 +1,11 @@
-//! `LazyFile`: an object opened for reading, below the file object that `open` gives.
+//! `LazyFile`: an object opened for reading, below the file object that `open` returns.
 //!
-//! Every read is at an offset and waits without the interpreter's lock, so threads share a file. In a child of the
-//! process that opened it the file is opened again, in the same version, when it is first read.
+//! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
+//! In a forked child the file is opened again, in the same version, at its first read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use firstbyte_location::{Location, Version};
+use firstbyte_location::{Location, Version, to_usize};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -52,7 +52,7 @@ impl LazyFile {
     /// Up to `length` bytes from `offset` on; fewer only at the end.
     fn read_at<'py>(&self, py: Python<'py>, offset: u64, length: usize) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file(py)?;
-        let left = usize::try_from(file.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = to_usize(file.size().saturating_sub(offset));
         PyBytes::new_with(py, length.min(left), |buffer| {
             wait::read(py, &file, buffer, offset)?
                 .map(drop)
@@ -70,8 +70,8 @@ impl LazyFile {
         if buffer.len_bytes() == 0 {
             return Ok(0);
         }
-        // SAFETY: the buffer is writable, in one piece, that long, and stays as long as it is held here. That nobody else
-        // uses it meanwhile is up to the caller, as for every `readinto`.
+        // SAFETY: the buffer is writable, in one piece, that long, and stays as long as it is held
+        // here. That no other code uses it meanwhile is up to the caller, as for every `readinto`.
         let slice =
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
         wait::read(py, &file, slice, offset)?.map_err(|error| failure(py, &error, Some(&self.location)))
@@ -89,7 +89,7 @@ impl LazyFile {
         self.version.size.unwrap_or(0)
     }
 
-    /// What tells this version from others of the object.
+    /// The identity of this version of the object.
     #[getter]
     fn version(&self) -> String {
         self.version.to_string()

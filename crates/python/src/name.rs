@@ -1,4 +1,4 @@
-//! File names in Python: `str` where a path came as `str`, `bytes` where it came as `bytes`.
+//! File names in Python: `str` if the path came as `str`, `bytes` if it came as `bytes`.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -19,7 +19,8 @@ impl Form {
     pub(crate) fn decode<'py>(self, py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         match self {
             Self::Bytes => Ok(PyBytes::new(py, name).into_any()),
-            // All of Linux's encodings hold ASCII as it is, and making such a string needs no codec looked up.
+            // All of Linux's encodings hold ASCII as it is, and making such a string needs no codec
+            // looked up.
             Self::Text => match std::str::from_utf8(name) {
                 Ok(text) if text.is_ascii() => Ok(PyString::new(py, text).into_any()),
                 _ => decode_text(py, name),
@@ -30,7 +31,8 @@ impl Form {
 
 #[cold]
 fn decode_text<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: pointer and length are of one slice; the result is a new reference, or null with an exception set.
+    // SAFETY: pointer and length are of one slice; the result is a new reference, or null with an
+    // exception set.
     unsafe {
         let text = ffi::PyUnicode_DecodeFSDefaultAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t);
         Bound::from_owned_ptr_or_err(py, text)

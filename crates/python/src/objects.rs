@@ -1,4 +1,5 @@
-//! What the file system asks of a store: describe, list, delete, write a small object.
+//! The operations that the fsspec file system needs of a store: describe, list, delete, write a
+//! small object.
 
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions};
@@ -12,7 +13,7 @@ use crate::error::{failure, failure_at};
 use crate::name::Form;
 use crate::wait::interruptible;
 
-/// Kind, length, seconds since 1970, `ETag`: as far as they are told.
+/// Kind, length, seconds since 1970, `ETag`: as far as the store reports them.
 type Facts = (&'static str, Option<u64>, Option<f64>, Option<String>);
 
 /// Describes what is at `location`.
@@ -27,7 +28,7 @@ pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult
     Ok((stat.kind.word(), stat.size(), seconds(stat.modified), stat.version.etag))
 }
 
-/// Lists what is under `location`: full locations, each with what is told of it.
+/// Lists what is under `location`: full locations, each with its facts.
 #[pyfunction]
 pub(crate) fn list<'py>(
     py: Python<'py>,

@@ -1,6 +1,7 @@
-//! The argument that says which directory: a path as `str` or `bytes`, an open descriptor, or nothing for here.
+//! The directory argument: a path as `str` or `bytes`, an open descriptor, or None for the current
+//! directory.
 //!
-//! The Python half has resolved `os.PathLike` and handed to `os` itself whatever is none of these.
+//! The Python half resolves `os.PathLike`, and passes any other type on to `os`.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +34,8 @@ impl Place {
     /// What `given`, the argument of the function `verb`, stands for.
     ///
     /// # Errors
-    /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for text that cannot be a name.
+    /// `TypeError` for another type, `ValueError` for a zero byte, `UnicodeEncodeError` for text
+    /// that cannot be a name.
     pub(crate) fn new(given: &Bound<'_, PyAny>, verb: &str) -> PyResult<Self> {
         let (at, form) = if let Ok(text) = given.cast::<PyString>() {
             (At::Path(path(encode(text)?, verb)?), Form::Text)
@@ -52,7 +54,8 @@ impl Place {
         Ok(Self { at, form, given: given.clone().unbind() })
     }
 
-    /// Opens the directory, without the interpreter's lock. A descriptor is duplicated; both share one position.
+    /// Opens the directory, without the interpreter's lock. A descriptor is duplicated; both share
+    /// one position.
     ///
     /// # Errors
     /// `OSError` with what was given as its file name.
@@ -89,7 +92,8 @@ impl Place {
         }
     }
 
-    /// What stands before an entry's name in its path: the path with a `/`, or nothing for a descriptor.
+    /// What stands before an entry's name in its path: the path with a `/`, or nothing for a
+    /// descriptor.
     pub(crate) fn prefix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.path().map_or(&b""[..], |path| path.as_os_str().as_bytes());
         let slash: &[u8] = if bytes.is_empty() || bytes.ends_with(b"/") { b"" } else { b"/" };
@@ -118,8 +122,8 @@ fn duplicate(number: i32) -> std::io::Result<Reader> {
     if number < 0 {
         return Err(Errno::BADF.into());
     }
-    // SAFETY: the descriptor is the caller's, who said so by giving its number; should it not be open, the duplication
-    // fails and nothing else is done with it.
+    // SAFETY: the descriptor is the caller's, who said so by giving its number; should it not be
+    // open, the duplication fails and nothing else is done with it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
     if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(own.as_fd())?.st_mode).is_dir() {

@@ -1,8 +1,8 @@
-//! One directory in batches, the next ones read by threads while Python works on this one.
+//! Reads one directory in batches: threads read the next ones while Python works on this one.
 //!
-//! The kernel takes longer to bring an entry than Python to look at it, so a large directory takes half the time when
-//! both go on at once. A small one is over before a thread would have started: the first two batches are read here, and
-//! only if there were two do threads take over. They touch no Python.
+//! The kernel takes longer to read an entry than Python to process it, so a large directory takes
+//! half the time when both run at once. A small one is read before a thread would have started: the
+//! first two batches are read here, and threads start only after them. They do not touch Python.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::place::Place;
 /// The entries of a directory, batch by batch.
 pub(crate) struct Reading {
     source: Source,
-    /// A caller's descriptor is left at its start, as `os` leaves it.
+    /// Whose descriptor is read. A caller's is rewound to its start at the end, as `os` does.
     descriptor: Descriptor,
     /// The last batch's memory.
     spare: Option<Batch>,
@@ -46,8 +46,8 @@ impl Reading {
         Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
 
-    /// The next entries, or nothing when there are no more. Waits without the interpreter's lock. The memory of the
-    /// batch before, if given back, is used again.
+    /// The next entries; `None` after the last. Waits without the interpreter's lock.
+    /// The memory of the batch before, if given back, is used again.
     ///
     /// # Errors
     /// `OSError`, naming `place`; `RuntimeError` in a child of the process that began to read.
@@ -117,7 +117,8 @@ impl Reading {
         let mut reader = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Done => return,
             Source::Here(reader, _) => reader,
-            // In a child there are no threads to wait for, and their channels are in whatever state they were.
+            // In a child there are no threads to wait for, and their channels are in whatever state
+            // they were.
             Source::Ahead(ahead, process) if process != std::process::id() => return std::mem::forget(ahead),
             Source::Ahead(ahead, _) => {
                 let Some(reader) = ahead.end() else { return };
@@ -125,7 +126,8 @@ impl Reading {
             }
         };
         if self.descriptor == Descriptor::Shared {
-            // It was open and a directory; that it cannot be set back is nothing anybody could act on.
+            // It was open and a directory; if it cannot be set back, no caller could act
+            // on.
             let _ = reader.rewind();
         }
     }
@@ -137,7 +139,8 @@ impl Drop for Reading {
     }
 }
 
-/// The next batch of those read ahead, with the interpreter's lock given up only where it has to be waited for.
+/// The next batch of those read ahead, with the interpreter's lock given up only where it has to be
+/// waited for.
 fn take(py: Python<'_>, ahead: &mut Ahead, spent: Option<Batch>) -> io::Result<Option<Batch>> {
     if let Some(spent) = spent {
         ahead.recycle(spent);

@@ -1,7 +1,7 @@
 //! `scandir`: the entries of a directory one by one.
 //!
-//! The Python half adds what only Python can say: the audit event, and the warning of an iterator that was dropped
-//! while its directory was open.
+//! The Python half adds the audit event, and the warning about an iterator that was dropped while
+//! its directory was open.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,9 +1,10 @@
-//! Waiting without the interpreter's lock, so that Ctrl-C ends a call that waits for a server.
+//! Waits without the interpreter's lock, so that Ctrl-C ends a call that waits for a server.
 //!
-//! Python runs signal handlers on its main thread, between two of its own instructions, so a call that waits there has
-//! to ask for them. Reads ask while they wait ([`read`]). What cannot ask is done by another thread ([`interruptible`]);
-//! when a handler raises, that thread is told to stop, and left behind where it does not within [`GRACE`]. It touches
-//! nothing of Python's and ends by its own deadline. On other threads a call just waits.
+//! Python runs signal handlers on its main thread, between two of its instructions, so a waiting
+//! call must ask for them. Reads ask while they wait ([`read`]). Other work runs on another thread
+//! ([`interruptible`]): when a handler raises, that thread is stopped, and left behind if it does
+//! not end within [`GRACE`]; it never touches Python and ends by its own deadline. Calls on other
+//! threads just wait.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
@@ -13,7 +14,7 @@ use pyo3::prelude::*;
 
 /// How often signals are looked for: sooner than a user notices, and no load.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// How long work that was told to stop is waited for, so that it can put away what it has begun.
+/// How long work that was asked to stop is waited for, so that it can clean up.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether this is the thread on which Python runs signal handlers: the process's first one.
@@ -21,7 +22,8 @@ fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
 }
 
-/// Does `work` and returns its result. Where a signal's handler raises meanwhile, calls `stop` and returns what it raised.
+/// Does `work` and returns its result. Where a signal's handler raises meanwhile, calls `stop` and
+/// returns what it raised.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
@@ -56,8 +58,8 @@ pub(crate) fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Reads from `file` into `buffer`. Where a signal's handler raises meanwhile, returns what it raised; nothing is
-/// written to `buffer` afterwards.
+/// Reads from `file` into `buffer`. Where a signal's handler raises meanwhile, returns what it
+/// raised; nothing is written to `buffer` afterwards.
 pub(crate) fn read(
     py: Python<'_>,
     file: &firstbyte::LazyFile,

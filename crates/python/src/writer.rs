@@ -1,7 +1,7 @@
-//! `Writer`: an object written from its beginning to its end, by the transfer engine, while the bytes come.
+//! `Writer`: writes an object from its beginning to its end, by the transfer engine, as bytes come.
 //!
-//! Nothing is there before `commit` returns, and then the whole is. Bytes wait in a short queue for the engine's thread,
-//! which sends parts as they fill up, so memory is bounded whatever the length.
+//! The object appears whole when `commit` returns, and not before. Bytes wait in a short queue for
+//! the engine's thread, which sends parts as they fill up, so memory is bounded.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -22,7 +22,7 @@ use crate::wait::{GRACE, interruptible};
 
 /// Pieces that wait: one is sent while the next is made.
 const AHEAD: usize = 2;
-/// How often a thread that was told to stop is looked at: it mostly ends at once.
+/// How often a thread that was asked to stop is polled: it mostly ends at once.
 const STEP: Duration = Duration::from_millis(1);
 
 /// An object on its way.

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
+use firstbyte_location::to_usize;
 use firstbyte_pacing::Throttle;
 use futures::StreamExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
@@ -36,7 +37,7 @@ pub(crate) struct Answered {
     pub(crate) body_bytes: u64,
 }
 
-/// How the body's end is told.
+/// How the end of the body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The status or method allows no body.
@@ -74,7 +75,7 @@ pub(crate) async fn send(
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let allowed = limits::wait_for(throttle, rest.len() as u64).await;
-                    let (piece, behind) = rest.split_at(usize::try_from(allowed).unwrap_or(rest.len()));
+                    let (piece, behind) = rest.split_at(to_usize(allowed));
                     send_bytes(transport, piece, Follow::Nothing, stall).await?;
                     rest = behind;
                 }
@@ -101,7 +102,7 @@ pub(crate) async fn send(
                 let mut rest = &piece[..];
                 while !rest.is_empty() {
                     let allowed = limits::wait_for(throttle, rest.len() as u64).await;
-                    let (part, behind) = rest.split_at(usize::try_from(allowed).unwrap_or(rest.len()));
+                    let (part, behind) = rest.split_at(to_usize(allowed));
                     send_piece(transport, part, end, stall).await?;
                     rest = behind;
                 }
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_answer_tells_the_length_it_was_given() {
+    fn a_response_to_head_has_the_given_length() {
         let response = Response::new(StatusCode::OK).with_header(CONTENT_LENGTH, "9999");
         let head = Framing { method: &Method::HEAD, ..GET };
         assert_eq!(end(&response, head), End::Length(9999));

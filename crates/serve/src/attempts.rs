@@ -1,8 +1,10 @@
-//! Wrong secrets of late, so that guessing one is slow however it is tried: by form, by HTTP Basic or by signature.
+//! Wrong secrets of late, so that guessing one is slow however it is tried: by form, by HTTP Basic
+//! or by signature.
 //!
-//! They are counted for each pair of address and access key. A key that is being guessed from one address is delayed
-//! there alone, so behind a proxy, where all have one address, other keys come in at once. Access keys that do not
-//! exist share one count for each address, which bounds what an address can make the server remember.
+//! They are counted for each pair of address and access key. A key that is being guessed from one
+//! address is delayed there alone, so behind a proxy, where all have one address, other keys come
+//! in at once. Access keys that do not exist share one count for each address, which bounds what an
+//! address can make the server remember.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The wrong secret that brings the first delay. Fewer are typing errors, or a program that sends an outdated secret in
-/// parallel.
+/// The wrong secret that brings the first delay. Fewer are typing errors, or a program that sends
+/// an outdated secret in parallel.
 const DELAYED: u32 = 10;
 /// The delay after it, which doubles with each further one.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
@@ -50,8 +52,8 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long no secret of `access_key` is weighed from this address; none when one is weighed now.
-    /// Give an empty `access_key` for every one that does not exist.
+    /// How long no secret of `access_key` is weighed from this address; none when one is weighed
+    /// now. Give an empty `access_key` for every one that does not exist.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;
@@ -90,7 +92,8 @@ impl Attempts {
     }
 }
 
-/// Drops what is outdated, else the pair with the fewest failures: one under attack is never forgotten for a new one.
+/// Drops what is outdated, else the pair with the fewest failures: one under attack is never
+/// forgotten for a new one.
 fn make_room(failures: &mut HashMap<(IpAddr, String), Failures>, now: Instant) {
     failures.retain(|_, entry| now.duration_since(entry.last) <= REMEMBERED);
     if failures.len() < MOST_PAIRS {

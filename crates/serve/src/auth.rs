@@ -1,9 +1,10 @@
 //! Who may do what: keys from a file, rights by prefix, sessions for browsers.
 //!
-//! S3 requests prove their key by signature (checked by s3s with the secret from [`Keys`]); plain HTTP requests carry the
-//! same key by HTTP Basic, or a session cookie that the login form hands out. Rights are given for prefixes of the path
-//! below the served directory, `bucket/key` for S3. A prefix covers itself and what lies below it, so it ends at a `/`.
-//! Whether a request is allowed is decided by its path alone, before any file is looked at.
+//! S3 requests prove their key by signature (checked by s3s with the secret from [`Keys`]); plain
+//! HTTP requests carry the same key by HTTP Basic, or a session cookie that the login form hands
+//! out. Rights are given for prefixes of the path below the served directory, `bucket/key` for S3.
+//! A prefix covers itself and what lies below it, so it ends at a `/`. Whether a request is allowed
+//! is decided by its path alone, before any file is looked at.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,7 +42,8 @@ pub struct Key {
     pub access_key: String,
     /// The secret that proves it.
     pub secret: String,
-    /// Rights and the paths they hold for and below, without `/` at either end; the empty one is everything.
+    /// Rights and the paths they hold for and below, without `/` at either end; the empty one is
+    /// everything.
     pub grants: Vec<(Rights, String)>,
 }
 
@@ -61,8 +63,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`; `#` starts a comment. A key may
-    /// stand on several lines with several prefixes.
+    /// Reads a key file: a line each of `ACCESS_KEY SECRET read|write [PREFIX]`; `#` starts a
+    /// comment. A key may stand on several lines with several prefixes.
     ///
     /// # Errors
     /// [`Error::Keys`], naming the line.
@@ -132,7 +134,7 @@ impl Keys {
     }
 }
 
-/// Whether two secrets are equal, in a time that tells nothing about either.
+/// Compares two secrets in constant time.
 fn same(left: &[u8], right: &[u8]) -> bool {
     let (left, right) = (Sha256::digest(left), Sha256::digest(right));
     let difference = left.iter().zip(right.iter()).fold(0, |sum, (left, right)| sum | (left ^ right));
@@ -156,8 +158,8 @@ impl Access {
         self.fence(rights, path).is_some()
     }
 
-    /// The length of the widest prefix that gives `rights` for `path`; none where none does. Links on the way from
-    /// there to the file must not lead out of it: see [`EntryPath::fenced`].
+    /// The length of the widest prefix that gives `rights` for `path`; none where none does. Links
+    /// on the way from there to the file must not lead out of it: see [`EntryPath::fenced`].
     pub(crate) fn fence(&self, rights: Rights, path: &[u8]) -> Option<usize> {
         match self {
             Self::Everyone => Some(0),
@@ -169,8 +171,8 @@ impl Access {
         }
     }
 
-    /// Whether some path that starts with the bytes of `path` may be read: a directory ending in `/` leads to what
-    /// the key opens, a list of keys with this prefix shows something.
+    /// Whether some path that starts with the bytes of `path` may be read: a directory ending in
+    /// `/` leads to what the key opens, a list of keys with this prefix shows something.
     pub(crate) fn reaches(&self, path: &[u8]) -> bool {
         match self {
             Self::Everyone => true,
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_end_when_told() {
+    fn ending_a_session_makes_it_invalid() {
         let sessions = Sessions::default();
         let token = sessions.begin("alice");
         assert_eq!(sessions.holder(&token).as_deref(), Some("alice"));

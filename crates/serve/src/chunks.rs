@@ -1,12 +1,14 @@
-//! The grammar of chunked bodies, HTTP's own and `aws-chunked`: where sizes, data and trailers begin and end.
+//! The grammar of chunked bodies, HTTP's own and `aws-chunked`: where sizes, data and trailers
+//! begin and end.
 //!
-//! It does no I/O: [`crate::wire`] and the bodies of S3 requests fill the buffer and move the data. What two
-//! implementations could read differently is an error, and after an error there is no next step: where such
-//! a body ends is unknown, so nothing behind it may be taken for a request.
+//! It does no I/O: [`crate::wire`] and the bodies of S3 requests fill the buffer and move the data.
+//! What two implementations could read differently is an error, and after an error there is no next
+//! step: where such a body ends is unknown, so nothing behind it may be taken for a request.
 
 use std::io;
 
 use bytes::{Buf, BytesMut};
+use firstbyte_location::to_usize;
 
 /// The longest line between chunks: a size with its extensions, or a trailer.
 const LONGEST_LINE: usize = 4096;
@@ -19,7 +21,8 @@ const MOST_TRAILERS: usize = crate::head::LONGEST_HEAD;
 pub enum ChunkDialect {
     /// `Transfer-Encoding: chunked`, RFC 9112 section 7.1.
     Http,
-    /// `Content-Encoding: aws-chunked`. A trailer may end in a bare line feed, as the AWS documentation shows it.
+    /// `Content-Encoding: aws-chunked`. A trailer may end in a bare line feed, as the AWS
+    /// documentation shows it.
     Aws,
 }
 
@@ -81,7 +84,8 @@ impl Chunks {
         }
     }
 
-    /// Whether the end of the input may be the end of the body: clients of S3 leave out the last empty line.
+    /// Whether the end of the input may be the end of the body: clients of S3 leave out the last
+    /// empty line.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, State::Trailers(_))
     }
@@ -159,7 +163,8 @@ fn chunk_size(line: &[u8]) -> io::Result<u64> {
         .ok_or_else(|| broken("a chunk's size is not a hexadecimal number"))
 }
 
-/// Name and value of a trailer. Folded lines, blanks around a name and control characters are errors.
+/// Name and value of a trailer. Folded lines, blanks around a name and control characters are
+/// errors.
 fn split_trailer(line: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| broken("a trailer has no colon"))?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -171,8 +176,8 @@ fn split_trailer(line: &[u8]) -> io::Result<(&[u8], &[u8])> {
     Ok((name, value))
 }
 
-/// Decodes the chunked body at the start of `bytes`, given to the decoder in pieces of `piece` bytes: its content
-/// and its coded length; none while it has not ended.
+/// Decodes the chunked body at the start of `bytes`, given to the decoder in pieces of `piece`
+/// bytes: its content and its coded length; none while it has not ended.
 ///
 /// # Errors
 /// `InvalidData` when it is malformed.
@@ -187,7 +192,7 @@ pub fn decode_chunked(
         match chunks.next(&mut buffer, |_, _| ())? {
             Next::End => return Ok(Some((content, given - buffer.len()))),
             Next::Data(left) if !buffer.is_empty() => {
-                let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                let count = to_usize(left).min(buffer.len());
                 content.extend_from_slice(&buffer.split_to(count));
                 chunks.took(count as u64);
             }

@@ -80,7 +80,8 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> V
     Verdict::Proceed
 }
 
-/// What must hold of the current version for a write or a removal to take place; by default nothing.
+/// What must hold of the current version for a write or a removal to take place; by default
+/// nothing.
 ///
 /// It is judged under the lock of the name that changes (`publish`), never before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +120,8 @@ impl Condition {
         Self { differs: Some("*".to_owned()), ..Self::default() }
     }
 
-    /// Also expects the tag `etag`, this length in bytes and this time of modification, where they are given.
+    /// Also expects the tag `etag`, this length in bytes and this time of modification, where they
+    /// are given.
     pub(crate) fn and_is(
         mut self,
         etag: Option<String>,

@@ -1,4 +1,4 @@
-//! What a server is told before it starts. Every policy is an enum; nothing here reads the environment.
+//! The configuration of a server. Every policy is an enum; nothing here reads the environment.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use crate::auth::Keys;
 
-/// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only, loopback, no keys.
+/// Everything a [`crate::Server`] needs to know. [`Config::new`] is the safe start: read-only,
+/// loopback, no keys.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The directory to serve; nothing outside it is reachable.
     pub directory: PathBuf,
-    /// Where to listen; port 0 takes a free one, which [`crate::Server::url`] tells.
+    /// The address to listen on; port 0 for any free one, see [`crate::Server::url`].
     pub listen: SocketAddr,
     /// Whether clients may change the directory.
     pub writing: Writing,
@@ -29,7 +30,7 @@ pub struct Config {
     pub cors: Cors,
     /// Path prefix a reverse proxy puts before everything, such as `/data`; empty for none.
     pub base_path: String,
-    /// Whether each answered request is told on stderr.
+    /// True to log each request on stderr.
     pub access_log: AccessLog,
     /// Bounds on connections, time and rate.
     pub limits: Limits,
@@ -61,7 +62,7 @@ impl Config {
 pub enum Writing {
     /// Every write is refused.
     Refused,
-    /// Writes are taken from whoever has the right to.
+    /// Writes are accepted from clients with the right to write.
     Allowed,
 }
 
@@ -97,7 +98,7 @@ pub enum SignatureVersions {
 pub enum Exposure {
     /// Without keys, refuse to listen beyond loopback.
     Guarded,
-    /// The user said twice that everybody may come in.
+    /// The user has confirmed that access without keys is intended.
     Public,
 }
 
@@ -154,14 +155,16 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Each costs a descriptor or two; most hosts allow a process far more after raising its soft limit.
+            // Each costs a descriptor or two; most hosts allow a process far more after raising its
+            // soft limit.
             connections: 16_384,
-            // Long enough for a head over a bad mobile link, short enough that slowloris gains little.
+            // Long enough for a head over a bad mobile link, short enough that slowloris gains
+            // little.
             head: Duration::from_secs(15),
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             drain: Duration::from_secs(30),
-            // Longer than any pause somebody means to end; S3's own advice for its lifecycle rule.
+            // Longer than an intended pause; the value that S3 recommends for its lifecycle rule.
             abandoned: Duration::from_secs(7 * 24 * 3600),
             rate: None,
             connection_rate: None,

@@ -1,7 +1,8 @@
 //! The life of one connection: read a head, answer, again, until either side has enough.
 //!
-//! An idle connection holds no buffer: one is made when the first byte of a request arrives and dropped when nothing is
-//! left in it. Requests sent ahead (pipelined) wait in the buffer and are answered in order.
+//! An idle connection holds no buffer: one is made when the first byte of a request arrives and
+//! dropped when nothing is left in it. Requests sent ahead (pipelined) wait in the buffer and are
+//! answered in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +29,8 @@ use crate::wire::{Transport, Wire, WireBody};
 /// What a head is read with: most fit in one.
 const HEAD_ROOM: usize = 4 << 10;
 
-/// A refused body up to this length is read past, so that the connection can go on; a longer one ends it.
+/// A refused body up to this length is read past, so that the connection can go on; a longer one
+/// ends it.
 const READ_PAST: usize = 256 << 10;
 
 /// Serves one connection to its end.
@@ -163,7 +165,7 @@ async fn read_past(wire: &mut Wire, site: &Site) -> bool {
         return false;
     }
     if wire.awaits_continue() {
-        // It was not told to send: whether the next bytes are a body or a request cannot be known.
+        // The client got no 100 Continue: the next bytes may be the body or another request.
         return false;
     }
     let drain = async {
@@ -191,7 +193,8 @@ async fn refuse(wire: &mut Wire, refused: &HeadError, site: &Site) {
     }
 }
 
-/// Closes so that the peer reads the answer first: closing with its bytes unread would reset the connection.
+/// Closes so that the peer reads the answer first: closing with its bytes unread would reset the
+/// connection.
 async fn close(wire: &mut Wire) {
     if wire.transport.shutdown().await.is_err() {
         return;

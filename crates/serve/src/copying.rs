@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 
 use crate::writer::{Digest, WriteAt};
 
@@ -13,7 +13,7 @@ pub(crate) fn copy_range(from: &File, range: ByteRange, to: &File, offset: u64) 
     let (mut rest, mut offset) = (range, offset);
     while !rest.is_empty() {
         let (mut source, mut target) = (rest.start, offset);
-        let count = usize::try_from(rest.len()).unwrap_or(usize::MAX);
+        let count = to_usize(rest.len());
         let copied = match rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), count)
         {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -53,7 +53,7 @@ pub(crate) fn read_range(
     let mut buffer = vec![0; 1 << 20];
     let mut rest = range;
     while !rest.is_empty() {
-        let most = usize::try_from(rest.len()).unwrap_or(usize::MAX).min(buffer.len());
+        let most = to_usize(rest.len()).min(buffer.len());
         let count = from.read_at(&mut buffer[..most], rest.start)?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

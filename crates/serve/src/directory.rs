@@ -1,7 +1,8 @@
-//! Reads one directory of the served tree: its visible files and directories, links resolved beneath the root.
+//! Reads one directory of the served tree: its visible files and directories, links resolved
+//! beneath the root.
 //!
-//! A link to a file counts as the file. A link to a directory counts as one too, but walks do not descend through it: it
-//! may lead back up.
+//! A link to a file counts as the file. A link to a directory counts as one too, but walks do not
+//! descend through it: it may lead back up.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -51,13 +52,15 @@ impl<'a> Reader<'a> {
         Ok(Self { root, path, entries, shown_to: None })
     }
 
-    /// Opens the directory `path`, to show of it what `access` may read and the directories that lead there.
+    /// Opens the directory `path`. The reader shows only what `access` may read, and the
+    /// directories that lead there.
     pub(crate) fn open_for(root: &'a Root, path: &'a EntryPath, access: &'a Access) -> io::Result<Self> {
         let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then_some(access);
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
-    /// Whether the entry `name` is shown, as far as its name and its `kind`, once that is known, tell.
+    /// Whether the entry `name` is shown, as far as its name and its `kind`, once that is known,
+    /// tell.
     fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
         let Some(access) = self.shown_to else { return true };
         let path = self.path.join(name);
@@ -116,7 +119,8 @@ impl Iterator for Reader<'_> {
     }
 }
 
-/// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it went away. Blocking.
+/// The version of the entry `name` in the open `directory`, which is `path` in `root`; none when it
+/// went away. Blocking.
 pub(crate) fn identity_at(
     root: &Root,
     directory: BorrowedFd<'_>,

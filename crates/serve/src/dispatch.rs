@@ -15,7 +15,7 @@ use crate::response::{Body, Response};
 use crate::root::EntryPath;
 use crate::route::{Route, route, split_bucket};
 use crate::site::{Access, Site};
-use crate::{files, s3, sandbox};
+use crate::{files, refusal, s3, sandbox};
 
 /// An answer and what the log and the counters say of it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) async fn answer(site: &Arc<Site>, mut request: Request) -> Outcome {
     } else {
         match site.access(&request) {
             Ok(access) => (unsigned(site, request, route, &access).await, Some(access.name().to_owned())),
-            Err(wait) => (files::too_many_attempts(wait), None),
+            Err(wait) => (refusal::too_many_attempts(wait), None),
         }
     };
     let mut response = sandbox::confine(site, named, response);
@@ -129,7 +129,7 @@ async fn is_metrics(site: &Site, request: &Request) -> bool {
 
 fn metrics(site: &Site, access: &Access) -> Response {
     if matches!(access, Access::Nobody) {
-        return files::unauthorized();
+        return refusal::unauthorized();
     }
     Response::new(StatusCode::OK)
         .with_header(CONTENT_TYPE, "text/plain; version=0.0.4")

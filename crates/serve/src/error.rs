@@ -28,9 +28,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Listening beyond loopback would let everybody in.
+    /// Listening beyond loopback without keys would give access to all clients.
     #[error(
-        "refusing to listen on {address} without keys: everybody who can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well",
+        "refusing to listen on {address} without keys: every client that can reach it could read {}; give --auth FILE, or say --public-unauthenticated as well",
         shown(path)
     )]
     Exposed {

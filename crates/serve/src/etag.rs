@@ -1,7 +1,8 @@
 //! The version of a file as HTTP names it: a strong entity tag, and the time of its last change.
 //!
-//! The tag holds device, inode, size, modification and change time, so that it is the same in the answer to a PUT, a HEAD
-//! and a list, and differs after every change. It is never 32 hex digits: clients take that for an MD5.
+//! The tag holds device, inode, size, modification and change time, so that it is the same in the
+//! answer to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits:
+//! clients take that for an MD5.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -14,14 +15,14 @@ use rustix::fs::Stat;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The last second of the year 9999, counted from 1970: no date on the wire has a year of five digits. File systems
-/// keep later times than that, and clients send them.
+/// The last second of the year 9999, counted from 1970: no date on the wire has a year of five
+/// digits. File systems keep later times than that, and clients send them.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The first nanosecond of the year 1, counted from 1970.
 const YEAR_ONE: i128 = -62_135_596_800_000_000_000;
 
-/// What tells one version of a file from every other.
+/// Identifies one version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -76,14 +77,16 @@ impl Identity {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.modified).unwrap_or(0))
     }
 
-    /// When the file last changed, to the second. Clamped to what HTTP dates and S3's XML can name: 1970 to 9999.
+    /// When the file last changed, to the second. Clamped to what HTTP dates and S3's XML can name:
+    /// 1970 to 9999.
     #[must_use]
     pub(crate) fn last_modified(&self) -> SystemTime {
         let seconds = u64::try_from(self.modified.div_euclid(1_000_000_000)).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND))
     }
 
-    /// When the file last changed, with its fraction, as RFC 3339 writes it. Clamped to the years 1 to 9999.
+    /// When the file last changed, with its fraction, as RFC 3339 writes it. Clamped to the years 1
+    /// to 9999.
     pub(crate) fn rfc3339(&self) -> String {
         let last = i128::from(LAST_SECOND) * 1_000_000_000 + 999_999_999;
         let time = OffsetDateTime::from_unix_timestamp_nanos(self.modified.clamp(YEAR_ONE, last));
@@ -91,8 +94,9 @@ impl Identity {
     }
 }
 
-/// Gives `file` a modification time that no other file has from this process, so that its tag is never the one of an
-/// earlier version: the kernel's clock may stand still for milliseconds, and inode numbers are used again.
+/// Gives `file` a modification time that no other file has from this process, so that its tag is
+/// never the one of an earlier version: the kernel's clock may stand still for milliseconds, and
+/// inode numbers are used again.
 pub(crate) fn stamp(file: &File) -> io::Result<()> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -117,7 +121,8 @@ pub(crate) fn last_modified(metadata: &Metadata) -> SystemTime {
     Identity::from(metadata).last_modified()
 }
 
-/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999 become the nearest of them.
+/// `time` as HTTP writes dates: `Sun, 06 Nov 1994 08:49:37 GMT`. Times outside 1970 to 9999 become
+/// the nearest of them.
 #[must_use]
 pub(crate) fn http_date(time: SystemTime) -> String {
     let format = time::macros::format_description!(

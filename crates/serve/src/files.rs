@@ -4,12 +4,11 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use firstbyte_location::ByteRange;
 use http::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
-    LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+    LOCATION, RANGE,
 };
 use http::{HeaderMap, Method, StatusCode};
 
@@ -22,6 +21,7 @@ use crate::listing;
 use crate::page;
 use crate::publish::{self, Kind};
 use crate::range::{RangeAnswer, parse_range};
+use crate::refusal::{failure, forbidden, not_found, unauthorized};
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::{EntryPath, PathError};
@@ -53,7 +53,8 @@ pub(crate) async fn answer(site: &Arc<Site>, request: Request, access: &Access) 
     }
 }
 
-/// Answers from the path alone what `access` has no right to: whether anything has that name is not looked at.
+/// Answers from the path alone what `access` has no right to: whether anything has that name is not
+/// looked at.
 async fn get(site: &Arc<Site>, request: Request, path: EntryPath, access: &Access) -> Response {
     let is_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
     if matches!(access, Access::Nobody) {
@@ -64,7 +65,8 @@ async fn get(site: &Arc<Site>, request: Request, path: EntryPath, access: &Acces
         if !access.reaches(&path.as_directory()) {
             return refuse();
         }
-        // A directory above what the key opens: of its entries only those that lead there are shown.
+        // A directory above what the key opens: of its entries only those that lead there are
+        // shown.
         return match site.root.open_entry(&path).await.and_then(|entry| entry.metadata()) {
             Ok(metadata) if metadata.is_dir() => directory(site, request, &path, access).await,
             _ => refuse(),
@@ -235,55 +237,4 @@ fn refuse_write(site: &Site, access: &Access) -> Response {
         return Response::text(StatusCode::FORBIDDEN, "this server takes no writes; start it with --write");
     }
     if matches!(access, Access::Nobody) { unauthorized() } else { forbidden() }
-}
-
-/// 401, asking for a key by HTTP Basic.
-pub(crate) fn unauthorized() -> Response {
-    Response::text(StatusCode::UNAUTHORIZED, "an access key and its secret are needed")
-        .with_header(WWW_AUTHENTICATE, "Basic realm=\"firstbyte\", charset=\"UTF-8\"")
-}
-
-/// 429: too many wrong secrets came for a key.
-pub(crate) fn too_many_attempts(wait: Duration) -> Response {
-    let seconds = wait.as_secs() + 1;
-    let line = format!("too many wrong secrets of this key came from your address; try again in {seconds} s");
-    Response::text(StatusCode::TOO_MANY_REQUESTS, line).with_header(RETRY_AFTER, seconds.to_string())
-}
-
-/// 403: the key does not reach so far.
-pub(crate) fn forbidden() -> Response {
-    Response::text(StatusCode::FORBIDDEN, "this key gives no right to do so")
-}
-
-/// 404.
-pub(crate) fn not_found() -> Response {
-    Response::text(StatusCode::NOT_FOUND, "there is no such file or directory")
-}
-
-/// What a failed file operation is to the client. What a link points to outside is not told from what is missing.
-pub(crate) fn failure(error: &io::Error) -> Response {
-    let (status, line) = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::CrossesDevices => return not_found(),
-        io::ErrorKind::NotADirectory => return not_found(),
-        io::ErrorKind::InvalidInput => (StatusCode::FORBIDDEN, "this is not a regular file"),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            (StatusCode::FORBIDDEN, "the server may not do that to this file")
-        }
-        io::ErrorKind::AlreadyExists => (StatusCode::PRECONDITION_FAILED, "the file is there already"),
-        io::ErrorKind::IsADirectory => (StatusCode::CONFLICT, "a directory has this name"),
-        io::ErrorKind::DirectoryNotEmpty => (StatusCode::CONFLICT, "the directory is not empty"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full")
-        }
-        io::ErrorKind::TimedOut => (StatusCode::REQUEST_TIMEOUT, "the request's body stopped coming"),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
-            (StatusCode::BAD_REQUEST, "the request's body is cut short or malformed")
-        }
-        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => return not_found(),
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the server's file system failed"),
-    };
-    if status == StatusCode::INTERNAL_SERVER_ERROR {
-        tracing::error!(%error, "a file operation failed");
-    }
-    Response::text(status, line)
 }

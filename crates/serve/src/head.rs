@@ -1,12 +1,13 @@
 //! The request head: parsed by httparse within bounds, and how its body is framed.
 //!
-//! Anything two implementations could read differently (both lengths, two lengths, odd transfer codings) is refused: it
-//! is how requests are smuggled past a proxy.
+//! Anything two implementations could read differently (both lengths, two lengths, odd transfer
+//! codings) is refused: it is how requests are smuggled past a proxy.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-/// The longest head taken, in bytes: S3 allows 1,024-byte keys, each byte percent-encoded, and 8 KiB of metadata.
+/// The longest head taken, in bytes: S3 allows 1,024-byte keys, each byte percent-encoded, and 8
+/// KiB of metadata.
 pub(crate) const LONGEST_HEAD: usize = 64 << 10;
 
 /// The most headers taken.
@@ -138,7 +139,8 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')
 }
 
-/// Splits a request target into path and query; the absolute form, meant for proxies, loses its authority.
+/// Splits a request target into path and query; the absolute form, meant for proxies, loses its
+/// authority.
 fn split_target(target: &str) -> Result<(String, String), HeadError> {
     let target = match target.split_once("://") {
         Some((scheme, rest))

@@ -1,10 +1,11 @@
 //! Serves a directory over HTTP/1.1 and the S3 API, on one port, zero-copy.
 //!
-//! The connection loop is ours (`connection`): it owns the socket, so a response that is a file range leaves by
-//! sendfile on every request of a kept-alive connection, whatever came before. S3's grammar, signatures and XML are s3s's,
-//! called as a service (`s3`); a file it answers with travels back to the loop as a descriptor and a range.
-//! `route` decides which of the two a request belongs to; `root` is the only place that opens anything below the
-//! served directory; `page` is what people see in a browser.
+//! The connection loop is ours (`connection`): it owns the socket, so a response that is a file
+//! range leaves by sendfile on every request of a kept-alive connection, whatever came before. S3's
+//! grammar, signatures and XML are s3s's, called as a service (`s3`); a file it answers with
+//! travels back to the loop as a descriptor and a range. `route` decides which of the two a request
+//! belongs to; `root` is the only place that opens anything below the served directory; `page` is
+//! what people see in a browser.
 //!
 //! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] brings its own.
 
@@ -32,6 +33,7 @@ mod names;
 mod page;
 mod publish;
 mod range;
+mod refusal;
 mod request;
 mod response;
 mod root;

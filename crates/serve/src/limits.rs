@@ -1,4 +1,5 @@
-//! The rate limits of answers: those of one connection, and that of all together. Bytes wait here before they are sent.
+//! The rate limits of answers: those of one connection, and that of all together. Bytes wait here
+//! before they are sent.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -51,7 +51,7 @@ pub(crate) async fn run(
         });
     }
     drop(listener);
-    // Told to stop, idle connections close at once and the others after their answer.
+    // When the server stops, idle connections close at once and the others after their response.
     let _ = stopping.send(true);
     let all = u32::try_from(most).unwrap_or(u32::MAX);
     if tokio::time::timeout(site.config.limits.drain, permits.acquire_many(all)).await.is_err() {

@@ -41,8 +41,8 @@ impl Line<'_> {
     /// The line, with its end.
     pub(crate) fn text(&self) -> String {
         let date = http_date(SystemTime::now());
-        // The target comes from outside: control characters must not reach a terminal, and what it holds of a
-        // signature would let every reader of the log send the request again.
+        // The target comes from outside: control characters must not reach a terminal, and what it
+        // holds of a signature would let every reader of the log send the request again.
         let target = without_secrets(self.target);
         let target = target.escape_debug();
         format!(

@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use firstbyte_location::to_usize;
+
 /// Many more than the threads that may change names at once.
 const LOCKS: usize = 256;
 
@@ -32,7 +34,7 @@ impl NameLocks {
     pub(crate) fn lock(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
         let stat = rustix::fs::fstat(parent)?;
         let hash = self.hasher.hash_one((stat.st_dev, stat.st_ino, name));
-        let index = usize::try_from(hash % LOCKS as u64).unwrap_or(0);
+        let index = to_usize(hash % LOCKS as u64);
         Ok(self.locks[index].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

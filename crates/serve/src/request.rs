@@ -10,13 +10,14 @@ use http::{HeaderMap, Method};
 
 use crate::wire::WireBody;
 
-/// A request, its target relative to the base path and, by plain HTTP, to the name of the one bucket.
+/// A request, its target relative to the base path and, by plain HTTP, to the name of the one
+/// bucket.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
-    /// What stood before `path`: the base path, and the name of the one bucket where it was named. Links and
-    /// redirections begin with it.
+    /// What stood before `path`: the base path, and the name of the one bucket where it was named.
+    /// Links and redirections begin with it.
     pub(crate) prefix: String,
     /// The path as sent, still percent-encoded, starting with `/`.
     pub(crate) path: String,
@@ -56,7 +57,8 @@ pub(crate) fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)>
     })
 }
 
-/// A request's body: bytes as they come off the wire, in pieces of at most [`crate::wire::BODY_PIECE`].
+/// A request's body: bytes as they come off the wire, in pieces of at most
+/// [`crate::wire::BODY_PIECE`].
 #[derive(Debug)]
 pub(crate) enum RequestBody {
     /// None was sent.

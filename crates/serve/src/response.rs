@@ -11,12 +11,14 @@ use futures::Stream;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-/// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`, `connection`.
+/// Status, headers and body. The loop sets `content-length` (or chunked framing), `date`,
+/// `connection`.
 #[derive(Debug)]
 pub(crate) struct Response {
     /// The status.
     pub(crate) status: StatusCode,
-    /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304 only.
+    /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304
+    /// only.
     pub(crate) headers: HeaderMap,
     /// What follows.
     pub(crate) body: Body,

@@ -1,10 +1,12 @@
 //! The served directory: the only place that opens, makes or removes anything below it.
 //!
-//! Nothing outside is reachable: names are checked as they are parsed into an [`EntryPath`], and the kernel resolves them
-//! beneath the directory (`openat2` with `RESOLVE_BENEATH`), so that a symbolic link may lead anywhere inside and nowhere
-//! else, whoever changes the tree meanwhile. On kernels without `openat2` no link is followed at all.
+//! Nothing outside is reachable: names are checked as they are parsed into an [`EntryPath`], and
+//! the kernel resolves them beneath the directory (`openat2` with `RESOLVE_BENEATH`), so that a
+//! symbolic link may lead anywhere inside and nowhere else, even if the tree changes meanwhile. On
+//! kernels without `openat2` no link is followed at all.
 //!
-//! Lookups that the kernel answers from memory run where they are asked for; others go to a blocking thread.
+//! Lookups that the kernel answers from memory run where they are asked for; others go to a
+//! blocking thread.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,21 +21,25 @@ use rustix::io::Errno;
 
 use crate::names::NameLocks;
 
+/// How often a name is resolved again that the kernel gave up on.
+const ATTEMPTS: usize = 1_000;
+
 /// The name below which the server keeps what it alone may see: uploads in progress.
 pub(crate) const RESERVED: &str = ".firstbyte";
 
 /// The longest name a Linux file system takes, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// A path below the served directory: no empty, `.` or `..` component, no NUL, nothing hidden by [`is_hidden`].
-/// The empty path is the directory itself.
+/// A path below the served directory: no empty, `.` or `..` component, no NUL, nothing hidden by
+/// [`is_hidden`]. The empty path is the directory itself.
 ///
-/// It may be fenced: then links below its first components must not lead out of what these name. Two paths of the same
-/// name are equal whatever their fences.
+/// It may be fenced: then links below its first components must not lead out of what these name.
+/// Two paths of the same name are equal whatever their fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryPath {
     path: PathBuf,
-    /// How many bytes of `path` name the directory that links must not lead out of; 0 for the served one.
+    /// How many bytes of `path` name the directory that links must not lead out of; 0 for the
+    /// served one.
     fence: usize,
 }
 
@@ -77,7 +83,8 @@ pub(crate) enum PathError {
     Hidden,
 }
 
-/// Whether `name` belongs to writers: `.firstbyte`, and temporary files such as `.NAME.firstbyte-part`.
+/// Whether `name` belongs to writers: `.firstbyte`, and temporary files such as
+/// `.NAME.firstbyte-part`.
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
     let marker = b".firstbyte-";
@@ -107,7 +114,8 @@ impl EntryPath {
         Ok(Self { path: PathBuf::from(OsStr::from_bytes(path)), fence: 0 })
     }
 
-    /// The same path, whose links must not lead out of the directory that its first `fence` bytes name.
+    /// The same path, whose links must not lead out of the directory that its first `fence` bytes
+    /// name.
     pub(crate) fn fenced(mut self, fence: usize) -> Self {
         self.fence = fence;
         self
@@ -175,8 +183,9 @@ impl EntryPath {
         if self.is_root() { Path::new(".") } else { &self.path }
     }
 
-    /// The directory that links must not lead out of and the path below it; none where that is the served one. The
-    /// directory's own name was given by the owner of the server, so links in it are followed anywhere inside.
+    /// The directory that links must not lead out of and the path below it; none where that is the
+    /// served one. The directory's own name was given by the owner of the server, so links in it
+    /// are followed anywhere inside.
     fn at_fence(&self) -> Option<(&Path, &Path)> {
         let bytes = self.as_bytes();
         if self.fence == 0 || self.fence >= bytes.len() {
@@ -208,9 +217,11 @@ impl Root {
         Ok(Self { directory: Arc::new(directory), names: Arc::default() })
     }
 
-    /// Opens a regular file for reading; other kinds are `InvalidInput`, directories `IsADirectory`.
+    /// Opens a regular file for reading; other kinds are `InvalidInput`, directories
+    /// `IsADirectory`.
     pub(crate) async fn open_file(&self, path: &EntryPath) -> io::Result<File> {
-        // Non-blocking, so that a FIFO in the tree cannot hold a thread; it changes nothing for regular files.
+        // Non-blocking, so that a FIFO in the tree cannot hold a thread; it changes nothing for
+        // regular files.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(self.resolve(path, flags).await?);
         let metadata = file.metadata()?;
@@ -244,7 +255,8 @@ impl Root {
         self.make_directory_below(&EntryPath::default(), path)
     }
 
-    /// Opens the directory `path`, making what is missing below `base`; `NotFound` where `base` is missing. Blocking.
+    /// Opens the directory `path`, making what is missing below `base`; `NotFound` where `base` is
+    /// missing. Blocking.
     pub(crate) fn make_directory_below(&self, base: &EntryPath, path: &EntryPath) -> io::Result<OwnedFd> {
         match self.open_directory(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && path != base && !path.is_root() => {}
@@ -260,8 +272,9 @@ impl Root {
         self.open_directory(path)
     }
 
-    /// Waits until no other thread changes what `name` in the open directory `parent` stands for. Whatever puts a
-    /// file under a name or removes a name holds this, so that a condition and the change are one step. Blocking.
+    /// Waits until no other thread changes what `name` in the open directory `parent` stands for.
+    /// Whatever puts a file under a name or removes a name holds this, so that a condition and the
+    /// change are one step. Blocking.
     pub(crate) fn lock_name(&self, parent: &OwnedFd, name: &OsStr) -> io::Result<MutexGuard<'_, ()>> {
         self.names.lock(parent, name)
     }
@@ -273,8 +286,8 @@ impl Root {
         Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
-    /// Removes the directories that `path` left empty, from the innermost up to, not including, `keep` and what its
-    /// fence names. Blocking.
+    /// Removes the directories above `path` while they are empty, innermost first. `keep` and the
+    /// directory that the fence of `path` names stay. Blocking.
     pub(crate) fn remove_empty_parents(&self, path: &EntryPath, keep: &EntryPath) {
         let mut directory = path.parent();
         while directory != *keep && directory.as_bytes().len() > path.fence() {
@@ -287,7 +300,8 @@ impl Root {
 
     async fn resolve(&self, path: &EntryPath, flags: OFlags) -> io::Result<OwnedFd> {
         match open_entry(&self.directory, path, flags, ResolveFlags::CACHED) {
-            // Not in the kernel's memory: the lookup may wait for a disk or a network, other connections must not.
+            // Not in the kernel's memory: the lookup may wait for a disk or a network, other
+            // connections must not.
             Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
             done => return Ok(done?),
         }
@@ -325,8 +339,15 @@ fn open_beneath(
     extra: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | extra;
-    match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-        Err(Errno::NOSYS) if extra.is_empty() => open_without_links(root, path, flags),
+    let open = || rustix::fs::openat2(root, path, flags, Mode::empty(), resolve);
+    if !extra.is_empty() {
+        return open();
+    }
+    // The kernel gives up on the `..` of a link if anything anywhere is renamed meanwhile
+    // (openat2(2)).
+    let raced = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(Errno::AGAIN));
+    match (0..ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
+        Err(Errno::NOSYS) => open_without_links(root, path, flags),
         done => done,
     }
 }
@@ -382,6 +403,32 @@ mod tests {
         assert!(open_without_links(&root.directory, Path::new("file"), read).is_ok());
         assert!(open_without_links(&root.directory, Path::new("in"), read).is_err());
         assert!(open_without_links(&root.directory, Path::new("out/secret"), read).is_err());
+    }
+
+    #[test]
+    fn a_link_upwards_opens_while_other_files_are_renamed() {
+        let inside = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(inside.path().join("own")).unwrap();
+        std::fs::write(inside.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink("../file", inside.path().join("own/up")).unwrap();
+        let root = Root::open(inside.path()).unwrap();
+        let path = EntryPath::parse(b"own/up").unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        let (one, other) = (inside.path().join("one"), inside.path().join("other"));
+        std::fs::write(&one, "").unwrap();
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&one, &other).unwrap();
+                    std::fs::rename(&other, &one).unwrap();
+                }
+            });
+            let opens = (0..20_000).map(|_| root.open_blocking(&path, OFlags::RDONLY));
+            let failed = opens.filter_map(Result::err).next();
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+            failed
+        });
+        assert!(failed.is_none(), "{failed:?}");
     }
 
     #[test]

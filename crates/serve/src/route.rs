@@ -1,18 +1,22 @@
-//! Tells an S3 request from a plain HTTP one. Both live on one port, and `/x` may mean either.
+//! Distinguishes S3 requests from plain HTTP ones. Both live on one port, and `/x` may mean either.
 //!
-//! A request is S3 when any of these holds; everything else is plain HTTP (files, pages, program listings):
+//! A request is S3 when any of these holds; everything else is plain HTTP (files, pages, program
+//! listings):
 //!
 //! 1. its `Authorization` starts with `AWS4-HMAC-SHA256` or `AWS `;
 //! 2. its query holds `X-Amz-Signature`, `X-Amz-Credential` or `AWSAccessKeyId` (a presigned URL);
 //! 3. it has a header whose name starts with `x-amz-`;
-//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or `location`;
+//! 4. its query names an S3 sub-resource, such as `list-type`, `uploads`, `uploadId`, `delete` or
+//!    `location`;
 //! 5. it posts an HTML form (`multipart/form-data`).
 //!
-//! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in the bucket, as it does for
-//! S3: a client that signs nothing sends the same path and must get the same object. NAME can be left out.
+//! With one named bucket (`--bucket NAME`), a plain path whose first component is NAME begins in
+//! the bucket, as it does for S3: a client that signs nothing sends the same path and must get the
+//! same object. NAME can be left out.
 //!
-//! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl http://host/bucket?list-type=2` an S3 list. The two
-//! agree on what bytes and which `ETag` a file has; they differ in what errors and directories look like.
+//! So an unsigned `curl http://host/bucket/key` is a plain GET, and `curl
+//! http://host/bucket?list-type=2` an S3 list. The two agree on what bytes and which `ETag` a file
+//! has; they differ in what errors and directories look like.
 
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -105,7 +109,8 @@ pub(crate) fn route(request: &Request) -> Route {
     if is_s3(request) { Route::S3 } else { Route::Plain }
 }
 
-/// A plain `path` that begins in the one bucket, cut behind the bucket's name; the rest is empty or begins with `/`.
+/// A plain `path` that begins in the one bucket, cut behind the bucket's name; the rest is empty or
+/// begins with `/`.
 pub(crate) fn split_bucket<'a>(buckets: &Buckets, path: &'a str) -> Option<(&'a str, &'a str)> {
     let Buckets::Named(name) = buckets else { return None };
     let end = path.strip_prefix('/')?.find('/').map_or(path.len(), |at| at + 1);

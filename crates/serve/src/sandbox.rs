@@ -1,8 +1,9 @@
 //! Keeps stored documents out of the origin that the pages of this server have.
 //!
-//! Every response passes here, whichever route made it: a file is the same document by plain HTTP, by S3, by a presigned
-//! URL and with a `response-content-type` of the link's choosing. A document gets an origin of its own, in which it can
-//! neither write here nor read with the visitor's session.
+//! Every response passes here, whichever route made it: a file is the same document by plain HTTP,
+//! by S3, by a presigned URL and with a `response-content-type` of the link's choosing. A document
+//! gets an origin of its own, in which it can neither write here nor read with the visitor's
+//! session.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,8 +19,8 @@ use crate::site::Site;
 /// Scripts may run, without this server's origin.
 const POLICY: HeaderValue = HeaderValue::from_static("sandbox allow-scripts allow-popups allow-downloads");
 
-/// Content types that no browser runs as a document of their origin. The policy would do them no good, and keeps
-/// browsers from showing a PDF.
+/// Content types that no browser runs as a document of their origin. The policy would do them no
+/// good, and keeps browsers from showing a PDF.
 const INERT: [&str; 12] = [
     "text/plain",
     "text/csv",
@@ -44,8 +45,9 @@ pub(crate) fn confine(site: &Site, named: &str, mut response: Response) -> Respo
         return response;
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    // Where nothing can be uploaded and there is no session to use, a report keeps its origin, and with it all that it
-    // may want of a browser; a type that was chosen by an uploader or in a link does not count as a report.
+    // Where nothing can be uploaded and there is no session to use, a report keeps its origin, and
+    // with it all that it may want of a browser; a type that was chosen by an uploader or in a link
+    // does not count as a report.
     let guarded = site.config.writing == Writing::Allowed
         || matches!(site.config.authentication, Authentication::Keys(_));
     if is_inert(kind) || (!guarded && kind == named) {

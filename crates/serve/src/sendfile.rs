@@ -1,8 +1,8 @@
 //! Sends a range of a file: by sendfile(2) on plain TCP, read and encrypted on TLS.
 //!
-//! The socket never blocks; the disk might. Before each quantum the page cache is asked (`preadv2` with `RWF_NOWAIT`)
-//! whether the quantum is there. If not, it is read ahead and a blocking thread waits for it, so that a cold disk holds up
-//! its own connection and no other.
+//! The socket never blocks; the disk might. Before each quantum the page cache is asked (`preadv2`
+//! with `RWF_NOWAIT`) whether the quantum is there. If not, it is read ahead and a blocking thread
+//! waits for it, so that a cold disk holds up its own connection and no other.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -24,11 +24,13 @@ use crate::limits;
 use crate::site::Site;
 use crate::wire::Transport;
 
-/// What one connection sends before others get their turn: more than a socket buffer takes at once, so that a fast reader
-/// is not slowed, and little enough that a thousand take turns within a second.
+/// What one connection sends before others get their turn: more than a socket buffer takes at once,
+/// so that a fast reader is not slowed, and little enough that a thousand take turns within a
+/// second.
 const QUANTUM: u64 = 1 << 20;
 
-/// What is read and encrypted at once on TLS: sixteen records, and the memory such a connection needs.
+/// What is read and encrypted at once on TLS: sixteen records, and the memory such a connection
+/// needs.
 const TLS_PIECE: u64 = 256 << 10;
 
 /// Sends `range` of `file`; gives the bytes sent.
@@ -60,7 +62,8 @@ pub(crate) async fn send_file(
             }
         };
         if sent == 0 {
-            // Shorter than when its length was announced: the client must see a broken answer, not a short one.
+            // Shorter than when its length was announced: the client must see a broken answer, not
+            // a short one.
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent"));
         }
         rest = rest.skip(sent);
@@ -74,7 +77,7 @@ pub(crate) async fn send_file(
 
 /// One sendfile, as soon as the socket takes any byte.
 async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<u64> {
-    let count = usize::try_from(part.len()).unwrap_or(usize::MAX);
+    let count = to_usize(part.len());
     let sent = stream
         .async_io(Interest::WRITABLE, || {
             let mut offset = part.start;
@@ -95,7 +98,8 @@ async fn warm(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<()> 
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
-/// Whether reading the byte at `offset` would not wait. Where the file system cannot say (tmpfs), it does not wait.
+/// Whether reading the byte at `offset` would not wait. Where the file system cannot say (tmpfs),
+/// it does not wait.
 fn is_cached(file: &File, offset: u64) -> bool {
     let mut byte = [0];
     let mut target = [IoSliceMut::new(&mut byte)];
@@ -103,7 +107,8 @@ fn is_cached(file: &File, offset: u64) -> bool {
     !matches!(probe, Err(Errno::AGAIN))
 }
 
-/// Reads `part` into the page cache: announced whole, then touched page by page in the order the disk delivers.
+/// Reads `part` into the page cache: announced whole, then touched page by page in the order the
+/// disk delivers.
 fn read_ahead(file: &File, part: ByteRange) -> io::Result<()> {
     let length = std::num::NonZeroU64::new(part.len());
     rustix::fs::fadvise(file, part.start, length, Advice::WillNeed)?;
@@ -118,7 +123,7 @@ fn read_ahead(file: &File, part: ByteRange) -> io::Result<()> {
 /// The bytes of `part`: read here when cached, else on a blocking thread.
 async fn read_piece(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<Vec<u8>> {
     warm(file, part, site).await?;
-    let mut piece = vec![0; usize::try_from(part.len()).unwrap_or(0)];
+    let mut piece = vec![0; to_usize(part.len())];
     let count = file.read_at(&mut piece, part.start)?;
     piece.truncate(count);
     Ok(piece)

@@ -42,8 +42,8 @@ impl Server {
     /// Opens the directory and listens. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the directory, the address, the certificate or a setting cannot be used, or when everybody could come in
-    /// and the configuration does not say that this is meant.
+    /// When the directory, the address, the certificate or a setting cannot be used, or when access
+    /// needs no keys and the configuration does not confirm that this is intended.
     pub fn bind(mut config: Config) -> Result<Self> {
         let open = matches!(config.authentication, Authentication::None);
         if open && !config.listen.ip().is_loopback() && config.exposure == Exposure::Guarded {
@@ -106,7 +106,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let run = move || {
             runtime.block_on(server.run(async {
-                // Either way, told or dropped, it is time to go.
+                // The channel is signalled or closed: stop in both cases.
                 let _ = stopped.await;
             }));
         };

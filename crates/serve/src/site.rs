@@ -22,7 +22,7 @@ pub(crate) use crate::auth::Access;
 /// What all connections of one server share.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// What the server was told.
+    /// The configuration.
     pub(crate) config: Config,
     /// The address it really listens on.
     pub(crate) address: SocketAddr,
@@ -54,7 +54,8 @@ pub(crate) enum SignIn {
 }
 
 impl Site {
-    /// Whose request this is, by HTTP Basic or session cookie. (S3 signatures are the S3 service's business.)
+    /// Whose request this is, by HTTP Basic or session cookie. (S3 signatures are the S3 service's
+    /// business.)
     ///
     /// # Errors
     /// How long to wait, where too many wrong secrets came.
@@ -92,7 +93,8 @@ impl Site {
         }
     }
 
-    /// The name under which wrong secrets of `access_key` are counted: all unknown ones share the empty name.
+    /// The name under which wrong secrets of `access_key` are counted: all unknown ones share the
+    /// empty name.
     pub(crate) fn counted<'a>(&self, access_key: &'a str) -> &'a str {
         match &self.config.authentication {
             Authentication::Keys(keys) if keys.get(access_key).is_some() => access_key,
@@ -100,8 +102,8 @@ impl Site {
         }
     }
 
-    /// `path` for writing by `access`, fenced by its rights; none where it has no right to, or the server takes no
-    /// writes at all.
+    /// `path` for writing by `access`, fenced by its rights; none where it has no right to, or the
+    /// server takes no writes at all.
     pub(crate) fn writable(&self, access: &Access, path: &EntryPath) -> Option<EntryPath> {
         if self.config.writing == Writing::Refused {
             return None;
@@ -109,7 +111,8 @@ impl Site {
         Some(path.clone().fenced(access.fence(Rights::Write, path.as_bytes())?))
     }
 
-    /// Refuses what a browser may have been tricked into: a name that was rebound to loopback, a form on another site.
+    /// Refuses what a browser may have been tricked into: a name that was rebound to loopback, a
+    /// form on another site.
     ///
     /// # Errors
     /// One line on what was wrong.
@@ -117,7 +120,8 @@ impl Site {
         let host = request.header(HOST).unwrap_or_default();
         let open = matches!(self.config.authentication, Authentication::None);
         if open && self.address.ip().is_loopback() && !host.is_empty() && !is_local_name(host) {
-            // Without keys the address is the only protection, and a name can be pointed at it from outside.
+            // Without keys the address is the only protection, and a name can be pointed at it from
+            // outside.
             return Err("this server answers to loopback names only; ask it as localhost, or give it keys");
         }
         if matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS) {

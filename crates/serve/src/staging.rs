@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_when_told() {
+    fn a_dropped_file_leaves_nothing_and_a_published_one_replaces_only_if_allowed() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let (base, path) = (EntryPath::default(), EntryPath::parse(b"a/b").unwrap());

@@ -1,8 +1,8 @@
 //! The connection's transport and read buffer, and request bodies read through them.
 //!
-//! While a handler runs, the [`Wire`] lies in a slot that its [`WireBody`] shares: the handler pulls the body straight from
-//! the socket, and the connection loop takes the wire back afterwards. A body that outlives its request finds the slot
-//! empty and fails.
+//! While a handler runs, the [`Wire`] lies in a slot that its [`WireBody`] shares: the handler
+//! pulls the body straight from the socket, and the connection loop takes the wire back afterwards.
+//! A body that outlives its request finds the slot empty and fails.
 
 use std::future::Future;
 use std::io;
@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use firstbyte_location::to_usize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -20,8 +21,8 @@ use tokio_rustls::server::TlsStream;
 use crate::chunks::{ChunkDialect, Chunks, Next};
 use crate::head::Framing;
 
-/// The most body bytes handed on at once: large enough that a write to disk outweighs its task switch, small enough that
-/// a thousand uploads stay within memory.
+/// The most body bytes handed on at once: large enough that a write to disk outweighs its task
+/// switch, small enough that a thousand uploads stay within memory.
 pub(crate) const BODY_PIECE: usize = 128 << 10;
 
 /// Room made for the lines between chunks.
@@ -74,7 +75,8 @@ impl Wire {
         self.awaits_continue = awaits_continue;
     }
 
-    /// Whether the body was read to its end, so that the next request can follow; never after an error in it.
+    /// Whether the body was read to its end, so that the next request can follow; never after an
+    /// error in it.
     pub(crate) fn body_is_done(&self) -> bool {
         self.body == Progress::Done
     }
@@ -84,7 +86,7 @@ impl Wire {
         self.body == Progress::Broken
     }
 
-    /// Whether the client still waits to be told to send the body: it may never send it.
+    /// True if the client still waits for 100 Continue: it may never send the body.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue
     }
@@ -159,7 +161,7 @@ impl Wire {
 
     /// Up to `left` bytes: what is buffered, else as much as one piece takes without waiting twice.
     fn poll_data(&mut self, context: &mut Context<'_>, left: u64) -> Poll<io::Result<Bytes>> {
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(BODY_PIECE);
+        let wanted = to_usize(left).min(BODY_PIECE);
         while self.buffer.len() < wanted {
             let missing = wanted - self.buffer.len();
             match self.poll_fill(context, missing) {

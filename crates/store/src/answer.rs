@@ -1,7 +1,9 @@
-//! What the head of an answer says about an object, and whether it is an answer to what was asked.
+//! Parses the head of an HTTP or S3 response: the object it describes, and whether it matches the
+//! request.
 //!
-//! S3 and plain HTTP share this: both describe objects by the same headers, and both can answer a range with something
-//! else. Every answer is checked, because pieces of different versions must never be put together.
+//! S3 and plain HTTP share this module: both describe objects by the same headers, and both may
+//! answer a range request with something else. Every response is checked, because pieces of
+//! different versions must never be combined.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,12 +15,12 @@ use crate::{Algorithm, Body, Checksum, Error, Get, Metadata, Result, Stat, heade
 /// Headers kept as metadata beside `Content-Type`.
 pub(crate) const KEPT_HEADERS: [&str; 4] =
     ["cache-control", "content-disposition", "content-encoding", "content-language"];
-/// User metadata key for the file's own time, as rclone writes it.
+/// User metadata key of the file's modification time, as in rclone.
 pub(crate) const MTIME: &str = "mtime";
 /// Prefix of user metadata.
 pub(crate) const USER_PREFIX: &str = "x-amz-meta-";
 
-/// Describes the object whose answer this is; `size` is the whole object's.
+/// The description of the object in a response head. `size` is that of the whole object.
 pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
     let owned = |name| head.get(name).map(ToOwned::to_owned);
     let metadata = metadata(head);
@@ -27,7 +29,8 @@ pub(crate) fn stat(head: &Head, size: Option<u64>) -> Stat {
         version: Version {
             size,
             etag: owned("etag"),
-            // S3 says "null" for objects written before versioning was on: that names no version.
+            // S3 sends "null" for objects written before versioning was enabled. It does not
+            // identify a version.
             version_id: owned("x-amz-version-id").filter(|id| id != "null"),
             last_modified: owned("last-modified"),
             file: None,
@@ -61,8 +64,8 @@ fn metadata(head: &Head) -> Metadata {
     metadata
 }
 
-/// The full-object checksum in an answer's head. A composite one (over the parts' checksums) says nothing about the
-/// bytes as a whole, and an `ETag` is never taken for an MD5.
+/// The full-object checksum in a response head. A composite one (over the checksums of parts)
+/// cannot verify the whole object, and an `ETag` is never used as an MD5.
 fn checksum(head: &Head) -> Option<Checksum> {
     let full = match head.get("x-amz-checksum-type") {
         Some(kind) => kind == "FULL_OBJECT",
@@ -70,14 +73,15 @@ fn checksum(head: &Head) -> Option<Checksum> {
     };
     let from_s3 = || {
         Algorithm::ALL.into_iter().find_map(|algorithm| {
-            // A composite value ends in `-N`, which is no base64.
+            // A composite value ends in `-N`, which is not base64.
             Checksum::from_base64(algorithm, head.get(algorithm.header()?)?)
         })
     };
     full.then(from_s3).flatten().or_else(|| digest(head))
 }
 
-/// `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC 3230), both of the whole.
+/// `Repr-Digest: sha-256=:BASE64:` (RFC 9530) or the older `Digest: SHA-256=BASE64` (RFC 3230),
+/// both of the whole object.
 fn digest(head: &Head) -> Option<Checksum> {
     let named = |text: &str| -> Option<Checksum> {
         text.split(',').find_map(|item| {
@@ -91,23 +95,26 @@ fn digest(head: &Head) -> Option<Checksum> {
     ["repr-digest", "digest"].into_iter().find_map(|header| named(head.get(header)?))
 }
 
-/// The body of a 200 or 206, once the answer is found to be one to `get`.
+/// The body of a 200 or 206, after checking that the response matches `get`.
 pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> Result<Body> {
     let protocol = |detail: String| Error::Protocol { location: place.to_owned(), detail };
     let (range, size) = if head.status == 206 {
-        let asked = get.range.ok_or_else(|| protocol("a part where the whole was asked".to_owned()))?;
+        let asked = get
+            .range
+            .ok_or_else(|| protocol("a partial response to a request without a range".to_owned()))?;
         let asked = ByteRange::new(asked.start, asked.end.max(asked.start + 1));
-        let text =
-            head.get("content-range").ok_or_else(|| protocol("a part without Content-Range".to_owned()))?;
+        let text = head
+            .get("content-range")
+            .ok_or_else(|| protocol("a partial response without Content-Range".to_owned()))?;
         let (range, size) =
             parse_content_range(text).ok_or_else(|| protocol(format!("Content-Range {text}")))?;
         let end = size.map_or(range.end, |size| asked.end.min(size));
-        // A server may send less than was asked only where the object ends.
+        // A response may be shorter than the range only at the end of the object.
         if range.start != asked.start || range.end > asked.end || (size.is_some() && range.end != end) {
             return Err(protocol(format!("bytes {range} where {asked} was asked")));
         }
         if incoming.length().is_some_and(|length| length != range.len()) {
-            return Err(protocol(format!("Content-Range {text} over a body of another length")));
+            return Err(protocol(format!("Content-Range {text} with a body of another length")));
         }
         (range, size)
     } else {
@@ -116,7 +123,7 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
     };
     let stat = stat(head, size);
     check_version(place, get, &stat)?;
-    // A whole that was not asked for can still serve a reader who starts at its first byte.
+    // The whole object in response to a range is usable if the range starts at its first byte.
     if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
         return Err(Error::RangeIgnored { location: place.to_owned() });
     }
@@ -126,7 +133,8 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
     Ok(Body::from_wire(place.to_owned(), stat, range, incoming))
 }
 
-/// The answer to a range that lies past the object's end (416): an empty body if the object is empty, else an error.
+/// The result of a 416 (range after the end of the object): an empty body if the object is empty,
+/// else an error.
 pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
     let size = head
         .get("content-range")
@@ -134,9 +142,11 @@ pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
         .and_then(|size| size.parse().ok());
     let stat = stat(head, size.or(get.version.as_ref().and_then(|version| version.size)));
     let start = get.range.map_or(0, |range| range.start);
-    // Only an empty object cannot serve a range from its first byte on; MinIO and versitygw leave its size untold.
+    // A range from the first byte fails only for an empty object. MinIO and versitygw do not state
+    // its size.
     if stat.size().unwrap_or(0) == 0 && start == 0 {
-        // The head of a 416 describes the refusal, not the object: its type and length are not to be kept.
+        // The type and length in the head of a 416 are those of the error message, not of the
+        // object.
         let version = get.version.clone().unwrap_or_else(|| stat.version.clone());
         let stat =
             Stat { version: Version { size: Some(0), ..version }, metadata: Metadata::default(), ..stat };
@@ -145,13 +155,13 @@ pub(crate) fn unsatisfied(place: &str, get: &Get, head: &Head) -> Result<Body> {
     }
     check_version(place, get, &stat)?;
     let detail = match stat.size() {
-        Some(size) => format!("byte {start} was asked of an object of {size} bytes"),
-        None => format!("byte {start} was asked, which lies past the object's end"),
+        Some(size) => format!("byte {start} was requested of an object of {size} bytes"),
+        None => format!("byte {start} was requested, which is after the end of the object"),
     };
     Err(Error::Protocol { location: place.to_owned(), detail })
 }
 
-/// Whether an answer is of the version that was pinned.
+/// Checks that a response is of the pinned version.
 pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> {
     match &get.version {
         Some(expected) if !expected.agrees_with(&found.version) => Err(Error::Changed {
@@ -163,7 +173,7 @@ pub(crate) fn check_version(place: &str, get: &Get, found: &Stat) -> Result<()> 
     }
 }
 
-/// `bytes FIRST-LAST/SIZE`, as a half-open range and the size where it is told.
+/// Parses `bytes FIRST-LAST/SIZE` into a half-open range and the size, if known.
 fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
     let (span, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = span.split_once('-')?;
@@ -177,12 +187,12 @@ fn parse_content_range(text: &str) -> Option<(ByteRange, Option<u64>)> {
 pub(crate) fn range_header(range: ByteRange) -> String {
     match range.end {
         u64::MAX => format!("bytes={}-", range.start),
-        // An empty range cannot be said in HTTP; one byte is asked and not handed out.
+        // HTTP has no empty ranges: one byte is requested and discarded.
         end => format!("bytes={}-{}", range.start, end.max(range.start + 1) - 1),
     }
 }
 
-/// Seconds since 1970 with an optional fraction, as rclone writes times.
+/// Parses seconds since 1970 with an optional fraction, rclone's format.
 pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -195,7 +205,7 @@ pub(crate) fn parse_unix(text: &str) -> Option<SystemTime> {
     if negative { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }
 }
 
-/// A time as rclone writes it.
+/// Formats a time like rclone.
 pub(crate) fn format_unix(time: SystemTime) -> String {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => format!("{}.{:09}", since.as_secs(), since.subsec_nanos()),
@@ -203,7 +213,7 @@ pub(crate) fn format_unix(time: SystemTime) -> String {
     }
 }
 
-/// An HTTP date (RFC 9110, 5.6.7), the form that servers send today.
+/// Parses an HTTP date (RFC 9110, 5.6.7) in the preferred format.
 pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
     use time::macros::format_description;
     let format = format_description!(
@@ -212,7 +222,7 @@ pub(crate) fn http_date(text: &str) -> Option<SystemTime> {
     time::PrimitiveDateTime::parse(text, format).ok().map(|date| date.assume_utc().into())
 }
 
-/// An RFC 3339 time, as S3's XML and our listings carry.
+/// Parses an RFC 3339 time, the format of S3's XML and of our listings.
 pub(crate) fn rfc3339(text: &str) -> Option<SystemTime> {
     time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok().map(Into::into)
 }
@@ -223,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn content_ranges_parse_only_where_they_make_sense() {
+    fn only_valid_content_ranges_parse() {
         let parse = |text| parse_content_range(text).map(|(range, size)| (range.start, range.end, size));
         assert_eq!(parse("bytes 0-0/1"), Some((0, 1, Some(1))));
         assert_eq!(parse("bytes 5-9/*"), Some((5, 10, None)));
@@ -240,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_go_out_inclusive() {
+    fn range_headers_are_inclusive() {
         assert_eq!(range_header(ByteRange::new(0, 1)), "bytes=0-0");
         assert_eq!(range_header(ByteRange::new(5, u64::MAX)), "bytes=5-");
         assert_eq!(range_header(ByteRange::new(5, 5)), "bytes=5-5");
     }
 
     #[test]
-    fn the_files_own_time_wins_over_the_stores_and_other_metadata_is_kept() {
+    fn the_files_own_time_takes_precedence_and_other_metadata_is_kept() {
         let head = Head::from_text(
             "HTTP/1.1 200 OK\r\nLast-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\nx-amz-meta-mtime: 1700000000.5\r\n\
              x-amz-meta-Owner: me\r\nCache-Control: no-store\r\nServer: x\r\n\r\n",
@@ -262,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_the_whole_are_understood_in_both_forms() {
+    fn full_object_digests_parse_in_both_forms() {
         let sum = crate::Hasher::of(Algorithm::Sha256, b"abc");
         for line in [
             format!("Repr-Digest: md5=:x:, sha-256=:{}:", sum.to_base64()),
@@ -275,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_survive_writing_and_reading(seconds in -4_000_000_000_i64..40_000_000_000, nanos in 0..1_000_000_000_u32) {
+        fn times_survive_formatting_and_parsing(seconds in -4_000_000_000_i64..40_000_000_000, nanos in 0..1_000_000_000_u32) {
             let span = Duration::new(seconds.unsigned_abs(), nanos);
             let time = if seconds < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span };
             prop_assert_eq!(parse_unix(&format_unix(time)), Some(time));

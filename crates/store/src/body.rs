@@ -1,14 +1,14 @@
-//! The bytes of one answer, on their way to the caller.
+//! The body of a response, or the bytes of a local file.
 //!
-//! A body knows how many bytes it owes ([`range`](Body::range)) and gives exactly those or an error: never fewer in
-//! silence, never more. Where they come from is the source's business.
+//! A body returns exactly the bytes of its [`range`](Body::range) or an error, never fewer and
+//! never more, whatever its source does.
 
 mod local;
 
 use std::fs::File;
 use std::time::Instant;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_pacing::Throttle;
 
 use crate::wire::Incoming;
@@ -16,19 +16,20 @@ use crate::{Cancel, Error, Result, Sink, Stat};
 
 use local::LocalSource;
 
-/// An open answer to a [`Store::get`](crate::Store::get). Dropping it gives the connection back if every byte was read.
+/// The result of [`Store::get`](crate::Store::get). Dropping it returns the connection to the pool
+/// if every byte was read.
 pub struct Body {
     stat: Stat,
     range: ByteRange,
     place: String,
-    /// Bytes not handed out yet; `None` where the server told no length.
+    /// Bytes not returned yet; `None` if the length is unknown.
     left: Option<u64>,
     source: Source,
     throttle: Throttle,
     cancel: Cancel,
 }
 
-/// Shown the bytes that pass.
+/// Called with all bytes, for checksums.
 type Observer<'a> = &'a mut dyn FnMut(&[u8]);
 
 enum Source {
@@ -36,24 +37,24 @@ enum Source {
     Wire(Box<Incoming>),
     /// An open file.
     Local(LocalSource),
-    /// No bytes at all.
+    /// No bytes.
     Empty,
 }
 
 impl Body {
-    /// The body of an HTTP answer that carries `range`.
+    /// The body of an HTTP response with the bytes `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
         let left = (range.end != u64::MAX).then(|| range.len());
         Self::new(place, stat, range, left, Source::Wire(Box::new(incoming)))
     }
 
-    /// The bytes `range` of an open file; `range` lies within its size.
+    /// The bytes `range` of an open file; `range` must be within the file.
     pub(crate) fn from_file(place: String, stat: Stat, range: ByteRange, file: File, cancel: Cancel) -> Self {
         let source = Source::Local(LocalSource::new(file, range.start, cancel));
         Self::new(place, stat, range, Some(range.len()), source)
     }
 
-    /// No bytes, at `at`.
+    /// An empty body at the offset `at`.
     pub(crate) fn empty(place: String, stat: Stat, at: u64) -> Self {
         Self::new(place, stat, ByteRange::at(at, 0), Some(0), Source::Empty)
     }
@@ -63,7 +64,7 @@ impl Body {
         Self { stat, range, place, left, source, throttle, cancel }
     }
 
-    /// Keeps to these limits, until it is cancelled.
+    /// Applies a rate limit. `cancel` ends its waits.
     pub(crate) fn kept_to(mut self, throttle: &Throttle, cancel: &Cancel) -> Self {
         if !throttle.is_unlimited() {
             (self.throttle, self.cancel) = (throttle.clone(), cancel.clone());
@@ -71,32 +72,31 @@ impl Body {
         self
     }
 
-    /// The object, as far as this answer's head tells.
+    /// The object, as described by the response head.
     #[must_use]
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// The bytes this answer carries. Where the server told no length, the end is `u64::MAX`.
+    /// The range of this body. If the length is unknown, the end is `u64::MAX`.
     #[must_use]
     pub fn range(&self) -> ByteRange {
         self.range
     }
 
-    /// Reads into `buffer`; 0 only at the proper end.
+    /// Reads into `buffer`. Returns 0 only at the correct end.
     ///
     /// # Errors
-    /// [`Truncated`](Error::Truncated), [`Disconnected`](Error::Disconnected), [`TimedOut`](Error::TimedOut),
-    /// [`Cancelled`](Error::Cancelled), [`Protocol`](Error::Protocol) where more comes than was announced.
+    /// [`Truncated`](Error::Truncated), [`Disconnected`](Error::Disconnected),
+    /// [`TimedOut`](Error::TimedOut), [`Cancelled`](Error::Cancelled),
+    /// [`Protocol`](Error::Protocol) if there are more bytes than announced.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let most = self
-            .left
-            .map_or(buffer.len(), |left| buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(to_usize(left)));
         if most == 0 {
             return Ok(0);
         }
         let allowed = self.wait_for(most as u64)?;
-        let most = most.min(usize::try_from(allowed).unwrap_or(usize::MAX));
+        let most = most.min(to_usize(allowed));
         let read = match &mut self.source {
             Source::Wire(incoming) => incoming.read(&mut buffer[..most])?,
             Source::Local(source) => source.read(&self.place, &mut buffer[..most])?,
@@ -106,7 +106,7 @@ impl Body {
         self.account(read)
     }
 
-    /// Waits until some bytes may be read, `most` at the most; returns how many.
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
     fn wait_for(&self, most: u64) -> Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);
@@ -116,20 +116,21 @@ impl Body {
         Ok(grant.bytes)
     }
 
-    /// Whether [`write_to`](Self::write_to) moves its bytes without this process ever seeing them: a plain connection's.
+    /// True if [`write_to`](Self::write_to) can move the bytes within the kernel: for plain
+    /// connections.
     #[must_use]
     pub fn can_bypass(&self) -> bool {
         matches!(&self.source, Source::Wire(incoming) if incoming.can_splice())
     }
 
-    /// Moves the next bytes, `limit` at the most or to the end, into `sink` from `offset` on; returns how many. With no
-    /// `observe` they may never enter this process (splice, copy_file_range); with it every piece is shown once, in
-    /// order, after it was written.
-    /// `scratch` is used where bytes do pass through. `progress` is called with each count of bytes written; what it was
-    /// told is in the file even if an error follows.
+    /// Moves the next bytes, at most `limit`, into `sink` at `offset`. Returns how many. Without
+    /// `observe` the kernel may move them (splice, copy_file_range); with it, it is called with
+    /// every piece, in order, after the piece was written. `scratch` is the buffer for bytes that
+    /// pass through memory. `progress` is called with each number of bytes written; these are in
+    /// the file even if an error follows.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and [`Io`](Error::Io) for the file.
+    /// Those of [`read`](Self::read), and [`Io`](Error::Io) for the file.
     pub fn write_to(
         &mut self,
         sink: &Sink,
@@ -146,7 +147,7 @@ impl Body {
             let moved = match moved {
                 Some(moved) => moved?,
                 None => {
-                    let step = scratch.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+                    let step = scratch.len().min(to_usize(most));
                     let read = self.read(&mut scratch[..step])?;
                     sink.write_all_at(&scratch[..read], offset + done)
                         .map_err(|source| Error::Io { location: self.place.clone(), source })?;
@@ -165,7 +166,7 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes without reading them, where the source can.
+    /// Moves up to `most` bytes within the kernel; `None` if the source cannot.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,
@@ -181,7 +182,7 @@ impl Body {
         Some(moved?.and_then(|count| self.account(count)))
     }
 
-    /// Takes note of `count` bytes handed out; 0 is the source's end.
+    /// Counts `count` returned bytes; 0 is the end of the source.
     fn account(&mut self, count: usize) -> Result<usize> {
         let Some(left) = &mut self.left else { return Ok(count) };
         if count == 0 {
@@ -192,7 +193,8 @@ impl Body {
             return Ok(count);
         }
         match &mut self.source {
-            // Past the last byte a chunked body has its end mark, which must be read before the connection is used again.
+            // A chunked body has an end mark after its last byte. It must be read before the
+            // connection is used again.
             Source::Wire(incoming) => match incoming.read(&mut [0])? {
                 0 => Ok(count),
                 _ => Err(Error::Protocol {

@@ -1,10 +1,10 @@
 //! Ends requests from another thread.
 //!
-//! A blocking read cannot be asked to stop, but its socket can be shut down under it: the read returns at once. A
-//! hedged duplicate, a deadline and Ctrl-C all end requests that way. What waits without a socket (name resolution,
-//! connecting, a pause between two tries, a credential provider) looks at the handle every [`LOOK`].
+//! A blocking read ends when another thread shuts its socket down. Hedged requests, deadlines and
+//! Ctrl-C end requests this way. Waits without a socket (name resolution, connecting, back-off,
+//! credential providers) check the handle every [`LOOK`].
 //!
-//! Handles nest: a request that runs [`within`](Cancel::within) another handle is ended by either.
+//! Handles nest: a handle [`within`](Cancel::within) another is cancelled by either.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,22 +13,28 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// How often a wait without a socket looks whether it was cancelled.
+/// Time between two checks in waits without a socket.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// A handle that requests register their sockets with. Cloned handles share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     state: Arc<State>,
-    /// The handle around this one, whose end is this one's too.
+    /// The outer handle, which cancels this one too.
     outer: Option<Arc<Cancel>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     cancelled: AtomicBool,
-    /// Of the requests under way. Weak, so that a connection that is given up closes.
+    /// Sockets of current requests. Weak references, so that dropping a connection closes it.
     sockets: Mutex<Vec<Weak<TcpStream>>>,
+}
+
+impl firstbyte_pacing::Abort for Cancel {
+    fn abort(&self) {
+        self.cancel();
+    }
 }
 
 impl Cancel {
@@ -38,8 +44,8 @@ impl Cancel {
         Self::default()
     }
 
-    /// The same handle inside `outer`: what is asked for with it ends when either is cancelled. Cancelling it leaves
-    /// `outer` alone.
+    /// This handle within `outer`: its requests end when either is cancelled. Cancelling it does
+    /// not cancel `outer`.
     #[must_use]
     pub fn within(&self, outer: &Self) -> Self {
         let around = match &self.outer {
@@ -49,7 +55,7 @@ impl Cancel {
         Self { state: Arc::clone(&self.state), outer: Some(Arc::new(around)) }
     }
 
-    /// A handle that is cancelled by itself after `time`: for what is still tried once a run has ended.
+    /// A handle that cancels itself after `time`, for requests after the end of a run.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         let cancel = Self::new();
@@ -62,29 +68,29 @@ impl Cancel {
         };
         let thread = std::thread::Builder::new().name("cancel".into()).stack_size(64 << 10);
         if thread.spawn(expire).is_err() {
-            // Without a thread to end it later it must not begin.
+            // Without a thread that cancels it later, it must not be used.
             cancel.cancel();
         }
         cancel
     }
 
-    /// Ends the requests under way and every later one made with this handle: they fail with
+    /// Ends current requests and all later ones with this handle: they fail with
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cancel(&self) {
         self.state.cancelled.store(true, Ordering::SeqCst);
         for socket in self.state.sockets().drain(..).filter_map(|socket| socket.upgrade()) {
-            // The peer may have closed it first: there is nothing left to end then.
+            // Fails if the peer has closed it already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether [`cancel`](Self::cancel) was called, on this handle or on one around it.
+    /// True after [`cancel`](Self::cancel) on this handle or an outer one.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.levels().any(|level| level.state.cancelled.load(Ordering::SeqCst))
     }
 
-    /// Sleeps, but not past a call of [`cancel`](Self::cancel).
+    /// Sleeps until `wait` has passed or the handle is cancelled.
     pub(crate) fn sleep(&self, wait: Duration) -> Result<()> {
         let until = Instant::now() + wait;
         loop {
@@ -99,14 +105,14 @@ impl Cancel {
         }
     }
 
-    /// Registers the socket a request runs on; false where the handle is cancelled already.
+    /// Registers the socket of a request; false if the handle is cancelled already.
     pub(crate) fn register(&self, socket: &Arc<TcpStream>) -> bool {
         for level in self.levels() {
             let mut sockets = level.state.sockets();
             sockets.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&Arc::downgrade(socket)));
             sockets.push(Arc::downgrade(socket));
         }
-        // Looked at last: a cancellation from here on finds the socket.
+        // Checked last: a later cancellation finds the socket.
         let live = !self.is_cancelled();
         if !live {
             self.release(&Arc::downgrade(socket));
@@ -114,7 +120,7 @@ impl Cancel {
         live
     }
 
-    /// Forgets a socket: its request is over, and it may serve another one.
+    /// Removes the socket of a finished request.
     pub(crate) fn release(&self, socket: &Weak<TcpStream>) {
         for level in self.levels() {
             level.state.sockets().retain(|known| !known.ptr_eq(socket));
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outer_handle_ends_the_requests_of_all_inner_ones() {
+    fn an_outer_handle_cancels_all_inner_ones() {
         let outer = Cancel::new();
         let (first, second) = (Cancel::new().within(&outer), Cancel::new().within(&outer));
         let ((a, _peer_a), (b, _peer_b)) = (connected(), connected());
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_handle_leaves_the_outer_one_and_its_other_requests_alone() {
+    fn an_inner_handle_does_not_cancel_the_outer_one() {
         let outer = Cancel::new();
         let middle = Cancel::new().within(&outer);
         let inner = Cancel::new().within(&middle);
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_socket_is_left_open() {
+    fn cancelling_leaves_a_released_socket_open() {
         let (socket, mut peer) = connected();
         let cancel = Cancel::new().within(&Cancel::new());
         assert!(cancel.register(&socket));

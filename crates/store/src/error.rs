@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a store. Each error names its place; the edges add only an exit code.
+//! The errors of a store. Each names the location or endpoint; the command line adds an exit code.
 
 use std::fmt;
 use std::io;
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use firstbyte_location::{ChecksumError, Version};
 
-/// This crate's results.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong, where.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing is there.
+    /// There is no such object, file or bucket.
     #[error("{location}: not found")]
     NotFound {
-        /// What was asked for.
+        /// The location.
         location: String,
     },
     /// The store refuses these credentials, or none were given.
     #[error("{location}: access denied ({detail})")]
     Denied {
-        /// What was asked for.
+        /// The location.
         location: String,
-        /// The store's own code and words.
+        /// The store's error code and message.
         detail: String,
     },
-    /// Credentials cannot be had, or have expired.
+    /// Credentials cannot be found, or have expired.
     #[error("{location}: no usable credentials ({detail})")]
     Credentials {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// Why.
         detail: String,
     },
-    /// The object has to be restored from an archive first.
+    /// The object must be restored from an archive first.
     #[error("{location}: archived in storage class {class}, not readable until it is restored")]
     Archived {
         /// The object.
@@ -43,17 +43,17 @@ pub enum Error {
         /// Its storage class.
         class: String,
     },
-    /// The content changed while it was being read, or differs from what was pinned.
+    /// The content changed while it was read, or differs from the pinned version.
     #[error("{location}: changed while it was read: expected {expected}, found {found}")]
     Changed {
         /// The object.
         location: String,
-        /// The version that was pinned.
+        /// The pinned version.
         expected: Box<Version>,
-        /// The version found; unknown where the store told only that it differs.
+        /// The version found; unknown if the store reports only that it differs.
         found: Box<Version>,
     },
-    /// The server answered a range with the whole.
+    /// The server answered a range request with the whole object.
     #[error("{location}: the server does not serve ranges")]
     RangeIgnored {
         /// The object.
@@ -64,36 +64,35 @@ pub enum Error {
     Truncated {
         /// The object.
         location: String,
-        /// How many bytes did not come.
+        /// The number of missing bytes.
         missing: u64,
     },
-    /// Content that does not have the checksum it should have.
+    /// The content does not match its checksum.
     #[error(transparent)]
     Checksum(#[from] ChecksumError),
-    /// No connection: refused, unresolvable, unroutable, or TLS not agreed.
+    /// No connection: the name does not resolve, the host is unreachable, the connection was
+    /// refused, or TLS failed.
     #[error("{endpoint}: cannot connect ({detail})")]
     Unreachable {
         /// `host:port`.
         endpoint: String,
-        /// The operating system's or TLS library's words.
+        /// The message of the operating system or of the TLS library.
         detail: String,
     },
-    /// The server's certificate is refused.
+    /// The server's certificate is not accepted.
     #[error("{endpoint}: {fault}{detail}")]
     Certificate {
         /// `host:port`.
         endpoint: String,
         /// What is wrong with it.
         fault: CertificateFault,
-        /// The names it is for, or the TLS library's words.
+        /// The names in the certificate, or the message of the TLS library.
         detail: String,
     },
-    /// A redirect from https to http, which was not allowed.
-    #[error(
-        "{location}: redirected from https to {target}, where what is sent can be read and changed on the way"
-    )]
+    /// A redirect from https to http, which the options forbid.
+    #[error("{location}: redirected from https to {target}, where data can be read and changed in transit")]
     PlainRedirect {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// Scheme, host and port.
         target: String,
@@ -101,92 +100,93 @@ pub enum Error {
     /// A header that cannot be sent.
     #[error("{location}: the header `{name}` cannot be sent: {why}")]
     Header {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// The header.
         name: String,
         /// Why not.
         why: &'static str,
     },
-    /// Silence for longer than the deadline.
+    /// No response within the deadline.
     #[error("{location}: no answer for {after:?}")]
     TimedOut {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// The deadline.
         after: Duration,
     },
-    /// The connection broke.
+    /// The connection was lost.
     #[error("{location}: connection lost ({detail})")]
     Disconnected {
-        /// What was asked for.
+        /// The location.
         location: String,
-        /// How.
+        /// The operating system's message.
         detail: String,
     },
-    /// The endpoint was silent for a whole deadline: until it answers a probe, requests to it fail at once.
+    /// The endpoint did not respond for a whole deadline. Requests to it fail at once until it
+    /// answers a probe.
     #[error("{location}: {endpoint} has stopped answering")]
     Unresponsive {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// `host:port`.
         endpoint: String,
-        /// When the next request may be let through.
+        /// When the next probe may be sent.
         retry_in: Duration,
-        /// Deadlines that ran out in a row.
+        /// Consecutive requests without a response.
         silences: u32,
     },
-    /// The file that is sent cannot be read, or became shorter.
-    #[error("{location}: what is sent cannot be read ({source})")]
+    /// The file to upload cannot be read, or became shorter.
+    #[error("{location}: cannot read the data to upload ({source})")]
     Payload {
         /// The destination.
         location: String,
         /// The operating system's error.
         source: io::Error,
     },
-    /// The server asks for fewer requests (503 SlowDown, 429).
+    /// The server requests a lower rate (503 SlowDown, 429).
     #[error("{location}: the server asks to slow down")]
     SlowDown {
-        /// What was asked for.
+        /// The location.
         location: String,
-        /// How long the server asks to wait.
+        /// The delay that the server requests.
         retry_after: Option<Duration>,
     },
-    /// Any other refusal by a server.
+    /// Any other error of a server.
     #[error("{location}: server answered {status} {code}: {message}")]
     Server {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// HTTP status.
         status: u16,
         /// S3 error code, or the status text.
         code: String,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// An answer that is no valid HTTP, XML, or not what was asked.
+    /// A response that is not valid HTTP or XML, or does not match the request.
     #[error("{location}: unusable answer ({detail})")]
     Protocol {
-        /// What was asked for.
+        /// The location.
         location: String,
         /// What is wrong with it.
         detail: String,
     },
-    /// A precondition on a write did not hold (the destination exists already, or changed).
+    /// The precondition of a write failed: the destination exists already, or has changed.
     #[error("{location}: exists already or has changed")]
     Precondition {
         /// The destination.
         location: String,
     },
-    /// The store cannot do this.
+    /// The store does not support this operation.
     #[error("{location}: {what} is not possible here")]
     Unsupported {
         /// The location.
         location: String,
-        /// What was asked.
+        /// The operation.
         what: &'static str,
     },
-    /// A name that cannot exist where it should be written.
+    /// A name that is invalid at the destination.
     #[error("{location}: {why}")]
     InvalidName {
         /// The name.
@@ -202,7 +202,7 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Options that cannot be used (a CA file that does not parse, an endpoint without a host).
+    /// Invalid options (a CA file that does not parse, an endpoint without a host).
     #[error("{what}: {why}")]
     Options {
         /// Which option.
@@ -210,13 +210,13 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// Ended by [`Cancel`](crate::Cancel).
+    /// The request was cancelled by [`Cancel`](crate::Cancel).
     #[error("cancelled")]
     Cancelled,
 }
 
 impl Error {
-    /// Whether the same request may succeed when it is tried again.
+    /// True if the same request may succeed when it is retried.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -230,8 +230,8 @@ impl Error {
         }
     }
 
-    /// Whether it is about the bucket, the endpoint or the credentials and not about one object: whatever else is asked of
-    /// the same store will fail alike.
+    /// True if it concerns the bucket, the endpoint or the credentials rather than one object: all
+    /// other requests to the same store will fail too.
     #[must_use]
     pub fn concerns_store(&self) -> bool {
         match self {
@@ -244,7 +244,7 @@ impl Error {
         }
     }
 
-    /// What the user can try, where there is something.
+    /// What the user can try, if anything.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
@@ -264,29 +264,31 @@ impl Error {
             }
             Self::Archived { .. } => "restore it first: aws s3api restore-object",
             Self::Changed { .. } => "run it again to copy the new version",
-            Self::Checksum { .. } => "run it again; if it fails again the source itself is damaged",
+            Self::Checksum { .. } => "run it again; if it fails again, the source is damaged",
             Self::Unreachable { .. } => "check the address, --endpoint-url and the proxy variables",
             Self::Certificate { fault, .. } => fault.advice(),
-            Self::PlainRedirect { .. } => "if that is meant, allow it with --allow-plain-redirects",
-            Self::TimedOut { .. } => "check the network; a longer wait can be given with --read-timeout",
-            Self::Unresponsive { .. } => "check the network; requests go on when it answers again",
+            Self::PlainRedirect { .. } => "if this is intended, allow it with --allow-plain-redirects",
+            Self::TimedOut { .. } => "check the network, or allow a longer wait with --read-timeout",
+            Self::Unresponsive { .. } => {
+                "check the network; requests continue when the endpoint responds again"
+            }
             Self::SlowDown { .. } => "lower --concurrency or --limit-rate",
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                "free some space and run it again: it resumes"
+                "free some space and run it again to resume"
             }
             _ => return None,
         })
     }
 }
 
-/// What is wrong with a server's certificate.
+/// Why a server's certificate is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
-    /// Neither it nor an authority that signed it is trusted.
+    /// Neither the certificate nor an authority that signed it is trusted.
     Untrusted,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// Its time has not begun.
+    /// It is not yet valid.
     Early,
     /// It is for other names.
     Name,
@@ -309,7 +311,7 @@ impl CertificateFault {
 }
 
 impl fmt::Display for CertificateFault {
-    /// What is wrong; names or a library's words come behind it.
+    /// Names or a library's message follow this text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Untrusted => "its certificate is not signed by an authority that is trusted here",
@@ -321,12 +323,12 @@ impl fmt::Display for CertificateFault {
     }
 }
 
-/// Whether a location is that of a whole bucket.
+/// True if a location is a whole bucket.
 fn is_bucket(location: &str) -> bool {
     location.strip_prefix("s3://").is_some_and(|rest| !rest.contains('/'))
 }
 
-/// Whether an S3 error code says that the bucket lives elsewhere, in a place the service did not name.
+/// True if an S3 error code means that the bucket is in another region.
 pub(crate) fn means_another_region(code: &str) -> bool {
     matches!(
         code,

@@ -1,16 +1,16 @@
-//! Text in HTTP headers, which are ASCII: anything else travels as an RFC 2047 encoded word, as S3 itself sends it back.
+//! Text in HTTP headers: non-ASCII text is sent as RFC 2047 encoded words, as S3 does.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A value that may stand in a header.
+/// Encodes text for a header.
 pub(crate) fn encode(text: &str) -> String {
     let plain =
         text.bytes().all(|b| (0x20..0x7f).contains(&b)) && !text.starts_with("=?") && text.trim() == text;
     if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) }
 }
 
-/// The text that [`encode`] was given. Other encodings of other writers stay as they are.
+/// Decodes the result of [`encode`]. Other encodings are left as they are.
 pub(crate) fn decode(value: &str) -> String {
     let decoded = || {
         let inner = value.strip_prefix("=?")?.strip_suffix("?=")?;
@@ -31,7 +31,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_survives_and_what_is_sent_is_printable_ascii(text in ".*") {
+        fn any_text_survives_encoding_and_the_header_is_printable_ascii(text in ".*") {
             let sent = encode(&text);
             prop_assert!(sent.bytes().all(|b| (0x20..0x7f).contains(&b)));
             prop_assert_eq!(decode(&sent), text);

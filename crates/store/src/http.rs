@@ -1,4 +1,4 @@
-//! The HTTP backend: any server, by the plain methods.
+//! The HTTP backend: any server, with GET, HEAD, PUT and DELETE.
 
 mod listing;
 
@@ -18,17 +18,17 @@ use crate::{
     Written, answer, header_text,
 };
 
-/// Redirects followed for one request, as browsers and curl have it.
+/// Redirects followed per request, the common default of HTTP libraries.
 const MOST_REDIRECTS: usize = 10;
-/// Of a refusal's text, what is read, so that its connection can be used again.
+/// Longest error text that is read so that its connection can be reused.
 const LONGEST_REFUSAL: usize = 64 << 10;
 
-/// Places reached by `http` and `https` URLs.
+/// Access to `http` and `https` URLs.
 pub(crate) struct Http {
     client: Arc<Client>,
 }
 
-/// One request, before redirects have been followed.
+/// One request, before redirects are followed.
 struct Call<'a> {
     method: Method,
     headers: Vec<(String, String)>,
@@ -64,7 +64,7 @@ impl Http {
             Ok((reply.success(&place)?.0, at))
         })?;
         let mut stat = answer::stat(&head, head.content_length(&place)?);
-        // Servers send who asks for a directory without its slash to the one with it.
+        // Servers redirect from a directory without a final slash to the one with it.
         let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
         if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
@@ -99,7 +99,7 @@ impl Http {
         }
     }
 
-    /// Lists what a server shows of a directory.
+    /// Lists a server's directory page.
     pub(crate) fn list(
         self: &Arc<Self>,
         url: &HttpUrl,
@@ -126,7 +126,7 @@ impl Http {
         Ok(Written { version: Version { size: Some(size), etag, ..Version::default() }, verified: None })
     }
 
-    /// `DELETE`; what is not there is no error.
+    /// `DELETE`. A missing object is not an error.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
         let cancel = Cancel::new();
         let call = Call::new(Method::Delete, &cancel);
@@ -137,7 +137,7 @@ impl Http {
         }
     }
 
-    /// Sends a request until it is answered: transient failures are waited out.
+    /// Sends a request, and retries after transient failures.
     fn retrying<T>(&self, call: &Call<'_>, send: impl Fn() -> Result<T>) -> Result<T> {
         let mut retry = Retry::new(&self.client, call.cancel);
         loop {
@@ -148,7 +148,7 @@ impl Http {
         }
     }
 
-    /// Sends a request once, following redirects where nothing is written.
+    /// Sends a request once; follows redirects unless it writes.
     fn send(&self, url: &HttpUrl, call: &Call<'_>) -> Result<Reply> {
         let (place, cancel) = (place(url), self.client.scoped_cancel(call.cancel));
         let mut at = url.clone();
@@ -174,7 +174,7 @@ impl Http {
                 "request"
             );
             let (head, incoming) = self.client.send(&request).map_err(|error| match error {
-                // One object led there; the others need not.
+                // Only this object's redirect is known to lead to the unreachable endpoint.
                 Error::Unreachable { endpoint, detail } if at.authority != url.authority => {
                     protocol(&place, format!("redirected to {endpoint}: cannot connect, {detail}"))
                 }
@@ -191,7 +191,7 @@ impl Http {
                 let target = HttpUrl { target: String::new(), ..next };
                 return Err(Error::PlainRedirect { location: place, target: self::place(&target) });
             }
-            // What follows reads the next answer; this one is read out so that its connection lives on.
+            // Read the body, so that the connection can be reused.
             let _ = incoming.collect(LONGEST_REFUSAL);
             at = next;
         }
@@ -209,16 +209,16 @@ impl Http {
     }
 }
 
-/// An answer, whatever it says.
+/// A response of any status.
 struct Reply {
     head: Head,
     incoming: Incoming,
-    /// Where redirects led.
+    /// The final URL, after redirects.
     at: HttpUrl,
 }
 
 impl Reply {
-    /// The answer if it is a success, else what it means.
+    /// The response if it is a success, else its error.
     fn success(self, place: &str) -> Result<(Head, Incoming)> {
         let Self { head, incoming, .. } = self;
         if (200..300).contains(&head.status) {
@@ -226,7 +226,7 @@ impl Reply {
         }
         let location = place.to_owned();
         let code = head.reason.clone();
-        // The text is for people who have a browser; it is read so that the connection can be used again.
+        // Error pages are not shown; read them so that the connection can be reused.
         let _ = incoming.collect(LONGEST_REFUSAL);
         Err(match head.status {
             404 | 410 => Error::NotFound { location },
@@ -239,7 +239,7 @@ impl Reply {
     }
 }
 
-/// The URL as messages show it.
+/// The URL in messages.
 fn place(url: &HttpUrl) -> String {
     url.to_string()
 }
@@ -248,14 +248,14 @@ fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail }
 }
 
-/// `user:password@` of a URL, as Basic credentials.
+/// `user:password@` of a URL as a Basic `Authorization` header.
 fn authorization(url: &HttpUrl) -> Option<(String, String)> {
     let (user, _) = url.authority.rsplit_once('@')?;
     let plain: Vec<u8> = percent_decode_str(user).collect();
     Some(("authorization".to_owned(), format!("Basic {}", STANDARD.encode(plain))))
 }
 
-/// Headers of a `PUT`: what WebDAV servers and our own understand.
+/// Headers of a `PUT` that WebDAV servers and `serve` understand.
 fn describe(options: &PutOptions) -> Vec<(String, String)> {
     let metadata = &options.metadata;
     let mut headers = Vec::new();
@@ -277,7 +277,7 @@ fn describe(options: &PutOptions) -> Vec<(String, String)> {
     headers
 }
 
-/// Where a redirect leads. Credentials of the URL go along only to the same host.
+/// The target of a redirect. It keeps the URL's credentials only for the same host.
 fn resolve(base: &HttpUrl, target: &str) -> Option<HttpUrl> {
     use firstbyte_location::Location;
     let same_host = |path: String| Some(HttpUrl { target: path, ..base.clone() });

@@ -1,8 +1,9 @@
-//! Opens a location, whatever it lives on: stat, list, read a range, write, multipart.
+//! Access to local files, S3 and HTTP by one interface: stat, list, read a range, write, multipart
+//! uploads.
 //!
-//! One concrete handle, [`Store`], over three private backends (local files, S3, HTTP). The byte path is ours: a
-//! request is written to a blocking socket, and [`Body`] hands its bytes to the caller's buffer or file, by splice where
-//! nobody needs to see them. Callers bring the threads. No S3 or TLS type leaves this crate.
+//! One handle, [`Store`], over three private backends. Requests are written to blocking sockets;
+//! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
+//! checksum is computed. Callers provide the threads. No S3 or TLS type is public.
 
 mod answer;
 mod body;
@@ -13,6 +14,7 @@ mod http;
 mod local;
 mod object;
 mod options;
+mod query;
 mod retry;
 mod s3;
 mod sink;
@@ -29,6 +31,7 @@ pub use firstbyte_pacing::Throttle;
 pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
 pub use object::{Metadata, Stat};
 pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
+pub use query::{Directories, Get, Links, ListOptions};
 pub use sink::Sink;
-pub use store::{CounterSnapshot, Directories, Get, Links, ListOptions, Listing, Store};
+pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

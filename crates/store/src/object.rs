@@ -1,4 +1,4 @@
-//! What a store tells about an object.
+//! The description of an object.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -7,50 +7,54 @@ use firstbyte_location::{Entry, Kind, Version};
 
 use crate::Checksum;
 
-/// What travels with an object beside its bytes.
+/// Metadata that is copied with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// `Content-Type`.
     pub content_type: Option<String>,
-    /// `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`, by header name in lower case.
+    /// `Content-Encoding`, `Content-Language`, `Content-Disposition`, `Cache-Control`, by header
+    /// name in lower case.
     pub headers: BTreeMap<String, String>,
-    /// User metadata (`x-amz-meta-NAME`), names in lower case, without the prefix; `mtime` is kept in `modified`.
+    /// User metadata (`x-amz-meta-NAME`), names in lower case, without the prefix; `mtime` is kept
+    /// in `modified`.
     pub user: BTreeMap<String, String>,
-    /// The file's own modification time. S3 keeps it as rclone does: `x-amz-meta-mtime`, seconds since 1970 with a
-    /// fraction (<https://rclone.org/s3/#modification-times-and-hashes>).
+    /// The file's own modification time. In S3 it is stored as in rclone: `x-amz-meta-mtime`,
+    /// seconds since 1970 with a fraction (<https://rclone.org/s3/#modification-times-and-hashes>).
     pub modified: Option<SystemTime>,
-    /// Permission bits (of 0777), for what comes from a file.
+    /// Permission bits (of 0777) of a local file.
     pub mode: Option<u32>,
 }
 
-/// An object as its store describes it at one instant.
+/// The description of an object at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// File or directory (a prefix with keys under it counts as a directory).
     pub kind: Kind,
-    /// What pins its content.
+    /// The version of its content.
     pub version: Version,
-    /// The modification time to compare and to restore: `metadata.modified` where it is set, else the store's own.
+    /// The modification time to compare and to restore: `metadata.modified` if set, else the
+    /// store's own.
     pub modified: Option<SystemTime>,
-    /// What travels with it.
+    /// Its metadata.
     pub metadata: Metadata,
-    /// A checksum over the whole object, where the store has one. Never an `ETag`.
+    /// A checksum of the whole object, if the store has one. Never an `ETag`.
     pub checksum: Option<Checksum>,
-    /// Whether the store says it serves ranges. `None`: it has not said, a range must be tried.
+    /// Whether the store serves ranges. `None` if unknown: a range must be tried.
     pub ranges: Option<bool>,
-    /// S3 storage class, where it is told.
+    /// S3 storage class, if known.
     pub storage_class: Option<String>,
 }
 
 impl Stat {
-    /// Length in bytes, where the store tells it.
+    /// Length in bytes, if known.
     #[must_use]
     pub fn size(&self) -> Option<u64> {
         self.version.size
     }
 }
 
-/// The bytes that put an entry at its place in a listing: a directory stands where what is in it would, under `NAME/`.
+/// The sort key of an entry in a listing: its name, with a `/` after a directory's, so that it
+/// sorts like its contents.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {
     entry.name.iter().copied().chain((entry.kind == Kind::Directory).then_some(b'/'))
 }

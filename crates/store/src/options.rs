@@ -1,5 +1,5 @@
-//! How to reach stores. The edges fill this in from flags and environment; nothing below reads either, but for the
-//! credential chain, whose places are AWS's own.
+//! Options of a store. The command line and Python fill them in from flags and environment; below
+//! them only the AWS credential chain reads the environment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,36 +10,36 @@ use firstbyte_location::redacted;
 use crate::wire::Origin;
 use crate::{Error, Result};
 
-/// Whether S3 requests are signed, and as whom.
+/// Whether S3 requests are signed, and with which credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
     /// With credentials from the AWS chain.
     #[default]
     Chain,
-    /// With these, and no others.
+    /// With these credentials only.
     Keys(Keys),
-    /// Not at all: public buckets.
+    /// Not signed, for public buckets.
     Anonymous,
 }
 
 /// Which redirects of web servers are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
-    /// All but those from https to http.
+    /// All except those from https to http.
     #[default]
     KeepTls,
-    /// Those too.
+    /// All.
     AllowPlain,
 }
 
-/// An access key. Printed without its secret.
+/// An access key. `Debug` omits the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// The key's name, which is no secret.
+    /// The key's id, which is not secret.
     pub access_key_id: String,
     /// The secret.
     pub secret_access_key: String,
-    /// The session's token, for temporary keys.
+    /// The session token of temporary keys.
     pub session_token: Option<String>,
 }
 
@@ -49,17 +49,18 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What becomes of a control call (a stat, a page of a listing) whose endpoint has stopped answering.
+/// What happens to a control request (a stat, a page of a listing) if its endpoint has stopped
+/// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
-    /// It is tried again, as often as after other failures: for transfers, which have time.
+    /// It is retried as after other failures. For transfers, which can wait.
     #[default]
     WaitFor,
-    /// It fails: for readers, each of whom waits for one deadline and no longer.
+    /// It fails. For reads, which wait for at most one deadline.
     FailFast,
 }
 
-/// Proxies for outgoing requests, as the usual variables give them. Printed without their passwords.
+/// Proxies for outgoing requests, from the usual variables. `Debug` omits their passwords.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// Proxy URL for `http://` (absolute-form requests).
@@ -81,43 +82,45 @@ impl fmt::Debug for Proxies {
     }
 }
 
-/// Server-side encryption asked for on writes.
+/// Server-side encryption of writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerSideEncryption {
     /// SSE-S3 (`AES256`).
     S3,
-    /// SSE-KMS, with this key id or the bucket's default.
+    /// SSE-KMS with this key id, or with the bucket's default.
     Kms(Option<String>),
 }
 
-/// How a [`Store`](crate::Store) reaches the places it opens.
+/// Options of a [`Store`](crate::Store).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// S3 endpoint instead of AWS's, `http(s)://HOST[:PORT]`. Buckets are addressed by path there, unless it is AWS's own.
+    /// S3 endpoint instead of AWS, `http(s)://HOST[:PORT]`. Requests use path-style addresses
+    /// unless it is an AWS endpoint.
     pub endpoint_url: Option<String>,
     /// Profile in the AWS configuration files.
     pub profile: Option<String>,
-    /// Region; found from the chain, and corrected from the bucket's answer, where it is not given.
+    /// Region. `None`: taken from the AWS configuration, and corrected by the bucket's response.
     pub region: Option<String>,
     /// Whether S3 requests are signed.
     pub signing: Signing,
     /// Whether the requester pays (`x-amz-request-payer`).
     pub request_payer: bool,
-    /// Encryption asked for on S3 writes.
+    /// Encryption of S3 writes.
     pub encryption: Option<ServerSideEncryption>,
-    /// Storage class asked for on S3 writes, as the service names it (`STANDARD_IA`); the bucket's default where none is.
+    /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
+    /// default.
     pub storage_class: Option<String>,
-    /// PEM file of certificate authorities to trust instead of the system's.
+    /// PEM file with certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
     /// Which redirects of web servers are followed.
     pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
-    /// Longest silence on a connection before it counts as dead.
+    /// Longest time without data before a connection counts as dead.
     pub read_deadline: Duration,
-    /// Longest wait for a connection.
+    /// Longest time to connect.
     pub connect_deadline: Duration,
-    /// How often a control call, or a request refused with SlowDown or 5xx, is tried again.
+    /// Retries of a control request, and of a request refused with SlowDown or 5xx.
     pub retries: u32,
     /// What becomes of a control call whose endpoint has stopped answering.
     pub outages: Outages,
@@ -136,7 +139,7 @@ impl Default for Options {
             ca_bundle: None,
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
-            // DESIGN promise 3: a dead endpoint gives an error within 30 s.
+            // A dead endpoint gives an error within 30 s.
             read_deadline: Duration::from_secs(30),
             connect_deadline: Duration::from_secs(10),
             retries: 5,
@@ -146,7 +149,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses texts that cannot stand where they go: into host names, headers and signatures.
+    /// Checks that texts are legal in host names, headers and signatures.
     pub(crate) fn check(&self) -> Result<()> {
         let key = match &self.encryption {
             Some(ServerSideEncryption::Kms(key)) => key.as_ref(),
@@ -160,7 +163,7 @@ impl Options {
             ("--sse-kms-key-id", key),
         ];
         for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {
-            // A profile's name is looked up and never sent, so it may have letters of any kind, and spaces.
+            // A profile's name is never sent, so it may have any letters and spaces.
             let checked = match name {
                 "--profile" if text.contains(char::is_control) => Err(CONTROL),
                 "--profile" => Ok(()),
@@ -173,14 +176,14 @@ impl Options {
             })?;
         }
         if let Some(url) = self.endpoint_url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
-            let why = format!("`{url}` is no endpoint; write http(s)://HOST[:PORT]");
+            let why = format!("`{url}` is not an endpoint; write http(s)://HOST[:PORT]");
             return Err(Error::Options { what: "--endpoint-url".to_owned(), why });
         }
         let region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         match &self.region {
             Some(text) if !text.bytes().all(region) => Err(Error::Options {
                 what: "--region".to_owned(),
-                why: format!("`{text}` is no region's name; write one such as eu-west-1"),
+                why: format!("`{text}` is not a region; write one such as eu-west-1"),
             }),
             _ => Ok(()),
         }
@@ -189,10 +192,10 @@ impl Options {
 
 const CONTROL: &str = "has a line break or another control character";
 
-/// Whether a text can be the value of a header as it is.
+/// Checks that a text can be the value of a header.
 ///
 /// # Errors
-/// What is wrong with it, to be put behind its name.
+/// The fault, as the predicate of a sentence.
 pub fn header_value(text: &str) -> std::result::Result<(), &'static str> {
     if text.contains(char::is_control) {
         Err(CONTROL)

@@ -1,23 +1,19 @@
-//! Waiting out transient failures.
-//!
-//! The wait doubles from one try to the next and is drawn at random from its upper half, so that many clients refused
-//! together do not come back together. A server that names a time is believed.
+//! Retries after transient failures of one operation: control calls and listings. A delay requested
+//! by the server takes precedence over the usual pauses.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use firstbyte_pacing::Backoff;
+
 use crate::wire::Client;
 use crate::{Cancel, Error, Outages, Result};
 
-/// First wait: S3's SlowDown passes within a few of these.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Longest wait between two tries.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// The wait between two tries.
+const BACKOFF: Backoff = Backoff::up_to(Duration::from_secs(20));
 
-/// The tries of one operation.
+/// The attempts of one operation.
 pub(crate) struct Retry<'a> {
     client: &'a Arc<Client>,
     cancel: Cancel,
@@ -29,14 +25,15 @@ impl<'a> Retry<'a> {
         Self { client, cancel: client.scoped_cancel(cancel), tries: 0 }
     }
 
-    /// Waits before the next try; gives the error back where there is to be none.
+    /// Waits before the next attempt, or returns the error if there is none left.
     pub(crate) fn wait_or_give_up(&mut self, error: Error) -> Result<()> {
         let options = &self.client.options;
         let silent = matches!(error, Error::TimedOut { .. } | Error::Unresponsive { .. });
         if !error.is_transient() || (silent && options.outages == Outages::FailFast) {
             return Err(error);
         }
-        // A request that was not sent is no try: the endpoint's failures count, whichever request they were.
+        // A request that was not sent does not count as an attempt; the failures of the endpoint
+        // count instead.
         self.tries = match &error {
             Error::Unresponsive { silences, .. } => self.tries.max(*silences),
             _ => self.tries + 1,
@@ -44,35 +41,13 @@ impl<'a> Retry<'a> {
         if self.tries > options.retries {
             return Err(error);
         }
-        let asked = match &error {
-            Error::SlowDown { retry_after, .. } => *retry_after,
-            Error::Unresponsive { retry_in, .. } => Some(*retry_in),
-            _ => None,
+        let wait = match &error {
+            Error::SlowDown { retry_after, .. } => BACKOFF.pause(self.tries, *retry_after),
+            Error::Unresponsive { retry_in, .. } => *retry_in,
+            _ => BACKOFF.pause(self.tries, None),
         };
-        let wait = asked.unwrap_or_else(|| backoff(self.tries - 1)).min(LONGEST_WAIT);
         tracing::debug!(%error, ?wait, "trying again");
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.cancel.sleep(wait)
-    }
-}
-
-fn backoff(tries: u32) -> Duration {
-    let full = FIRST_WAIT.saturating_mul(1 << tries.min(16)).min(LONGEST_WAIT);
-    // The standard library's hasher keys are random: enough to spread clients.
-    let random = RandomState::new().build_hasher().finish();
-    let share = u32::try_from(random % 1000).unwrap_or(0);
-    full / 2 + (full / 2) * share / 1000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_and_stay_within_their_bounds() {
-        for tries in 0..40 {
-            let full = FIRST_WAIT.saturating_mul(1 << tries.min(16)).min(LONGEST_WAIT);
-            assert!((full / 2..=full).contains(&backoff(tries)));
-        }
     }
 }

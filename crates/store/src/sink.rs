@@ -1,8 +1,8 @@
-//! A file that several bodies are written into at once, each at its own offset.
+//! A file that several threads write at once, each at its own offset.
 //!
-//! The kernel lets one buffered write at a time into a file, and threads that wait for the file's lock spin while its
-//! owner copies: twelve workers on two cores lost a fifth of their processor time that way, which the server on the
-//! same machine, or the rest of the job, needs more. So writers queue here, asleep, before they enter the kernel.
+//! The kernel allows one buffered write to a file at a time, and threads that wait for its lock
+//! spin. Twelve workers on two cores lost a fifth of their CPU time to this. A mutex lets writers
+//! sleep instead.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Writes go into `file`.
+    /// Writes to `file`.
     #[must_use]
     pub fn new(file: File) -> Self {
         Self { file, turn: Mutex::new(()) }
@@ -32,15 +32,15 @@ impl Sink {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// Those of `pwrite(2)`; some of the bytes may have been written then.
+    /// Those of `pwrite(2)`. Some of the bytes may have been written.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let _turn = self.turn();
         self.file.write_all_at(bytes, offset)
     }
 
-    /// Waits until no other thread writes; nobody else does while the guard lives.
+    /// Waits until no other thread writes. None does until the guard is dropped.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        // The lock guards no data a panicking writer could have left half-changed.
+        // The lock guards no data that a panic could leave inconsistent.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

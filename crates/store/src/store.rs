@@ -1,89 +1,25 @@
-//! The handle: every operation on a location, sent to the backend that its scheme names.
+//! [`Store`]: every operation on a location, passed to the backend of its scheme.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use firstbyte_listing::Order;
 use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
-use firstbyte_pacing::Throttle;
 
 use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, Error, Options, Part, Payload, PutOptions, Result, Sending, StaleUpload, Stat, Upload,
-    Written, local,
+    Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending, StaleUpload,
+    Stat, Upload, Written, local,
 };
 
-/// How long a cancelled run still tries to abort its upload: a round trip or a few, and less than the two seconds in
-/// which a run has to end.
+/// Time for a cancelled run to abort its upload: a few round trips, and less than the two seconds
+/// within which a run must end.
 const ABORT_TIME: Duration = Duration::from_secs(1);
 
-/// What to read of an object, and of which version.
-#[derive(Clone, Debug, Default)]
-pub struct Get {
-    /// Bytes wanted; the whole where none is given. An end past the object's is cut to it.
-    pub range: Option<ByteRange>,
-    /// The version it has to be; checked against every answer.
-    pub version: Option<Version>,
-    /// Ends the request from another thread.
-    pub cancel: Cancel,
-    /// Whether to ask for the full-object checksum along with the bytes (`x-amz-checksum-mode`).
-    pub checksum: bool,
-    /// What limits the rate at which the body is read. Waiting for it is the body's business.
-    pub throttle: Throttle,
-}
-
-/// What symbolic links below a local directory are listed as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Links {
-    /// What they lead to.
-    #[default]
-    Follow,
-    /// Links, which are not followed.
-    Report,
-}
-
-/// Whether a recursive listing shows directories. Those of a store are never shown: it has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Directories {
-    /// No: names of files tell of them.
-    #[default]
-    Implied,
-    /// Those of a local tree are.
-    Listed,
-}
-
-/// What to list.
-#[derive(Clone, Debug, Default)]
-pub struct ListOptions {
-    /// Everything below, or one level with directories (common prefixes).
-    pub recursive: bool,
-    /// Only names that begin with this (S3; other stores filter).
-    pub beginning: String,
-    /// Only names that come after this one, in byte order (S3; other stores filter).
-    pub start_after: Option<String>,
-    /// Order of the entries: as they come, which is fastest, or by the bytes of whole names, a directory counting as `NAME/`.
-    pub order: Order,
-    /// What links below a local directory are listed as.
-    pub links: Links,
-    /// Whether a recursive listing shows the directories of a local tree.
-    pub directories: Directories,
-    /// Most requests at once, for listings that are found to need many (S3); where none is given, as many as help.
-    pub requests: Option<NonZeroUsize>,
-}
-
-impl ListOptions {
-    /// Whether a name is to be listed, for stores that do not ask for these names alone.
-    pub(crate) fn takes(&self, name: &[u8]) -> bool {
-        name.starts_with(self.beginning.as_bytes())
-            && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
-    }
-}
-
-/// Entries as they arrive, in bounded memory. An error ends it, except those of single local directories.
+/// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
+/// directories.
 pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
@@ -96,12 +32,12 @@ impl Iterator for Listing {
     }
 }
 
-/// What a store has done since it was made.
+/// Counters of a store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
     /// Requests sent.
     pub requests: u64,
-    /// Of those, sent again after a failure.
+    /// Requests that were retries.
     pub retries: u64,
     /// Body bytes received over the network.
     pub received: u64,
@@ -109,7 +45,8 @@ pub struct CounterSnapshot {
     pub sent: u64,
 }
 
-/// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods block.
+/// Opens locations. Cheap to clone; clones share connections, credentials and counters. All methods
+/// block.
 #[derive(Clone)]
 pub struct Store {
     client: Arc<Client>,
@@ -118,7 +55,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store that reaches places as `options` say. Nothing is contacted yet.
+    /// A store with these options. It makes no connection yet.
     ///
     /// # Errors
     /// [`Error::Options`].
@@ -132,8 +69,8 @@ impl Store {
         })
     }
 
-    /// The same store, whose every request from here on ends when `cancel` is cancelled, whatever else ends it; a
-    /// listing begun with it ends too. It shares connections, credentials and counters with this one.
+    /// A clone whose requests and listings all end when `cancel` is cancelled. It shares
+    /// connections, credentials and counters.
     #[must_use]
     pub fn scoped(&self, cancel: &Cancel) -> Self {
         let client = Arc::new(self.client.scoped(cancel));
@@ -144,10 +81,11 @@ impl Store {
         }
     }
 
-    /// Describes what is at `location`: one request, two where an S3 key turns out to be a prefix.
+    /// Describes the object, file or directory at `location`. One request, or two if an S3 key is
+    /// only a prefix.
     ///
     /// # Errors
-    /// [`Error::NotFound`], and what keeps the store from answering.
+    /// [`Error::NotFound`], and errors of the connection or the store.
     pub fn stat(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::Local(path) => local::stat(path),
@@ -156,10 +94,11 @@ impl Store {
         }
     }
 
-    /// Describes the object at `location` and never what lies below it: one request.
+    /// Describes the object at `location`, never a prefix. One request.
     ///
     /// # Errors
-    /// [`Error::NotFound`], also where an S3 key is no more than a prefix, and what keeps the store from answering.
+    /// [`Error::NotFound`], also if an S3 key is only a prefix, and errors of the connection or the
+    /// store.
     pub fn stat_object(&self, location: &Location) -> Result<Stat> {
         match location {
             Location::S3(object) if !object.key.is_empty() => self.s3.head(object, None),
@@ -167,11 +106,11 @@ impl Store {
         }
     }
 
-    /// Whether any S3 key begins with that of `location` and a `/`: one request. Elsewhere a name is either a file or a
-    /// directory, and nothing is.
+    /// True if an S3 key begins with that of `location` and a `/`. One request. False for other
+    /// stores, where a file cannot be a directory too.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// Errors of the connection or the store.
     pub fn has_below(&self, location: &Location) -> Result<bool> {
         match location {
             Location::S3(object) => self.s3.has_below(object),
@@ -179,12 +118,12 @@ impl Store {
         }
     }
 
-    /// Asks for bytes: one request, returned when the answer's head is here. The length and version of an object nobody
-    /// has asked about yet come with its first range.
-    /// A zero-length object answers any range with an empty body.
+    /// Requests bytes, and returns after the head of the response. One request, whose response also
+    /// has the length and version. Any range of an empty object gives an empty body.
     ///
     /// # Errors
-    /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and what keeps the store from answering.
+    /// [`Error::Changed`], [`Error::RangeIgnored`], [`Error::Archived`], and errors of the
+    /// connection or the store.
     pub fn get(&self, location: &Location, get: &Get) -> Result<Body> {
         let cancel = self.client.scoped_cancel(&get.cancel);
         let body = match location {
@@ -198,7 +137,7 @@ impl Store {
     /// Lists what is under `location`.
     ///
     /// # Errors
-    /// What keeps the first names from coming; later failures are items of the listing.
+    /// Failures before the first entries; later ones are items of the listing.
     pub fn list(&self, location: &Location, options: &ListOptions) -> Result<Listing> {
         let entries: Box<dyn Iterator<Item = Result<Entry>> + Send> = match location {
             Location::Local(path) => {
@@ -210,10 +149,11 @@ impl Store {
         Ok(Listing { entries })
     }
 
-    /// Writes a whole object: readers see the old one or the new one.
+    /// Writes a whole object atomically: readers see the old one or the new one.
     ///
     /// # Errors
-    /// [`Error::Precondition`], [`Error::Checksum`] where the store got other bytes, and what keeps it from taking them.
+    /// [`Error::Precondition`], [`Error::Checksum`] if the store received other bytes, and errors
+    /// of the connection or the store.
     pub fn put(&self, location: &Location, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
         match location {
             Location::Local(path) => local::put(path, payload, options),
@@ -222,7 +162,7 @@ impl Store {
         }
     }
 
-    /// Whether large objects go up in parts there (S3).
+    /// True if large objects are uploaded in parts (S3).
     #[must_use]
     pub fn has_multipart(&self, location: &Location) -> bool {
         matches!(location, Location::S3(_))
@@ -231,7 +171,7 @@ impl Store {
     /// Begins a multipart upload.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no such thing, and what keeps the store from answering.
+    /// [`Error::Unsupported`] for stores other than S3, and errors of the connection or the store.
     pub fn begin_upload(&self, location: &Location, options: &PutOptions) -> Result<Upload> {
         self.s3.begin_upload(object_of(location)?, options)
     }
@@ -239,7 +179,7 @@ impl Store {
     /// Sends part `number` (from 1).
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn put_part(
         &self,
         upload: &Upload,
@@ -250,10 +190,11 @@ impl Store {
         self.s3.put_part(object_of(&upload.location)?, &upload.id, number, payload, sending)
     }
 
-    /// Copies a range of another object of the same service as part `number`, inside the service.
+    /// Copies a range of another object of the same service as part `number`, within the service.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where they do not share a service, [`Error::Changed`] where the source has changed.
+    /// [`Error::Unsupported`] if they are on different services, [`Error::Changed`] if the source
+    /// has changed.
     pub fn copy_part(
         &self,
         upload: &Upload,
@@ -272,27 +213,27 @@ impl Store {
         )
     }
 
-    /// The parts of an upload that the store holds.
+    /// Lists the parts of an upload that the store has.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// Errors of the connection or the store.
     pub fn list_parts(&self, upload: &Upload) -> Result<Vec<Part>> {
         self.s3.list_parts(object_of(&upload.location)?, &upload.id)
     }
 
-    /// Puts the parts together, in order.
+    /// Completes an upload with these parts, in order.
     ///
     /// # Errors
-    /// As [`put`](Self::put).
+    /// Those of [`put`](Self::put).
     pub fn complete_upload(&self, upload: &Upload, parts: &[Part], options: &PutOptions) -> Result<Written> {
         self.s3.complete_upload(object_of(&upload.location)?, &upload.id, parts, options)
     }
 
-    /// Ends an upload and lets the store forget its parts. Where the run it belongs to has been cancelled, this is still
-    /// tried, for a second at most.
+    /// Aborts an upload, and so deletes its parts. After cancellation of the store's scope this is
+    /// still attempted, for at most a second.
     ///
     /// # Errors
-    /// What keeps the store from answering.
+    /// Errors of the connection or the store.
     pub fn abort_upload(&self, upload: &Upload) -> Result<()> {
         let object = object_of(&upload.location)?;
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
@@ -302,18 +243,19 @@ impl Store {
         self.s3.by(client).abort_upload(object, &upload.id)
     }
 
-    /// Uploads begun under `location` and not ended.
+    /// Lists unfinished uploads below `location`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no such thing, and what keeps the store from answering.
+    /// [`Error::Unsupported`] for stores other than S3, and errors of the connection or the store.
     pub fn stale_uploads(&self, location: &Location) -> Result<Vec<StaleUpload>> {
         self.s3.stale_uploads(object_of(location)?)
     }
 
-    /// Copies inside one service, without the bytes coming here.
+    /// Copies within one service, without downloading the bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where source and destination do not share one; else as [`put`](Self::put).
+    /// [`Error::Unsupported`] if source and destination are on different services, else those of
+    /// [`put`](Self::put).
     pub fn copy(
         &self,
         source: &Location,
@@ -324,10 +266,10 @@ impl Store {
         self.s3.copy(object_of(source)?, version, object_of(destination)?, options)
     }
 
-    /// Deletes one object or file; deleting what is not there is no error.
+    /// Deletes one object or file. A missing one is not an error.
     ///
     /// # Errors
-    /// What keeps the store from doing it.
+    /// Errors of the connection or the store.
     pub fn delete(&self, location: &Location) -> Result<()> {
         match location {
             Location::Local(path) => local::delete(path),
@@ -336,7 +278,7 @@ impl Store {
         }
     }
 
-    /// Deletes many, in as few requests as the store allows; returns those that failed.
+    /// Deletes many objects or files, in as few requests as the store allows. Returns the failures.
     #[must_use]
     pub fn delete_many(&self, locations: &[Location]) -> Vec<(Location, Error)> {
         let mut objects = Vec::new();
@@ -351,7 +293,7 @@ impl Store {
         failed
     }
 
-    /// Requests, retries and bytes so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         let counters = &self.client.counters;
@@ -364,12 +306,12 @@ impl Store {
     }
 }
 
-/// The S3 object at a location; only S3 has multipart uploads and copies inside the service.
+/// The S3 object at a location. Only S3 has multipart uploads and copies within the service.
 fn object_of(location: &Location) -> Result<&S3Object> {
     match location {
         Location::S3(object) => Ok(object),
         other => {
-            Err(Error::Unsupported { location: other.to_string(), what: "an operation inside the service" })
+            Err(Error::Unsupported { location: other.to_string(), what: "an operation within the service" })
         }
     }
 }

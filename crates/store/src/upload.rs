@@ -1,4 +1,4 @@
-//! Writing an object: what is sent, under which condition, and what the store answered.
+//! Parameters and results of writes.
 
 use std::fs::File;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use firstbyte_pacing::Throttle;
 
 use crate::{Cancel, Checksum, Metadata};
 
-/// The bytes of a write.
+/// The bytes to write.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// Bytes in memory.
@@ -17,35 +17,35 @@ pub enum Payload<'a> {
     File(&'a File, ByteRange),
 }
 
-/// When a write may take effect.
+/// The condition of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Always: the destination is replaced.
+    /// None: replaces the destination.
     #[default]
     None,
-    /// Only if nothing is there (`If-None-Match: *`).
+    /// Only if the destination does not exist (`If-None-Match: *`).
     Absent,
-    /// Only over this version (`If-Match`).
+    /// Only if the destination has this version (`If-Match`).
     Matches(Version),
 }
 
-/// How an object is written.
+/// Options of a write.
 #[derive(Clone, Debug, Default)]
 pub struct PutOptions {
-    /// What travels with it.
+    /// The metadata.
     pub metadata: Metadata,
-    /// Condition.
+    /// The condition.
     pub precondition: Precondition,
-    /// How its bytes go out.
+    /// How the bytes are sent.
     pub sending: Sending,
 }
 
-/// How the bytes of a request go out.
+/// How the bytes of a request are sent.
 #[derive(Clone, Debug, Default)]
 pub struct Sending {
-    /// Ends it from another thread.
+    /// Ends the request from another thread.
     pub cancel: Cancel,
-    /// What limits its rate. A piece is sent when it is granted, not before.
+    /// The rate limit. A piece is sent only after it was granted.
     pub throttle: Throttle,
 }
 
@@ -55,16 +55,16 @@ impl From<Cancel> for Sending {
     }
 }
 
-/// What the store says it now holds.
+/// The result of a write.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The new version.
     pub version: Version,
-    /// The checksum the store verified the bytes against, full-object. `None`: it verified the length only.
+    /// The full-object checksum that the store verified; `None` if it verified the length only.
     pub verified: Option<Checksum>,
 }
 
-/// A multipart upload under way.
+/// An unfinished multipart upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
     /// Destination.
@@ -82,11 +82,11 @@ pub struct Part {
     pub size: u64,
     /// The store's `ETag` for it, with quotes.
     pub etag: String,
-    /// CRC-64/NVME of its bytes, where it was sent along and kept.
+    /// CRC-64/NVME of its bytes, if it was sent and the store keeps it.
     pub checksum: Option<Checksum>,
 }
 
-/// A multipart upload that somebody began and neither completed nor aborted.
+/// A multipart upload in a listing, neither completed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleUpload {
     /// The upload.

@@ -1,4 +1,4 @@
-//! One contract, every kind of place a store opens. Real servers, each started for the test and ended with it.
+//! The conformance suite, run against every backend. Each test starts its own real server.
 
 use firstbyte_testkit::conformance;
 

@@ -1,5 +1,5 @@
-//! The client's TLS beside peers whose records, key updates and ends are unusual, and beside those it must not trust.
-//! Content is compared byte by byte; what is cut is never taken for whole; nothing waits longer than its deadline.
+//! TLS with unusual records, key updates and closures, and with untrusted servers: content is
+//! compared byte by byte, truncation is detected, and no call takes longer than its deadline.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use firstbyte_store::{Error, Get, Options, Payload, PutOptions, Result, Sink, St
 use firstbyte_testkit::{Certificate, Ending, Made, TlsPeer, Unusual, bytes};
 use rustls::version::{TLS12, TLS13};
 
-/// Far longer than any of these conversations takes on a busy machine; a client that hangs fails by it.
+/// Time after which a test counts as hanging.
 const HANG: Duration = Duration::from_secs(30);
 
 fn store_with(certificate: &Certificate, read_deadline: Duration) -> Store {
@@ -28,7 +28,7 @@ fn at(peer: &TlsPeer, name: &str) -> Location {
     Location::parse(format!("{}/{name}", peer.url()).as_ref()).unwrap()
 }
 
-/// Reads an object in steps of so many bytes.
+/// Reads an object in steps of `step` bytes.
 fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usize) -> Result<Vec<u8>> {
     let mut body = store.get(location, &Get { range, ..Get::default() })?;
     let (mut content, mut buffer) = (Vec::new(), vec![0; step]);
@@ -40,14 +40,14 @@ fn read(store: &Store, location: &Location, range: Option<ByteRange>, step: usiz
     }
 }
 
-/// Runs `work` on a thread; fails where it has not ended in time.
+/// Runs `work` on a thread; fails if it does not end in time.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = channel();
     thread::spawn(move || done.send(work()));
     wait.recv_timeout(HANG * 2).expect("an end in time")
 }
 
-/// Every shape of records that is legal and unusual, with the length of a content that it brings in a moment.
+/// Legal but unusual forms of records, each with a content length that it can transfer quickly.
 fn shapes() -> Vec<(&'static str, Unusual, usize)> {
     let usual = Unusual::default();
     let old = Unusual { version: &TLS12, ..usual.clone() };
@@ -76,7 +76,7 @@ fn shapes() -> Vec<(&'static str, Unusual, usize)> {
 }
 
 #[test]
-fn every_shape_of_records_brings_the_same_bytes_whole_and_in_ranges_and_keeps_the_connection() {
+fn all_forms_of_records_give_the_same_bytes_and_keep_the_connection() {
     let certificate = Certificate::make(Made::Leaf);
     for (shape, unusual, length) in shapes() {
         let content = bytes(5, length);
@@ -99,7 +99,7 @@ fn every_shape_of_records_brings_the_same_bytes_whole_and_in_ranges_and_keeps_th
 }
 
 #[test]
-fn what_is_sent_through_every_shape_arrives_as_it_was() {
+fn uploads_arrive_unchanged_with_all_forms_of_records() {
     let certificate = Certificate::make(Made::Leaf);
     let content = bytes(6, 1_000_003);
     let mut file = tempfile::tempfile().unwrap();
@@ -116,7 +116,7 @@ fn what_is_sent_through_every_shape_arrives_as_it_was() {
 }
 
 #[test]
-fn many_connections_with_key_updates_at_once_do_not_mix_their_bytes() {
+fn concurrent_connections_with_key_updates_do_not_mix_their_bytes() {
     let certificate = Certificate::make(Made::Leaf);
     let content = bytes(7, 2_000_003);
     let unusual = Unusual { key_update: Some(70_000), segment: 5003, ..Unusual::default() };
@@ -135,7 +135,7 @@ fn many_connections_with_key_updates_at_once_do_not_mix_their_bytes() {
 }
 
 #[test]
-fn a_body_until_the_end_of_the_connection_is_whole_only_with_close_notify() {
+fn a_body_without_length_is_complete_only_with_close_notify() {
     let certificate = Certificate::make(Made::Leaf);
     let content = bytes(8, 300_007);
     for version in [&TLS12, &TLS13] {
@@ -155,7 +155,7 @@ fn a_body_until_the_end_of_the_connection_is_whole_only_with_close_notify() {
 }
 
 #[test]
-fn a_body_cut_short_of_its_length_is_an_error_that_is_worth_another_try() {
+fn a_truncated_body_is_a_transient_error() {
     let certificate = Certificate::make(Made::Leaf);
     for ending in [Ending::Cut, Ending::CutNotified] {
         for step in [997, 256 << 10] {
@@ -171,7 +171,7 @@ fn a_body_cut_short_of_its_length_is_an_error_that_is_worth_another_try() {
 }
 
 #[test]
-fn bytes_behind_close_notify_are_ignored_and_end_nothing_but_the_connection() {
+fn bytes_after_close_notify_are_ignored() {
     let certificate = Certificate::make(Made::Leaf);
     for version in [&TLS12, &TLS13] {
         for step in [997, 256 << 10] {
@@ -185,7 +185,7 @@ fn bytes_behind_close_notify_are_ignored_and_end_nothing_but_the_connection() {
     }
 }
 
-/// A listener that sends `bytes` one by one, with a pause after each, and then nothing.
+/// A listener that sends `bytes` one by one, with a pause after each, and then stays silent.
 fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/x", listener.local_addr().unwrap());
@@ -204,9 +204,9 @@ fn silent_peer(bytes: &'static [u8], pause: Duration) -> String {
 }
 
 #[test]
-fn a_peer_that_stalls_or_trickles_in_the_handshake_runs_into_the_deadline() {
+fn a_slow_or_stalled_handshake_fails_after_the_deadline() {
     let certificate = Certificate::make(Made::Leaf);
-    // A record's header that announces 16 KiB of handshake, and zeros from there.
+    // The header of a record with 16 KiB of handshake, followed by zeros.
     static TRICKLE: [u8; 4000] = {
         let mut bytes = [0; 4000];
         (bytes[0], bytes[1], bytes[2], bytes[3]) = (0x16, 3, 3, 0x40);
@@ -224,7 +224,7 @@ fn a_peer_that_stalls_or_trickles_in_the_handshake_runs_into_the_deadline() {
 }
 
 #[test]
-fn certificates_are_trusted_by_their_authority_their_time_and_their_name() {
+fn certificates_are_checked_for_authority_validity_and_name() {
     for made in [Made::Authority, Made::Leaf] {
         let certificate = Certificate::make(made);
         for version in [&TLS12, &TLS13] {
@@ -245,14 +245,14 @@ fn certificates_are_trusted_by_their_authority_their_time_and_their_name() {
         format!("{error}; {}", error.advice().unwrap())
     };
     let other = Certificate::make(Made::Authority);
-    let told = refusal(Made::Authority, &|_| store(&other));
-    assert!(told.contains("not signed by an authority") && told.contains("--ca-bundle"), "{told}");
-    let told = refusal(Made::Authority, &|_| Store::new(Options::default()).unwrap());
-    assert!(told.contains("not signed by an authority") && told.contains("--ca-bundle"), "{told}");
-    let told = refusal(Made::Expired, &store);
-    assert!(told.contains("expired") && told.contains("renew"), "{told}");
-    let told = refusal(Made::NotYetValid, &store);
-    assert!(told.contains("not yet valid") && told.contains("clock"), "{told}");
-    let told = refusal(Made::ForAnotherHost, &store);
-    assert!(told.contains("127.0.0.1") && told.contains("elsewhere.invalid"), "{told}");
+    let message = refusal(Made::Authority, &|_| store(&other));
+    assert!(message.contains("not signed by an authority") && message.contains("--ca-bundle"), "{message}");
+    let message = refusal(Made::Authority, &|_| Store::new(Options::default()).unwrap());
+    assert!(message.contains("not signed by an authority") && message.contains("--ca-bundle"), "{message}");
+    let message = refusal(Made::Expired, &store);
+    assert!(message.contains("expired") && message.contains("renew"), "{message}");
+    let message = refusal(Made::NotYetValid, &store);
+    assert!(message.contains("not yet valid") && message.contains("clock"), "{message}");
+    let message = refusal(Made::ForAnotherHost, &store);
+    assert!(message.contains("127.0.0.1") && message.contains("elsewhere.invalid"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! Mounts a slow file system by hand: `slow_fs SOURCE MOUNTPOINT MILLISECONDS`. Prints `ready`, and for each line it
-//! reads how many requests it has answered so far; unmounts when there are no more lines.
+//! Mounts a slow file system: `slow_fs SOURCE MOUNTPOINT MILLISECONDS`. Prints `ready`. For each
+//! line on standard input it prints the number of requests so far; it unmounts at the end of input.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;

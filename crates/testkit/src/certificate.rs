@@ -1,5 +1,6 @@
-//! Certificates made by openssl for one test: the self-signed kind that `openssl req -x509` gives, which is server
-//! certificate and trust anchor at once. The TLS tests of `store` and `cli`, and [`TlsPeer`](crate::TlsPeer), use them.
+//! Certificates for one test, made with openssl: self-signed, like those of `openssl req -x509`,
+//! which are server certificate and trust anchor at once. Used by the TLS tests of `store` and
+//! `cli` and by [`TlsPeer`](crate::TlsPeer).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +10,18 @@ use tempfile::TempDir;
 
 use crate::scratch;
 
-/// What a certificate is like.
+/// The kinds of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// As `openssl req -x509` makes it: CA:TRUE, for `localhost` and `127.0.0.1`.
     Authority,
     /// The same with CA:FALSE.
     Leaf,
-    /// As [`Authority`](Self::Authority), for another host only.
+    /// Like [`Authority`](Self::Authority), but for another host.
     ForAnotherHost,
-    /// As [`Authority`](Self::Authority), but its time is over.
+    /// Like [`Authority`](Self::Authority), but expired.
     Expired,
-    /// As [`Authority`](Self::Authority), but its time has not begun.
+    /// Like [`Authority`](Self::Authority), but not yet valid.
     NotYetValid,
 }
 
@@ -33,7 +34,7 @@ impl Made {
         if self == Self::ForAnotherHost { "DNS:elsewhere.invalid" } else { "DNS:localhost,IP:127.0.0.1" }
     }
 
-    /// First and last instant, as openssl reads them.
+    /// Start and end of validity, in openssl's format.
     fn validity(self) -> [&'static str; 2] {
         match self {
             Self::Expired => ["20200101000000Z", "20200102000000Z"],
@@ -43,14 +44,14 @@ impl Made {
     }
 }
 
-/// A certificate and its key, in PEM files that go when it is dropped.
+/// A certificate and its key in PEM files, which are removed on drop.
 #[derive(Debug)]
 pub struct Certificate {
     directory: TempDir,
 }
 
 impl Certificate {
-    /// Makes one.
+    /// Makes a certificate.
     ///
     /// # Panics
     /// When openssl is not installed or refuses.
@@ -79,7 +80,7 @@ impl Certificate {
         Self { directory }
     }
 
-    /// The directory of both files: `public.crt` and `private.key`, as MinIO wants them called.
+    /// The directory of both files: `public.crt` and `private.key`, the names that MinIO requires.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -1,22 +1,25 @@
-//! Test data from a seed: the same everywhere, different at every offset, and never kept in the repository.
+//! Reproducible test data, generated from a seed, and directories for test files.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What one write of [`write_file`] carries.
+use firstbyte_location::to_usize;
+use tempfile::TempDir;
+
+/// Bytes per write of [`write_file`].
 const STEP: usize = 4 << 20;
 
-/// The first `len` bytes of the stream that `seed` names.
+/// The first `len` bytes of the stream of `seed`.
 #[must_use]
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes_at(seed, 0, len)
 }
 
-/// `len` bytes of the stream from `offset` on, without making those before.
+/// `len` bytes of the stream from `offset`, without generating those before.
 #[must_use]
 pub fn bytes_at(seed: u64, offset: u64, len: usize) -> Vec<u8> {
-    let skip = usize::try_from(offset % 8).unwrap_or_default();
+    let skip = to_usize(offset % 8);
     let mut bytes = Vec::with_capacity(len + 16);
     for index in offset / 8.. {
         if bytes.len() >= skip + len {
@@ -37,14 +40,25 @@ pub fn write_file(path: &Path, seed: u64, len: u64) -> io::Result<()> {
     let mut file = File::create(path)?;
     let mut offset = 0;
     while offset < len {
-        let step = STEP.min(usize::try_from(len - offset).unwrap_or(STEP));
+        let step = STEP.min(to_usize(len - offset));
         file.write_all(&bytes_at(seed, offset, step))?;
         offset += step as u64;
     }
     Ok(())
 }
 
-/// Word `index` of the stream: SplitMix64, whose state is a counter, so that any place can be had at once.
+/// A temporary directory, removed on drop; in memory if the system has `/dev/shm`.
+///
+/// # Panics
+/// When no directory can be made.
+#[must_use]
+pub fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a directory for test files")
+}
+
+/// Word `index` of the stream. The state of SplitMix64 is a counter, which gives random access.
 fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -57,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_part_is_that_part_of_the_whole() {
+    fn bytes_at_an_offset_equal_those_of_the_whole_stream() {
         let whole = bytes(7, 1000);
         for (offset, len) in [(0, 1000), (1, 8), (13, 500), (992, 8), (999, 1), (5, 0)] {
             assert_eq!(bytes_at(7, offset, len), whole[usize::try_from(offset).unwrap()..][..len]);

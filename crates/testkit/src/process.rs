@@ -1,4 +1,4 @@
-//! A server run for one test, and ended with it.
+//! Starts and ends a server process for one test, and runs code without root's privileges.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to listen: far more than any needs, on a busy machine too.
+/// Time for a server to listen, generous for a busy machine.
 const START: Duration = Duration::from_secs(60);
 
 /// A running server; dropping it kills exactly this process and waits for it.
@@ -18,7 +18,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` as `configure` says, told a free port, and waits until it listens there. `what` says how to get the program.
+    /// Starts `program` and waits until it listens. `configure` adds its arguments and is given a
+    /// free address to listen on.
     ///
     /// # Panics
     /// When the program is not installed, ends at once, or does not listen in time.
@@ -40,7 +41,7 @@ impl Process {
         process
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -62,14 +63,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to kill, and waiting returns at once.
+        // Fails if the process has ended already; `wait` then returns at once.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that nobody listens on now. Between this and a server's own bind somebody else could take it; the server
-/// would end at once then, and the test say so.
+/// A port that is free now. Another process may take it before the server binds to it; the server
+/// then fails to start, which the test reports.
 ///
 /// # Panics
 /// When the machine has no free port.
@@ -79,7 +80,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
-/// The program on `PATH`, where Debian keeps daemons, or where `go install` puts what it builds.
+/// Finds a program on `PATH`, in Debian's directory for daemons, or in that of `go install`.
 fn find(program: &str) -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -90,4 +91,23 @@ fn find(program: &str) -> PathBuf {
         .unwrap_or_else(|| {
             panic!("{program} is not installed; `scripts/need.sh servers` (part of `make test`) installs it")
         })
+}
+
+/// Runs `work` on a thread without root's privileges, so that file permissions apply also if root
+/// runs the tests.
+///
+/// # Panics
+/// When `work` does, or the thread may not change its user.
+pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let run = || {
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::fs::Uid::from_raw(65534);
+                // Affects this thread only, which ends after `work`.
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            work()
+        };
+        scope.spawn(run).join().unwrap()
+    })
 }

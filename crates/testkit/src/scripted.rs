@@ -1,43 +1,45 @@
-//! A server that misbehaves as told: what no honest server can be made to do.
+//! An HTTP server that misbehaves in ways that real servers cannot be configured to.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What is done with one request.
+/// The reaction to one request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// These bytes, head and body, and the connection stays open.
+    /// Sends these bytes, head and body, and keeps the connection open.
     Send(Vec<u8>),
-    /// These bytes, then the connection is closed: a body cut short, where the head promised more.
+    /// Sends these bytes and closes the connection, which truncates the body if the head states
+    /// more.
     SendAndClose(Vec<u8>),
-    /// These bytes, a few at a time with a pause after each.
+    /// Sends these bytes in pieces, with a pause after each.
     Trickle {
-        /// All of them.
+        /// All bytes.
         bytes: Vec<u8>,
-        /// How many at a time.
+        /// Bytes per piece.
         step: usize,
-        /// The pause.
+        /// The pause after each piece.
         pause: Duration,
     },
-    /// Nothing at all, and the connection stays open.
+    /// Sends nothing and keeps the connection open.
     Silence,
-    /// The connection is closed unanswered.
+    /// Closes the connection without a response.
     Hang,
 }
 
 impl Reply {
-    /// An answer of `status` (`206 Partial Content`) with these header lines and body; its true length is added.
+    /// A response with `status` (`206 Partial Content`), header lines and body; adds the correct
+    /// `Content-Length`.
     #[must_use]
     pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let length = format!("content-length: {}", body.len());
         Self::raw(status, &[headers, &[length.as_str()]].concat(), body)
     }
 
-    /// As [`answer`](Self::answer), with nothing added: lengths may lie.
+    /// Like [`answer`](Self::answer), but adds no header, so that a `Content-Length` may be wrong.
     #[must_use]
     pub fn raw(status: &str, headers: &[&str], body: &[u8]) -> Self {
         let mut bytes = format!("HTTP/1.1 {status}\r\n").into_bytes();
@@ -50,7 +52,7 @@ impl Reply {
         Self::Send(bytes)
     }
 
-    /// The same bytes, then the connection is closed.
+    /// Sends the same bytes, then closes the connection.
     #[must_use]
     pub fn then_close(self) -> Self {
         match self {
@@ -60,9 +62,21 @@ impl Reply {
     }
 }
 
+/// A request that the server has received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Request line and header lines.
+    pub head: String,
+    /// The first 64 KiB of the body.
+    pub body: Vec<u8>,
+}
+
+/// Bytes of a body that are kept.
+const KEPT_BODY: u64 = 64 << 10;
+
 type Script = dyn Fn(usize, &str) -> Reply + Send + Sync;
 
-/// A server that answers each request as its script says.
+/// A server whose script decides the reaction to each request.
 pub struct Scripted {
     url: String,
     state: Arc<State>,
@@ -71,8 +85,8 @@ pub struct Scripted {
 struct State {
     script: Box<Script>,
     listener: TcpListener,
-    /// Heads of the requests so far, in the order they came.
-    heads: Mutex<Vec<String>>,
+    /// Requests so far, in order of arrival.
+    requests: Mutex<Vec<Received>>,
     count: AtomicUsize,
     open: Mutex<Option<Vec<TcpStream>>>,
 }
@@ -89,7 +103,7 @@ impl Scripted {
         let state = Arc::new(State {
             script: Box::new(script),
             listener,
-            heads: Mutex::default(),
+            requests: Mutex::default(),
             count: AtomicUsize::new(0),
             open: Mutex::new(Some(Vec::new())),
         });
@@ -104,10 +118,16 @@ impl Scripted {
         &self.url
     }
 
+    /// The requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Received> {
+        self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The heads of the requests so far.
     #[must_use]
     pub fn heads(&self) -> Vec<String> {
-        self.state.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests().into_iter().map(|request| request.head).collect()
     }
 }
 
@@ -115,10 +135,10 @@ impl Drop for Scripted {
     fn drop(&mut self) {
         let open = self.state.open.lock().unwrap_or_else(PoisonError::into_inner).take();
         for connection in open.unwrap_or_default() {
-            // The client may have closed it first.
+            // Fails if the client has closed it already.
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // Wakes the thread that accepts, which then finds that it is over.
+        // Wakes the accepting thread, which then ends.
         if let Ok(address) = self.state.listener.local_addr() {
             let _ = TcpStream::connect(address);
         }
@@ -134,16 +154,17 @@ impl State {
                 _ => return,
             }
             let state = Arc::clone(&self);
-            // A connection that breaks is over; who cares is the client under test.
+            // Errors of a connection are for the client under test to handle.
             thread::spawn(move || drop(state.converse(connection)));
         }
     }
 
-    fn converse(&self, connection: TcpStream) -> std::io::Result<()> {
+    fn converse(&self, connection: TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(connection.try_clone()?);
         let mut connection = connection;
-        while let Some(head) = read_request(&mut reader)? {
-            self.heads.lock().unwrap_or_else(PoisonError::into_inner).push(head.clone());
+        while let Some(request) = read_request(&mut reader)? {
+            let head = request.head.clone();
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
             match (self.script)(self.count.fetch_add(1, Ordering::SeqCst), &head) {
                 Reply::Send(bytes) => connection.write_all(&bytes)?,
                 Reply::SendAndClose(bytes) => {
@@ -164,8 +185,8 @@ impl State {
     }
 }
 
-/// The head of the next request, its body read away; `None` at the end of the connection.
-fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<String>> {
+/// Reads the next request; `None` at the end of the connection.
+fn read_request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<Received>> {
     let mut head = String::new();
     let mut length = 0;
     loop {
@@ -183,6 +204,9 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Str
         }
         head.push_str(&line);
     }
-    std::io::copy(&mut std::io::Read::take(reader, length), &mut std::io::sink())?;
-    Ok(Some(head))
+    let mut body = Vec::new();
+    let mut rest = reader.take(length);
+    rest.by_ref().take(KEPT_BODY).read_to_end(&mut body)?;
+    io::copy(&mut rest, &mut io::sink())?;
+    Ok(Some(Received { head, body }))
 }

@@ -1,4 +1,5 @@
-//! The servers that stores are tested against, each on a free port over a directory of its own.
+//! The servers that stores are tested against. Each listens on a free port and serves its own
+//! directory.
 
 use std::path::Path;
 use std::sync::Once;
@@ -7,12 +8,13 @@ use crate::{Certificate, Process};
 
 /// The access key of every test server.
 pub const ACCESS_KEY: &str = "testkit";
-/// Its secret; MinIO wants eight characters or more.
+/// Its secret. MinIO requires eight characters or more.
 pub const SECRET_KEY: &str = "testkit-secret";
-/// The one bucket of every test server: a directory of this name below its root.
+/// The bucket of every test server: a directory of this name below its root.
 pub const BUCKET: &str = "bucket";
 
-/// Puts the test servers' keys where the credential chain looks first. Call it before any server is started.
+/// Sets the environment variables that the credential chain reads first to the test servers' keys.
+/// Call it before starting a server.
 pub fn set_credentials() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -22,8 +24,8 @@ pub fn set_credentials() {
             ("AWS_REGION", "us-east-1"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ] {
-            // SAFETY: every reader of the environment in a test process is Rust code, which locks it, or C code called
-            // for a connection, and no test connects before it has passed here.
+            // SAFETY: the environment is read by Rust code, which locks it, and by C code that
+            // makes connections, which no test does before this call.
             unsafe { std::env::set_var(name, value) };
         }
     });
@@ -45,7 +47,7 @@ pub fn minio(root: &Path) -> Process {
     minio_with(root, None)
 }
 
-/// The same, over TLS where there is a certificate.
+/// MinIO over `root`, with TLS if a certificate is given.
 pub(crate) fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Process {
     make_bucket(root);
     let process = Process::start("minio", |command, address| {
@@ -60,7 +62,8 @@ pub(crate) fn minio_with(root: &Path, certificate: Option<&Certificate>) -> Proc
     if certificate.is_some() { process.over_tls() } else { process }
 }
 
-/// nginx serving the files below `root`, with directory pages; `/bucket/denied/` is denied. Its own files are kept in `state`.
+/// nginx over the files below `root`, with directory pages; `/bucket/denied/` is forbidden. `state`
+/// holds its own files.
 ///
 /// # Panics
 /// When its configuration cannot be written.
@@ -77,7 +80,7 @@ pub fn nginx(root: &Path, state: &Path) -> Process {
 
 fn nginx_configuration(root: &Path, state: &Path, address: &str) -> String {
     let (root, state) = (root.display(), state.display());
-    // One process: a worker would outlive the end that tests give to the one they started.
+    // A single process: workers would survive when the test kills the master.
     format!(
         "daemon off; master_process off; pid {state}/pid; events {{ worker_connections 64; }}
         http {{

@@ -1,8 +1,8 @@
-//! A file system that takes its time: what is below a directory, shown through FUSE, each request answered after a wait
-//! and counted. It stands in for network storage where names and attributes are a round trip away; it is not one: there
-//! is no cache on the server's side, no bundled attributes, and as many requests are answered at once as it has threads.
+//! A slow file system: mirrors a directory through FUSE, and delays and counts each request. It
+//! emulates network storage on which names and attributes cost a round trip, without server-side
+//! caches and bundled attributes. It answers as many requests at once as it has threads.
 //!
-//! For reading names and attributes only. Mounting needs root, or `fusermount3`.
+//! It serves names and attributes only. Mounting needs root or `fusermount3`.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,10 +21,11 @@ use fuser::{
     Request,
 };
 
-/// Requests answered at once: as many as a listing that waits for answers asks at once by default.
+/// Requests answered at once: the default number of threads of a listing of remote storage.
 const THREADS: usize = 16;
 
-/// How long the kernel may keep what it was told. Nothing: a listing then asks as much as on a cold client.
+/// Validity of attributes in the kernel's cache: none, so that a listing sends as many requests as
+/// on a cold client.
 const KEPT: Duration = Duration::ZERO;
 
 /// A mounted slow file system; dropping it unmounts.
@@ -36,10 +37,10 @@ pub struct SlowFs {
 }
 
 impl SlowFs {
-    /// Shows what is below `source` at the directory `at`, each request answered after `delay`.
+    /// Mounts a mirror of `source` at the directory `at`; each request takes `delay`.
     ///
     /// # Errors
-    /// Of the mount.
+    /// The mount failed.
     pub fn mount(source: &Path, at: &Path, delay: Duration) -> io::Result<Self> {
         let requests = Arc::new(AtomicU64::new(0));
         let files = Files {
@@ -63,15 +64,15 @@ impl SlowFs {
     }
 }
 
-/// An entry as a directory tells it.
+/// A directory entry.
 type Named = (INodeNo, FileType, OsString);
 
 struct Files {
     delay: Duration,
     requests: Arc<AtomicU64>,
-    /// Where each inode the kernel heard of lies.
+    /// The paths of the inodes that the kernel knows.
     paths: Mutex<HashMap<u64, PathBuf>>,
-    /// What the open directories held when they were opened.
+    /// The entries of open directories, read when they were opened.
     open: Mutex<HashMap<u64, Vec<Named>>>,
     handles: AtomicU64,
 }
@@ -161,7 +162,7 @@ impl Filesystem for Files {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        // The kernel does not wait for this one.
+        // Not delayed and not counted: the kernel does not wait for this request.
         lock(&self.open).remove(&handle.0);
         reply.ok();
     }

@@ -1,4 +1,4 @@
-//! A place to test: a store, a location in it to work under, and what cannot be done there.
+//! A store under test: a backend with its server, a base location, and the backend's capabilities.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use crate::{
     ACCESS_KEY, BUCKET, Certificate, Made, Process, SECRET_KEY, nginx, scratch, set_credentials, versitygw,
 };
 
-/// The kinds of places a store opens, each with a real server behind it.
+/// The backends under test, each with a real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Files in a directory.
+    /// Local files.
     Local,
-    /// versitygw over plain files.
+    /// versitygw.
     Versitygw,
     /// MinIO.
     Minio,
-    /// Our own server, by its S3 API.
+    /// `serve`, by its S3 API.
     ServeS3,
-    /// Our own server, by plain HTTP.
+    /// `serve`, by plain HTTP.
     ServeHttp,
     /// [`Minio`](Self::Minio) over TLS.
     MinioTls,
@@ -32,24 +32,24 @@ pub enum Place {
     ServeS3Tls,
     /// [`ServeHttp`](Self::ServeHttp) over TLS.
     ServeHttpTls,
-    /// nginx over plain files.
+    /// nginx.
     Nginx,
 }
 
-/// Whether a place can do something, and why not.
+/// Whether a backend supports something, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It can.
+    /// Supported.
     Yes,
-    /// It cannot, for this reason; it has to refuse.
+    /// Not supported, for this reason; attempts must fail.
     No(&'static str),
 }
 
 impl Support {
-    /// True where it can. Where it cannot, `attempt` is made and has to be refused, not done in part or in silence.
+    /// True if supported. Otherwise makes the `attempt`, which must fail.
     ///
     /// # Panics
-    /// When what cannot be done was done.
+    /// When an unsupported attempt succeeds.
     pub fn or_refuses<T>(self, attempt: impl FnOnce() -> Result<T>) -> bool {
         let Self::No(reason) = self else { return true };
         match attempt() {
@@ -60,7 +60,7 @@ impl Support {
     }
 }
 
-/// What a place can do beyond reading.
+/// What a backend supports besides reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Objects can be written and deleted.
@@ -69,32 +69,32 @@ pub struct Capabilities {
     pub list: Support,
     /// A listing shows names that begin with a dot.
     pub listed_dots: Support,
-    /// A listing tells sizes and times.
+    /// A listing includes sizes and times.
     pub listed_sizes: Support,
     /// Objects can be written in parts.
     pub multipart: Support,
-    /// Uploads not ended can be listed by a prefix of their keys, not only by a whole key.
+    /// Unfinished uploads can be listed by a prefix of their keys, not only by a whole key.
     pub stale_by_prefix: Support,
-    /// Completing an upload that was aborted is refused.
+    /// Completing an aborted upload fails.
     pub refuses_aborted: Support,
     /// Content type and user metadata are kept.
     pub metadata: Support,
     /// The file's own modification time is kept.
     pub modified: Support,
-    /// Objects can be copied inside the service.
+    /// Objects can be copied within the service.
     pub copy: Support,
-    /// Keys need not be paths: empty, `.` and `..` components are names like others. Else each such key is refused, or
-    /// kept apart from every other.
+    /// Keys need not be paths: empty, `.` and `..` components are ordinary names. Otherwise such
+    /// keys must be refused or distinct from all others.
     pub free_keys: Support,
-    /// Keys that the service itself takes for another key, whatever a client does.
+    /// Keys that the service confuses with other keys.
     pub mistaken_keys: &'static [&'static str],
-    /// A component of a key may be longer than a file's name.
+    /// A component of a key may be longer than a file name.
     pub long_components: Support,
-    /// Somebody without rights exists, and is refused.
+    /// Requests without valid keys are refused.
     pub denies: Support,
-    /// A write can be made conditional on the version that is there.
+    /// A write can be made conditional on the current version.
     pub replace_if_matches: Support,
-    /// How far versions are to be trusted.
+    /// How reliable versions are.
     pub strength: Strength,
 }
 
@@ -119,15 +119,15 @@ const FULL: Capabilities = Capabilities {
 
 const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
 const NAMES_ARE_FILES: Support = Support::No("a component of a key is the name of a file");
-const PLAIN_HTTP: Support = Support::No("plain HTTP has no word for it");
-const READ_ONLY: Support = Support::No("nginx only reads here");
+const PLAIN_HTTP: Support = Support::No("plain HTTP does not define it");
+const READ_ONLY: Support = Support::No("nginx is configured for reading only");
 
 impl Place {
     fn is_tls(self) -> bool {
         matches!(self, Self::MinioTls | Self::ServeS3Tls | Self::ServeHttpTls)
     }
 
-    /// What this place can do.
+    /// The capabilities of this backend.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
         let files = Capabilities { free_keys: KEYS_ARE_PATHS, long_components: NAMES_ARE_FILES, ..FULL };
@@ -144,7 +144,7 @@ impl Place {
                 multipart: Support::No("a file is written in place, by position"),
                 stale_by_prefix: Support::No("a file is written in place, by position"),
                 metadata: Support::No("a file has a time and no other metadata"),
-                copy: Support::No("there is no service that would do it"),
+                copy: Support::No("there is no service"),
                 denies: if rustix::process::geteuid().is_root() {
                     Support::No("root may read every file")
                 } else {
@@ -155,15 +155,15 @@ impl Place {
             Self::ServeS3 | Self::ServeS3Tls => files,
             Self::Versitygw => Capabilities {
                 mistaken_keys: &["a//b", "./x", "x/./y", "a/../b", "../up", "/lead", "a/b//"],
-                refuses_aborted: Support::No("versitygw says done, and changes nothing"),
+                refuses_aborted: Support::No("versitygw reports success and changes nothing"),
                 ..files
             },
             Self::Minio | Self::MinioTls => Capabilities {
                 mistaken_keys: &["/lead"],
-                stale_by_prefix: Support::No("MinIO lists the uploads of one whole key"),
+                stale_by_prefix: Support::No("MinIO lists uploads by whole key only"),
                 ..files
             },
-            // Sent as headers of S3's names, kept and told again.
+            // Metadata is sent in S3's headers, stored and returned.
             Self::ServeHttp | Self::ServeHttpTls => Capabilities {
                 metadata: Support::Yes,
                 modified: Support::Yes,
@@ -173,8 +173,8 @@ impl Place {
             Self::Nginx => Capabilities {
                 write: READ_ONLY,
                 replace_if_matches: READ_ONLY,
-                listed_dots: Support::No("nginx leaves them out of its directory pages"),
-                listed_sizes: Support::No("a directory page tells sizes in prose"),
+                listed_dots: Support::No("nginx omits them from its directory pages"),
+                listed_sizes: Support::No("sizes on a directory page are rounded"),
                 ..http
             },
         }
@@ -187,28 +187,28 @@ enum Backing {
     Serve(#[allow(dead_code, reason = "held for its drop, which ends the server")] Running),
 }
 
-/// A store with a place to work in; everything goes when it is dropped.
+/// A store and a base location; the server and all files are removed on drop.
 pub struct Subject {
     /// The store under test.
     pub store: Store,
-    /// Where tests work: a directory, a bucket, a URL.
+    /// The base location of tests: a directory, a bucket, or a URL.
     pub base: Location,
-    /// Where its server is; none for files.
+    /// The URL of the server; `None` for local files.
     pub url: Option<String>,
-    /// What can be done here.
+    /// The backend's capabilities.
     pub can: Capabilities,
-    /// The same place without rights.
+    /// A store at the same server without valid keys.
     stranger: Store,
-    /// The directory that holds the objects as plain files, where there is one.
+    /// The directory that holds the objects as plain files; `None` for MinIO.
     files: Option<PathBuf>,
-    // Dropped in this order: first the server, then the directory under it.
+    // Fields are dropped in order: first the server, then its directory.
     _backing: Backing,
     _certificate: Option<Certificate>,
     scratch: TempDir,
 }
 
 impl Subject {
-    /// Starts what `place` needs.
+    /// Starts the server of `place`.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -262,13 +262,13 @@ impl Subject {
     /// The plain file that holds an object.
     ///
     /// # Panics
-    /// Where objects are not kept as files.
+    /// When the backend does not keep objects as files.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.files.as_ref().expect("a place of files").join(name)
     }
 
-    /// Writes an object: through the store, or where that cannot write, as a file below it.
+    /// Writes an object: through the store, or as a file if the store cannot write.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -281,7 +281,7 @@ impl Subject {
         }
     }
 
-    /// Writes many small objects, as files where they are kept as files.
+    /// Writes many small objects, directly as files if possible.
     ///
     /// # Panics
     /// When one cannot be written.
@@ -300,12 +300,12 @@ impl Subject {
     fn place_file(&self, name: &str, bytes: &[u8]) {
         let path = self.files.as_ref().expect("a place of files").join(name);
         fs::create_dir_all(path.parent().expect("a directory above")).expect("that directory");
-        // A new file each time: a version of a file is told by its identity.
+        // A new file each time, because the version of a file is its identity.
         let fresh = self.scratch.path().join("fresh");
         fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path)).expect("a file");
     }
 
-    /// The whole object.
+    /// Reads the whole object.
     ///
     /// # Errors
     /// The store's.
@@ -313,7 +313,7 @@ impl Subject {
         read(&self.store, &self.at(name), get)
     }
 
-    /// The whole object at a location of this store.
+    /// Reads the whole object at a location of this store.
     ///
     /// # Errors
     /// The store's.
@@ -321,10 +321,10 @@ impl Subject {
         read(&self.store, location, get)
     }
 
-    /// Reads an object that somebody without rights may not read.
+    /// Reads an object without valid keys.
     ///
     /// # Errors
-    /// The store's, as it should.
+    /// The store's refusal, which is expected.
     pub fn read_as_stranger(&self) -> Result<Vec<u8>> {
         self.place("denied/x", b"secret");
         if let (Location::Local(_), Some(files)) = (&self.base, &self.files) {
@@ -364,7 +364,7 @@ fn serve(root: &std::path::Path, place: Place, certificate: Option<&Certificate>
     (Backing::Serve(server), url)
 }
 
-/// Whether an error is a refusal for lack of rights.
+/// True if an error is a refusal for lack of rights.
 #[must_use]
 pub(crate) fn is_denial(error: &Error) -> bool {
     match error {

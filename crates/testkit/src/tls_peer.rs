@@ -1,6 +1,6 @@
-//! An HTTPS server whose TLS is legal and unusual, as told: tiny records and segments, handshake messages split over
-//! records, KeyUpdate in the midst of a body, and ends with and without close_notify. It serves one content at every
-//! path, with ranges, and remembers what was put.
+//! An HTTPS server with legal but unusual TLS: tiny records and segments, handshake messages split
+//! over records, KeyUpdate within a body, and connections closed with and without close_notify. It
+//! serves one content at every path, with ranges, and records PUT requests.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -17,45 +17,45 @@ use crate::Certificate;
 /// How a body is delimited, and how its connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By its length; the connection stays open.
+    /// By `Content-Length`; the connection stays open.
     KeptAlive,
-    /// By the connection's end, with close_notify before it.
+    /// By the end of the connection, after close_notify.
     Notified,
-    /// By the connection's end, without close_notify: an attacker could have cut it there.
+    /// By the end of the connection without close_notify, as an attacker could cause it.
     Unnotified,
-    /// By its length, and half of it is missing; close_notify comes before the connection's end.
+    /// By `Content-Length`, with half of the body missing; the connection ends after close_notify.
     CutNotified,
-    /// By its length, and half of it is missing; no close_notify.
+    /// By `Content-Length`, with half of the body missing; no close_notify.
     Cut,
-    /// By the connection's end; behind close_notify there are more bytes in the same segment.
+    /// By the end of the connection, with more bytes after close_notify in the same segment.
     NotifiedThenJunk,
 }
 
-/// What is unusual.
+/// The unusual behaviour.
 #[derive(Clone, Debug)]
 pub struct Unusual {
-    /// The protocol spoken.
+    /// The protocol version.
     pub version: &'static SupportedProtocolVersion,
-    /// Bytes in one TCP segment.
+    /// Bytes per TCP segment.
     pub segment: usize,
-    /// Plaintext bytes in one record of a body.
+    /// Plaintext bytes per record of a body.
     pub record: usize,
-    /// Records of a body handed to TCP at once.
+    /// Records of a body per TCP write.
     pub batch: usize,
-    /// Bytes in one record of anything else: handshake messages are split over records.
+    /// Bytes per record of anything else, which splits handshake messages over records.
     pub fragment: Option<usize>,
-    /// KeyUpdate after so many bytes of a body.
+    /// Sends KeyUpdate after this many bytes of a body.
     pub key_update: Option<usize>,
     /// How bodies end.
     pub ending: Ending,
-    /// Where every GET and HEAD is redirected, if anywhere.
+    /// Redirects every GET and HEAD to this URL.
     pub redirect: Option<String>,
-    /// Bodies that end as `ending` says; those after them are [`Ending::KeptAlive`].
+    /// Number of bodies that end with `ending`; all later ones use [`Ending::KeptAlive`].
     pub endings: usize,
 }
 
 impl Default for Unusual {
-    /// Nothing is: TLS 1.3, the largest records.
+    /// Nothing unusual: TLS 1.3, the largest records.
     fn default() -> Self {
         Self {
             version: &rustls::version::TLS13,
@@ -109,7 +109,7 @@ impl TlsPeer {
             for socket in listener.incoming().flatten() {
                 let state = Arc::clone(&accepting);
                 state.connections.fetch_add(1, Ordering::SeqCst);
-                // A client that refuses the certificate hangs up: that is what its test is about.
+                // Fails in tests where the client refuses the certificate.
                 thread::spawn(move || drop(state.converse(&socket)));
             }
         });
@@ -128,7 +128,7 @@ impl TlsPeer {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// What was put, in the order it came.
+    /// The bodies of PUT requests, in order of arrival.
     #[must_use]
     pub fn puts(&self) -> Vec<Vec<u8>> {
         self.state.puts.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -145,12 +145,12 @@ fn configuration(certificate: &Certificate, unusual: &Unusual) -> ServerConfig {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("a certificate that fits its key");
-    // Counted with the record's header.
+    // rustls includes the record header in this size.
     config.max_fragment_size = unusual.fragment.map(|fragment| fragment + 5);
     config
 }
 
-/// A request's head, as far as this server looks.
+/// The parts of a request's head that this server uses.
 struct Asked {
     method: String,
     range: Option<(usize, usize)>,
@@ -176,7 +176,7 @@ impl Asked {
     }
 }
 
-/// Writes reach the network as segments of so many bytes at most.
+/// Writes to the socket in segments of at most this many bytes.
 struct Segments<'a>(&'a TcpStream, usize);
 
 impl Write for Segments<'_> {
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// Takes what comes next; false at the end of the connection.
+    /// Reads the next bytes; false at the end of the connection.
     fn receive(
         &self,
         session: &mut ServerConnection,
@@ -246,7 +246,7 @@ impl State {
         Ok(())
     }
 
-    /// Answers a GET or HEAD; whether the connection stays open.
+    /// Answers a GET or HEAD. Returns whether the connection stays open.
     fn answer(&self, session: &mut ServerConnection, socket: &TcpStream, asked: &Asked) -> io::Result<bool> {
         if let Some(target) = &self.unusual.redirect {
             let head = format!("HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
@@ -292,7 +292,7 @@ impl State {
                 while session.wants_write() {
                     session.write_tls(&mut last)?;
                 }
-                // More than is taken at once.
+                // More than the client reads at once.
                 last.extend_from_slice(&[0x17; 20_000]);
                 (&mut &*socket).write_all(&last)?;
             }
@@ -300,7 +300,7 @@ impl State {
         Ok(false)
     }
 
-    /// A body, in records and key updates as told.
+    /// Sends a body with the configured records and key updates.
     fn send(&self, session: &mut ServerConnection, socket: &TcpStream, body: &[u8]) -> io::Result<()> {
         let (mut since_update, mut in_batch) = (0, 0);
         for record in body.chunks(self.unusual.record) {

@@ -1,42 +1,101 @@
-//! Whether two objects have the same content, for several pairs at a time.
+//! Whether a destination is complete and unchanged: by size and time, or by content.
 //!
-//! Checksums that both stores hold are compared; what only one holds is computed from the bytes of the other. A hash
-//! takes a processor and a question to a store takes a round trip, so one pair after the other would leave both idle.
-//! Pairs are begun by one thread in its order; what came out is handed back as it is known.
+//! **By size and time**: the same length, and either the same modification time in whole seconds
+//! (all that listings and file systems have in common), or the destination was *written* after the
+//! source was last modified, and not changed since. The time of writing is `LastModified` for a
+//! store, and for a file the inode change time, which programs cannot set back. A file with a
+//! modification time later than its source's was changed since. So a repeated copy finds all
+//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between two
+//! local trees times are copied exactly, and only equal ones count. This misses a source of the
+//! same length that was given a time before the destination was written.
+//!
+//! **By content**: checksums that both stores have are compared; one that only one store has is
+//! computed from the bytes of the other. [`sync`](crate::sync) compares several pairs at a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{Entry, Location};
-use firstbyte_store::{Algorithm, Checksum, Get, Hasher, Store};
+use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_store::{Algorithm, Beneath, Checksum, Found, Get, Hasher, Store};
 
-use crate::engine::Route;
-use crate::worker::SCRATCH;
-use crate::{Concurrency, Error, Result};
+use crate::job::{Route, as_path};
+use crate::request::BUFFER;
+use crate::{Concurrency, Error, Result, Tree};
 
-/// Pairs at a time where nobody says how many: each needs a buffer of 128 KiB beside the workers' memory.
+/// Pairs at a time by default: each needs a buffer of 128 KiB beside the workers' memory.
 const MOST: usize = 16;
 /// A thread's stack, as a worker's.
 const STACK: usize = 512 << 10;
 
+/// Whether two listed entries of equal length are unchanged by their times.
+pub(crate) fn is_unchanged(
+    tree: &Tree<'_>,
+    beneath: Option<&Beneath>,
+    source: &Entry,
+    destination: &Entry,
+) -> bool {
+    let (Some(modified), Some(there)) = (source.modified, destination.modified) else { return false };
+    if source.size.is_none() {
+        return false;
+    }
+    match beneath {
+        Some(beneath) if whole_seconds(modified) != whole_seconds(there) => {
+            // A listing does not have the time of the last write. It matters only if they differ.
+            tree.source.as_local().is_none()
+                && beneath
+                    .find(as_path(&destination.name))
+                    .is_ok_and(|found| found.is_some_and(|found| is_file_unchanged(tree, source, &found)))
+        }
+        Some(_) => true,
+        None => whole_seconds(there) >= whole_seconds(modified),
+    }
+}
+
+/// Whether a file at a local destination is unchanged from a listed source.
+pub(crate) fn is_file_unchanged(tree: &Tree<'_>, source: &Entry, found: &Found) -> bool {
+    let Some(modified) = source.modified.map(whole_seconds) else { return false };
+    if found.kind != Kind::File || source.size != Some(found.size) {
+        return false;
+    }
+    match tree.source {
+        Location::Local(_) => found.modified == modified,
+        _ => found.modified == modified || (found.modified < modified && found.changed >= modified),
+    }
+}
+
+/// Whole seconds since 1970, rounded down.
+fn whole_seconds(time: SystemTime) -> i64 {
+    let whole = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => whole(since),
+        Err(before) => {
+            let before = before.duration();
+            -whole(before) - i64::from(before.subsec_nanos() > 0)
+        }
+    }
+}
+
 /// A pair's source, and whether its destination has the same content.
 pub(crate) type Outcome = (Entry, Result<bool>);
 
-/// Pairs under comparison.
+/// Pairs whose content is being compared. A hash takes a processor and a question to a store takes
+/// a round trip, so one pair after the other would leave both idle.
 pub(crate) struct Comparisons {
     store: Store,
     most: usize,
     running: usize,
     send: Sender<std::thread::Result<Outcome>>,
     receive: Receiver<std::thread::Result<Outcome>>,
-    /// Nobody waits for the rest.
-    over: Arc<AtomicBool>,
+    /// Set when the results are no longer needed.
+    cancelled: Arc<AtomicBool>,
 }
 
 impl Comparisons {
-    /// As many as `concurrency` says; between local files, where a hash takes all of a processor, one for each.
+    /// As many at a time as `concurrency` says; between local files, where a hash keeps a processor
+    /// busy, one for each processor.
     pub(crate) fn new(store: &Store, concurrency: Concurrency, route: Route) -> Self {
         let most = match (concurrency, route) {
             (Concurrency::Fixed(most), _) => most,
@@ -46,21 +105,21 @@ impl Comparisons {
             (Concurrency::Auto, _) => MOST,
         };
         let (send, receive) = channel();
-        Self { store: store.clone(), most: most.max(1), running: 0, send, receive, over: Arc::default() }
+        Self { store: store.clone(), most: most.max(1), running: 0, send, receive, cancelled: Arc::default() }
     }
 
-    /// Whether another pair has to wait for [`wait`](Self::wait).
+    /// Whether [`wait`](Self::wait) has to be called before another pair is started.
     pub(crate) fn is_full(&self) -> bool {
         self.running >= self.most
     }
 
-    /// Begins to compare two objects of one length; `source` is handed back with the outcome.
-    pub(crate) fn begin(&mut self, source: Entry, left: Location, right: Location) -> Result<()> {
-        let (store, send, over) = (self.store.clone(), self.send.clone(), Arc::clone(&self.over));
+    /// Starts to compare two objects of equal length; `source` is returned with the outcome.
+    pub(crate) fn start(&mut self, source: Entry, left: Location, right: Location) -> Result<()> {
+        let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
-            let same = || same(&store, &left, &right, &over);
+            let same = || same(&store, &left, &right, &cancelled);
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
-            // The run may have ended meanwhile.
+            // Fails if the run has ended meanwhile.
             let _ = send.send(outcome);
         };
         let thread = std::thread::Builder::new().name("compare".into()).stack_size(STACK);
@@ -69,7 +128,7 @@ impl Comparisons {
         Ok(())
     }
 
-    /// Waits for the next outcome; `None` when no pair is left.
+    /// Waits for the next outcome; `None` if no comparison is running.
     pub(crate) fn wait(&mut self) -> Option<Outcome> {
         if self.running == 0 {
             return None;
@@ -82,11 +141,11 @@ impl Comparisons {
 
 impl Drop for Comparisons {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 }
 
-fn same(store: &Store, left: &Location, right: &Location, over: &AtomicBool) -> Result<bool> {
+fn same(store: &Store, left: &Location, right: &Location, cancelled: &AtomicBool) -> Result<bool> {
     let (held, other) = (held(store, left)?, held(store, right)?);
     if let (Some(held), Some(other)) = (&held, &other)
         && held.algorithm == other.algorithm
@@ -97,12 +156,12 @@ fn same(store: &Store, left: &Location, right: &Location, over: &AtomicBool) -> 
         held.as_ref().or(other.as_ref()).map_or(Algorithm::Crc64Nvme, |checksum| checksum.algorithm);
     let read = |held: Option<Checksum>, location| match held {
         Some(held) if held.algorithm == algorithm => Ok(held),
-        _ => content(store, location, algorithm, over),
+        _ => content(store, location, algorithm, cancelled),
     };
     Ok(read(held, left)? == read(other, right)?)
 }
 
-/// The checksum a store holds of an object.
+/// The checksum that a store has of an object.
 fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
     match location {
         Location::Local(_) => Ok(None),
@@ -111,11 +170,16 @@ fn held(store: &Store, location: &Location) -> Result<Option<Checksum>> {
 }
 
 /// The checksum of an object, read whole.
-fn content(store: &Store, location: &Location, algorithm: Algorithm, over: &AtomicBool) -> Result<Checksum> {
+fn content(
+    store: &Store,
+    location: &Location,
+    algorithm: Algorithm,
+    cancelled: &AtomicBool,
+) -> Result<Checksum> {
     let mut body = store.get(location, &Get::default())?;
     let mut hasher = Hasher::new(algorithm);
-    let mut buffer = vec![0; SCRATCH];
-    while !over.load(Ordering::Relaxed) {
+    let mut buffer = vec![0; BUFFER];
+    while !cancelled.load(Ordering::Relaxed) {
         match body.read(&mut buffer)? {
             0 => return Ok(hasher.finish()),
             read => hasher.update(&buffer[..read]),

@@ -1,8 +1,10 @@
-//! What can end a transfer, beyond what the stores themselves report.
+//! Errors of transfers: those of the stores, and what else can end a run or fail an object.
 
+use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_location::{ChecksumError, Location};
+use firstbyte_location::{ChecksumError, Location, shown};
+use firstbyte_store::Error as StoreError;
 
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -14,22 +16,23 @@ pub enum Error {
     /// A store failed; the message names the place.
     #[error(transparent)]
     Store(#[from] firstbyte_store::Error),
-    /// [`Stop`](crate::Stop) was called. What had arrived is kept, and the same copy resumes from there.
+    /// The run was stopped ([`Stop`](crate::Stop)). The bytes that arrived are kept, and the same
+    /// copy resumes from there.
     #[error("interrupted; run it again to resume")]
     Interrupted,
-    /// The whole run's deadline passed. What had arrived is kept.
+    /// The run's deadline passed. The bytes that arrived are kept.
     #[error("not done within the deadline of {after:?}; run it again to resume")]
     Deadline {
         /// The deadline.
         after: Duration,
     },
-    /// A source without any object, which would leave nothing at the destination.
+    /// The source has no object, so a sync would delete all of the destination.
     #[error("{location}: holds no object, so nothing was deleted")]
     EmptySource {
         /// The source.
         location: String,
     },
-    /// Something asked for that has no meaning here.
+    /// The request makes no sense for this place.
     #[error("{location}: {why}")]
     Invalid {
         /// The place.
@@ -37,10 +40,10 @@ pub enum Error {
         /// Why, and what to do instead.
         why: String,
     },
-    /// A file of this process's own (journal, spool, standard input or output) failed.
+    /// A file of this process (journal, spool, standard input or output) failed.
     #[error("{what}: {source}")]
     Io {
-        /// Which.
+        /// The file.
         what: String,
         /// The operating system's error.
         source: std::io::Error,
@@ -54,7 +57,7 @@ impl From<ChecksumError> for Error {
 }
 
 impl Error {
-    /// What the user can try, where there is something.
+    /// What the user can try, if anything.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -67,15 +70,25 @@ impl Error {
         }
     }
 
-    /// Whether the run as a whole has to end because of it, not only one object. A request is cancelled when its run ends.
+    /// Whether it ends the whole run, not only one object. The end of a run cancels its requests.
     pub(crate) fn ends_run(&self) -> bool {
-        let cancelled = matches!(self, Self::Store(firstbyte_store::Error::Cancelled));
+        let cancelled = matches!(self, Self::Store(StoreError::Cancelled));
         cancelled || matches!(self, Self::Interrupted | Self::Deadline { .. })
     }
 
-    /// Wraps an I/O error with the file it happened to.
+    /// Adds the name of the file to an I/O error.
     pub(crate) fn io(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { what: what.to_string(), source }
+    }
+
+    /// Names the destination `path` in an error of the local file system on the way from `source`.
+    pub(crate) fn at_file(self, path: &Path, source: &Location) -> Self {
+        match self {
+            Self::Store(StoreError::Io { source: cause, .. }) if source.as_local().is_none() => {
+                StoreError::Io { location: shown(path).to_string(), source: cause }.into()
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn invalid(location: &Location, why: impl Into<String>) -> Self {

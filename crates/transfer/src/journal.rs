@@ -1,13 +1,14 @@
-//! What of a partial file is there: a small file beside it, `.NAME.firstbyte-journal`.
+//! Which chunks of a partial file are complete: a small file beside it, `.NAME.firstbyte-journal`.
 //!
-//! One JSON line says of what the partial file is a part (source, version, length, chunk length), then one record of
-//! fixed size follows for every finished chunk, each with its own check sum and written by one append. A chunk is
-//! recorded after all its bytes were handed to the kernel, so a process killed at any instant loses no finished
-//! chunk and never claims an unfinished one; a record torn by the kill fails its check and is cut off.
+//! One JSON line describes the object (source, version, length, chunk length). Then one record of
+//! fixed size follows for every finished chunk, each with its own checksum and written by one
+//! append. A chunk is recorded after all its bytes were given to the kernel. So a process killed at
+//! any instant loses no finished chunk and never claims an unfinished one; a record torn by the
+//! kill fails its check and is cut off.
 //!
-//! The kernel survives a kill but not a power cut: pages it was handed may then be lost while the journal's were not.
-//! So the header carries the boot id. In the same boot records are taken at their word; after a reboot only chunks
-//! recorded with a CRC count, and only once the bytes on the disk have that CRC.
+//! The kernel survives a kill but not a power cut, which may lose pages of the file and keep those
+//! of the journal. So the header carries the boot id. In the same boot records are trusted; after a
+//! reboot only chunks with a recorded CRC count, and only if the bytes on the disk have that CRC.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,7 +22,7 @@ use firstbyte_store::{Algorithm, Checksum, Hasher};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-/// Raised when the meaning of a byte changes; a journal of another format is started over.
+/// Incremented when the meaning of a byte changes; a download with another format starts over.
 const FORMAT: u32 = 1;
 /// index (4), algorithm (1), value (8), CRC-32C of these (4).
 const RECORD: usize = 17;
@@ -31,7 +32,7 @@ const SUFFIX: &[u8] = b".firstbyte-journal";
 /// Longest file name on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
-/// Of what the partial file is a part.
+/// The object that the partial file is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     format: u32,
@@ -61,7 +62,7 @@ impl Header {
         }
     }
 
-    /// The version the finished chunks are of.
+    /// The version that the finished chunks belong to.
     pub(crate) fn version(&self) -> Version {
         Version {
             size: Some(self.size),
@@ -88,7 +89,7 @@ impl Header {
         self.chunk
     }
 
-    /// Whether the machine has not been restarted since.
+    /// Whether the machine has not been restarted since it was written.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot == boot_id()
     }
@@ -98,7 +99,7 @@ impl Header {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) index: u32,
-    /// CRC of its bytes, where one was computed.
+    /// CRC of its bytes, if one was computed.
     pub(crate) checksum: Option<Checksum>,
 }
 
@@ -106,7 +107,7 @@ impl Record {
     fn to_bytes(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());
-        // Only CRCs have a place here: they are what chunks are combined from.
+        // Only CRCs fit, and only they can be combined.
         if let Some(checksum) = self.checksum.as_ref().filter(|checksum| checksum.value.len() <= 8) {
             bytes[4] = tag(checksum.algorithm);
             bytes[5..5 + checksum.value.len()].copy_from_slice(&checksum.value);
@@ -136,7 +137,7 @@ fn tag(algorithm: Algorithm) -> u8 {
     }
 }
 
-/// An open journal. Dropped it stays on disk, for the next run; [`remove`](Self::remove) ends it.
+/// An open journal. When dropped it stays on disk for the next run.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -145,7 +146,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Where the journal for `destination` lies. A name too long to be added to is cut and told apart by its CRC.
+    /// The path of the journal for `destination`. If its name is too long, a CRC replaces the end.
     pub(crate) fn path_for(destination: &Path) -> PathBuf {
         let name = destination.file_name().unwrap_or_default().as_bytes();
         let mut journal = b".".to_vec();
@@ -159,7 +160,7 @@ impl Journal {
         destination.with_file_name(OsStr::from_bytes(&journal))
     }
 
-    /// Begins one, over whatever was there.
+    /// Creates one, or empties an old one.
     pub(crate) fn create(directory: BorrowedFd<'_>, path: PathBuf, header: &Header) -> io::Result<Self> {
         let mut file = open(directory, &path, OFlags::CREATE)?;
         firstbyte_store::empty(&file)?;
@@ -169,7 +170,7 @@ impl Journal {
         Ok(Self { file, directory: directory.try_clone_to_owned()?, path })
     }
 
-    /// Reads the one at `path` and goes on with it. `None` where there is none, or none that can be understood.
+    /// Opens the one at `path` to continue it. `None` if it does not exist or cannot be parsed.
     pub(crate) fn load(
         directory: BorrowedFd<'_>,
         path: PathBuf,
@@ -189,18 +190,18 @@ impl Journal {
         Ok(Some((Self { file, directory, path }, header, records)))
     }
 
-    /// Records a finished chunk: one write of a few bytes, which the kernel appends whole.
+    /// Records a finished chunk, by one write that the kernel appends whole.
     pub(crate) fn append(&self, record: &Record) -> io::Result<()> {
         (&self.file).write_all(&record.to_bytes())
     }
 
-    /// Removes it: the object is complete, or will be started over.
+    /// Removes it: the object is complete or starts over.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        Self::forget(self.directory.as_fd(), &self.path)
+        Self::remove_at(self.directory.as_fd(), &self.path)
     }
 
-    /// Removes one that cannot be read.
-    pub(crate) fn forget(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    /// Removes one that cannot be parsed.
+    pub(crate) fn remove_at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default();
         Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
     }
@@ -210,7 +211,7 @@ impl Journal {
     }
 }
 
-/// Opens the journal in the directory of its partial file, which is held open: no link leads to another.
+/// Opens the journal in the directory of its partial file, which is open: no link is followed.
 fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
     let name = path.file_name().unwrap_or_default();
@@ -218,7 +219,7 @@ fn open(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> io::Result<File>
 }
 
 fn boot_id() -> String {
-    // Without /proc every run counts as another boot: slower to resume, never wrong.
+    // Without /proc every run counts as another boot: resuming is slower, but correct.
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
         .unwrap_or_else(|_| format!("unknown {}", std::process::id()))
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_comes_back_as_it_was_written() {
+    fn a_header_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("j");
         let place = File::open(directory.path()).unwrap();
@@ -250,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_journal_cut_anywhere_tells_only_of_whole_records(count in 1_u32..20, cut in 0_usize..400, flip: bool) {
+        fn a_journal_cut_anywhere_has_only_whole_records(count in 1_u32..20, cut in 0_usize..400, flip: bool) {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("j");
             let place = File::open(directory.path()).unwrap();

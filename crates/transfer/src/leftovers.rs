@@ -1,40 +1,49 @@
-//! What killed copies left beside files that are complete by now.
+//! Partial files and journals that killed copies left beside files that are complete by now.
 //!
-//! To look for the leftovers of each unchanged file costs more than to find it unchanged. A directory is therefore read
-//! once, when the first file in it is skipped; what is left later is of a copy under way. Called for each skipped file.
+//! To look for the leftovers of each unchanged file would cost more than to find it unchanged. A
+//! directory is therefore read once, when the first file in it is skipped; what appears later
+//! belongs to a running copy.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use firstbyte_store::{Beneath, LocalFile};
+use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, Privacy};
 
+use crate::Result;
+use crate::job::is_unfinished;
 use crate::journal::Journal;
-use crate::tree::is_unfinished;
-use crate::{Result, resume};
 
-/// Directories remembered at once: names come in order, or from as many places as a listing has workers.
+/// Directories remembered at once. Unsorted names come from one for each worker of the listing.
 const MOST: usize = 1_024;
 
 /// The leftovers in the directories seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    directories: Mutex<HashMap<PathBuf, HashSet<OsString>>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    directories: HashMap<PathBuf, HashSet<OsString>>,
+    /// The directory of the last lookup, if it has no leftovers: most lookups end here.
+    clean: Option<OsString>,
 }
 
 impl Leftovers {
-    /// Removes what a killed copy left of `name`, which is complete.
-    ///
-    /// # Errors
-    /// The directory cannot be read, or the leftovers cannot be removed.
-    pub(crate) fn clear(&self, root: &Beneath, name: &Path) -> Result<()> {
-        if self.are_of(root, name)? { resume::clear(root, name) } else { Ok(()) }
+    /// Removes the leftovers of `name`, which is complete. Called for each skipped file.
+    pub(crate) fn remove(&self, root: &Beneath, name: &Path) -> Result<()> {
+        if self.exist_for(root, name)? { remove(root, name) } else { Ok(()) }
     }
 
-    fn are_of(&self, root: &Beneath, name: &Path) -> Result<bool> {
+    fn exist_for(&self, root: &Beneath, name: &Path) -> Result<bool> {
         let directory = name.parent().unwrap_or(Path::new(""));
-        let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        let Seen { directories, clean } = &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if clean.as_deref() == Some(directory.as_os_str()) {
+            return Ok(false);
+        }
         if !directories.contains_key(directory) {
             if directories.len() >= MOST {
                 directories.clear();
@@ -42,9 +51,25 @@ impl Leftovers {
             let names = root.names(directory, &is_unfinished)?;
             directories.insert(directory.to_owned(), names.into_iter().collect());
         }
-        let left = &directories[directory];
-        let paths = || [Journal::path_for(name), LocalFile::partial_path(name)];
-        Ok(!left.is_empty()
-            && paths().iter().filter_map(|path| path.file_name()).any(|name| left.contains(name)))
+        let found = &directories[directory];
+        if found.is_empty() {
+            *clean = Some(directory.as_os_str().to_owned());
+            return Ok(false);
+        }
+        let paths = [Journal::path_for(name), LocalFile::partial_path(name)];
+        Ok(paths.iter().filter_map(|path| path.file_name()).any(|name| found.contains(name)))
+    }
+}
+
+/// Removes the partial file of a later attempt, or a journal that was about to be removed. There is
+/// one of them. A running copy keeps its own.
+fn remove(root: &Beneath, name: &Path) -> Result<()> {
+    match LocalFile::open_beneath(root, name, Over::File, Privacy::Owner) {
+        Ok(partial) => {
+            root.remove_file(&Journal::path_for(name))?;
+            Ok(partial.discard()?)
+        }
+        Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,29 +1,32 @@
-//! Which bytes form a chunk. Pure: a plan follows from the length alone, so a later run finds the same chunks.
+//! Which bytes form a chunk. Pure: a plan follows from the length alone, so that a later run finds
+//! the same chunks.
 //!
-//! Bytes go from the socket straight to their place in a file, so the size of a chunk costs no memory. It is chosen
-//! for three other things: a request's round trip has to be small against its body, what a killed run must fetch
-//! again is a chunk per worker, and all workers should finish together. For the last the end of an object is cut
-//! finer than the rest.
+//! Bytes go from the socket straight to their place in a file, so the size of a chunk costs no
+//! memory. It is chosen for three other things: a round trip must be short against the body, a
+//! killed run fetches one chunk per worker again, and all workers should finish together. For the
+//! last reason the end of an object is cut finer than the rest.
+
+use std::ops::Range;
 
 use firstbyte_location::ByteRange;
 
-/// What the first request asks for before the length is known, and the length of a chunk. Objects up to this length come
-/// in one request. Larger ones are asked for several chunks at a time: at 40 MB/s, what one S3 connection gives, 8 MiB
-/// are 0.2 s of body for 0.03 s of round trip; but a killed run loses of each request the chunk it was at, and what lay in
-/// the socket behind it.
+/// What the first request asks for before the length is known, and the length of a chunk. Objects
+/// up to this length come in one request. Of larger ones several chunks are asked for at a time: at
+/// 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s. A killed
+/// run loses of each request the chunk it was at, and what was in the socket's buffer.
 pub(crate) const OPENING: u64 = 2 << 20;
-/// A download has no more chunks than this before they grow, so that journals stay short.
+/// Chunks of a download before they grow, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
-/// The longest chunk of a download, for they bound what is read again.
+/// The longest chunk of a download: it bounds what is read again.
 const LONGEST: u64 = 16 << 20;
-/// Part of an upload: S3 wants 5 MiB at least, and takes each in one request.
+/// Part of an upload. S3 requires at least 5 MiB; each part is one request.
 const PART: u64 = 8 << 20;
-/// The end of an object cut into quarter chunks: about as much as the workers have under way together.
+/// The end of an object that is cut into quarter chunks: about what all workers have in flight.
 const FINE_TAIL: u64 = 64 << 20;
-/// Objects up to this length go up in one request.
+/// Objects up to this length are uploaded in one request.
 pub(crate) const SINGLE_PUT: u64 = 16 << 20;
-/// S3 takes at most so many parts.
-const MOST_PARTS: u64 = 10_000;
+/// S3's limit on the parts of an upload.
+pub(crate) const MOST_PARTS: u64 = 10_000;
 
 /// The chunks of an object of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +48,15 @@ impl Plan {
         Self { size, chunk, fine_from, fine: (chunk / 4).max(OPENING / 2) }
     }
 
-    /// Parts for writing `size` bytes as a multipart upload: all alike but the last, as some stores ask for.
+    /// Parts for writing `size` bytes as a multipart upload: of equal length except the last, as
+    /// some stores require.
     #[must_use]
     pub fn upload(size: u64) -> Self {
         let chunk = PART.max(size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20));
         Self { size, chunk, fine_from: size, fine: chunk }
     }
 
-    /// Parts of `chunk` bytes each, but the last.
+    /// Parts of `chunk` bytes each, except the last.
     #[must_use]
     pub fn even(size: u64, chunk: u64) -> Self {
         Self { size, chunk: chunk.max(1), fine_from: size, fine: chunk.max(1) }
@@ -77,6 +81,12 @@ impl Plan {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
+    /// The indexes of all chunks.
+    #[must_use]
+    pub fn pieces(&self) -> Range<u32> {
+        0..self.count()
+    }
+
     /// The bytes of chunk `index`; empty past the last.
     #[must_use]
     pub fn range(&self, index: u32) -> ByteRange {
@@ -99,11 +109,11 @@ mod tests {
     proptest! {
         #[test]
         fn chunks_cover_every_byte_once_and_in_order(size in 0_u64..(1 << 44), upload: bool) {
-            // Large sizes by few chunks only: every one is walked.
+            // A large size only with few chunks: each is visited.
             let size = if upload { size } else { size % (1 << 36) };
             let plan = if upload { Plan::upload(size) } else { Plan::download(size) };
             let mut at = 0;
-            for index in 0..plan.count() {
+            for index in plan.pieces() {
                 let range = plan.range(index);
                 prop_assert_eq!(range.start, at);
                 prop_assert!(!range.is_empty() && range.len() <= plan.chunk());

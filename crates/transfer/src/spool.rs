@@ -1,43 +1,40 @@
-//! Between stores by way of an unnamed temporary file: for sources of unknown length or no version, for destinations
-//! that take an object only whole, and for content that must be checked before it is passed on.
+//! Between stores through an unnamed temporary file: for sources of unknown length or without a
+//! version, for destinations that take an object only whole, and for content to be checked before
+//! it is sent.
 
 use firstbyte_location::ByteRange;
-use firstbyte_store::{Get, Hasher, Payload, Sink, Stat};
+use firstbyte_pacing::Wait;
+use firstbyte_store::{Get, Hasher, Payload, Sink};
 
-use crate::download::{self, copy_body};
-use crate::patience::Wait;
-use crate::pieces::{Begun, Done};
-use crate::worker::Worker;
-use crate::{Error, Job, Result, Verified, upload};
+use crate::pieces::Started;
+use crate::report::{Done, Verified};
+use crate::request::Requester;
+use crate::upload::parts::{put, put_options, verified};
+use crate::{Error, Job, Result};
 
-pub(crate) fn begin(worker: &mut Worker<'_>, job: &Job) -> Result<Begun> {
-    let expected = worker.run.settings.checksum.clone();
+/// Copies an object between stores.
+pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
+    let context = requester.context;
     let sink = Sink::new(tempfile::tempfile().map_err(Error::io("a temporary file"))?);
-    let opened = download::open(worker, &job.source, &Get { checksum: true, ..Get::default() })?;
-    let stat: Stat = opened.0.stat().clone();
-    let expected = expected.or_else(|| stat.checksum.clone());
-    let (body, cancel) = opened;
+    let (body, cancel) = requester.open(&job.source, &Get { checksum: true, ..Get::default() })?;
+    let stat = body.stat().clone();
+    let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let mut body = Some(body);
-    let (size, found) = worker.request(Wait::Body, Some(cancel), |attempt, scratch| {
+    let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {
         let mut body = match body.take() {
             Some(body) => body,
-            None => {
-                let body = attempt.run.store.get(&job.source, &attempt.get())?;
-                attempt.head_arrived(body.range().len());
-                body
-            }
+            None => attempt.open(&job.source, &attempt.get())?,
         };
         let mut hasher = expected.as_ref().map(|expected| Hasher::new(expected.algorithm));
         let mut at = 0;
-        copy_body(attempt, &mut body, &sink, &mut at, u64::MAX, scratch, hasher.as_mut())?;
+        attempt.copy_body(&mut body, &sink, &mut at, u64::MAX, buffer, hasher.as_mut())?;
         Ok((at, hasher.map(Hasher::finish)))
     })?;
     if let (Some(expected), Some(found)) = (&expected, &found) {
         expected.verify(found, &job.source)?;
     }
-    let options = upload::put_options(worker, &stat);
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
-    let written = upload::put(worker, &job.destination, payload, 0, &options)?;
-    let verified = if expected.is_some() { upload::verified(&written) } else { Verified::Length };
-    Ok(Begun::Done(Done { bytes: size, verified, version: Some(written.version) }))
+    let written = put(requester, &job.destination, payload, 0, &put_options(context, &stat))?;
+    let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
+    Ok(Started::Done(Done { bytes: size, verified, version: Some(written.version) }))
 }

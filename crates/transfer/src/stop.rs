@@ -1,7 +1,7 @@
-//! What ends a run before its time: Ctrl-C, or its deadline.
+//! Ends a run early: on Ctrl-C, or at its deadline.
 //!
-//! One handle reaches everything that waits: requests are cut through its [`Cancel`], and loops without a request ask
-//! [`Stop::error`]. Clones share one state.
+//! One handle reaches everything that waits: its [`Cancel`] cuts requests, and loops without a
+//! request check [`Stop::error`]. Clones share one state.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,7 +11,7 @@ use firstbyte_store::Cancel;
 
 use crate::{Error, Result};
 
-/// Ends runs cleanly: requests under way are cut, what arrived stays in the journal.
+/// Ends runs cleanly: requests in flight are cut, and journals keep what arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Shared>);
 
@@ -19,7 +19,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     cancel: Cancel,
     why: OnceLock<Why>,
-    /// Dropped with this, it ends the thread that waits for the deadline.
+    /// When dropped, it ends the thread that waits for the deadline.
     timer: Mutex<Option<Sender<()>>>,
 }
 
@@ -30,12 +30,12 @@ enum Why {
 }
 
 impl Stop {
-    /// Asks every run with this handle to end. It takes locks, so call it from a thread, not from a signal handler.
+    /// Ends every run with this handle. It takes locks: never call it from a signal handler.
     pub fn stop(&self) {
         self.0.end(Why::Asked);
     }
 
-    /// Asks the same at `deadline` from now. A later call takes the place of an earlier one.
+    /// Ends them `deadline` from now. A later call replaces an earlier one.
     ///
     /// # Errors
     /// No thread can be started.
@@ -55,13 +55,13 @@ impl Stop {
         Ok(())
     }
 
-    /// Whether it has been asked, or the deadline has passed.
+    /// Whether it was stopped or the deadline has passed.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.why.get().is_some()
     }
 
-    /// What a run ends with once this is stopped.
+    /// The error that a run ends with once this is stopped.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.0.why.get().map(|why| match why {
@@ -79,7 +79,7 @@ impl Stop {
 
 impl Shared {
     fn end(&self, why: Why) {
-        // The first reason is the one to tell.
+        // The first reason stays.
         let _ = self.why.set(why);
         self.cancel.cancel();
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_stays_and_cancels_what_is_scoped() {
+    fn the_first_reason_stays_and_cancels_scoped_requests() {
         let stop = Stop::default();
         assert!(!stop.is_stopped() && stop.error().is_none());
         stop.stop_after(Duration::from_millis(1)).unwrap();

@@ -1,72 +1,74 @@
-//! Streams of this process's own: an object to a writer, a reader to an object.
+//! Streams of this process: an object to a writer, a reader to an object.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location, Strength, shown};
-use firstbyte_store::{Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat};
+use firstbyte_location::{ByteRange, Location, Strength, shown, to_usize};
+use firstbyte_pacing::Wait;
+use firstbyte_store::{
+    Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat, Written,
+};
 
-use crate::patience::Wait;
-use crate::pieces::Done;
-use crate::run::Run;
-use crate::upload::{self, Parts};
-use crate::worker::{Worker, nap};
-use crate::{Error, Result, Verified};
+use crate::context::Context;
+use crate::report::{Done, Verified};
+use crate::request::{BUFFER, Requester};
+use crate::upload::parts::{self, Parts};
+use crate::{Error, Result};
 
-/// Workers of a stream: with the least part S3 takes, three buffers fit below the default memory ceiling.
+/// Workers of a stream: with parts of the least length that S3 takes, three buffers fit below the
+/// default memory ceiling.
 pub(crate) const WORKERS: usize = 3;
-/// A part of a stream of unknown length, at first.
+/// The first parts of a stream of unknown length.
 const PART: usize = 5 << 20;
-/// After so many parts they are twice as long: 10,000 parts then hold 75 GiB.
+/// After so many parts they are twice as long: 10,000 parts hold 75 GiB.
 const SMALL_PARTS: u32 = 5_000;
 
 /// Writes an object, or a range of it, to `out`.
 pub(crate) fn cat(
-    run: &Run<'_>,
+    context: &Context<'_>,
     source: &Location,
     range: Option<ByteRange>,
     out: &mut dyn Write,
-) -> Result<()> {
-    let mut worker = Worker::new(run, 0);
+) -> Result<Done> {
+    let mut requester = Requester::new(context, 0);
     let (mut written, mut seen): (u64, Option<Stat>) = (0, None);
+    let expected = |stat: &Stat| {
+        context.settings.checksum.clone().or_else(|| stat.checksum.clone()).filter(|_| range.is_none())
+    };
     let mut hasher: Option<Hasher> = None;
-    worker.request(Wait::Head, None, |attempt, scratch| {
+    requester.request(Wait::Head, None, |attempt, buffer| {
         let version = seen.as_ref().map(|stat| stat.version.clone());
-        let rest = match (range, written) {
-            (range, 0) => range,
-            (range, written) => Some(range.unwrap_or(ByteRange::new(0, u64::MAX)).skip(written)),
-        };
-        if let Some(stat) =
-            seen.as_ref().filter(|stat| written > 0 && stat.version.strength() == Strength::None)
+        if let Some(version) =
+            version.as_ref().filter(|version| written > 0 && version.strength() == Strength::None)
         {
-            return Err(Error::invalid(
-                source,
-                format!("the stream broke after {written} bytes and has no version ({})", stat.version),
-            ));
+            let why = format!("the stream broke after {written} bytes and has no version ({version})");
+            return Err(Error::invalid(source, why));
         }
+        let rest = match written {
+            0 => range,
+            _ => Some(range.unwrap_or(ByteRange::new(0, u64::MAX)).skip(written)),
+        };
         let checksum = range.is_none() && written == 0;
         let get = Get { range: rest, version, checksum, ..attempt.get() };
-        let mut body = run.store.get(source, &get)?;
-        attempt.head_arrived(body.range().len());
+        let mut body = attempt.open(source, &get)?;
         if seen.is_none() {
-            let expected =
-                run.settings.checksum.as_ref().or(body.stat().checksum.as_ref()).filter(|_| range.is_none());
-            hasher = expected.map(|expected| Hasher::new(expected.algorithm));
-            run.observer.expected(
-                1,
-                body.stat().size().map_or(0, |size| range.unwrap_or(ByteRange::new(0, size)).len().min(size)),
-            );
-            seen = Some(body.stat().clone());
+            let stat = body.stat();
+            hasher = expected(stat).map(|expected| Hasher::new(expected.algorithm));
+            let length =
+                stat.size().map_or(0, |size| range.unwrap_or(ByteRange::new(0, size)).len().min(size));
+            context.observer.expected(1, length);
+            seen = Some(stat.clone());
         }
         loop {
-            let read = body.read(scratch)?;
+            let read = body.read(buffer)?;
             if read == 0 {
                 return Ok(());
             }
-            out.write_all(&scratch[..read]).map_err(Error::io("writing the output"))?;
+            out.write_all(&buffer[..read]).map_err(Error::io("writing the output"))?;
             if let Some(hasher) = &mut hasher {
-                hasher.update(&scratch[..read]);
+                hasher.update(&buffer[..read]);
             }
             written += read as u64;
             attempt.moved(read as u64);
@@ -74,82 +76,67 @@ pub(crate) fn cat(
     })?;
     out.flush().map_err(Error::io("writing the output"))?;
     let mut verified = Verified::Length;
-    let expected =
-        run.settings.checksum.clone().or_else(|| seen.as_ref().and_then(|stat| stat.checksum.clone()));
-    if let (Some(expected), Some(hasher)) = (expected, hasher) {
+    if let (Some(expected), Some(hasher)) = (seen.as_ref().and_then(expected), hasher) {
         expected.verify(&hasher.finish(), source)?;
         verified = Verified::Full;
     }
-    run.streamed(Done { bytes: written, verified, version: seen.map(|stat| stat.version) });
-    Ok(())
+    Ok(Done { bytes: written, verified, version: seen.map(|stat| stat.version) })
 }
 
 /// Writes a stream of unknown length to `destination`.
-pub(crate) fn put(run: &Run<'_>, reader: &mut (dyn Read + Send), destination: &Location) -> Result<()> {
-    let metadata = &run.settings.metadata;
+pub(crate) fn put(
+    context: &Context<'_>,
+    reader: &mut (dyn Read + Send),
+    destination: &Location,
+) -> Result<Done> {
+    let mut requester = Requester::new(context, 0);
+    let options = PutOptions { metadata: context.settings.metadata.clone(), ..PutOptions::default() };
+    let mut whole = |payload: Payload<'_>, bytes, counted| {
+        let written = parts::put(&mut requester, destination, payload, counted, &options)?;
+        Ok(parts::done(bytes, written))
+    };
     if let Location::Local(path) = destination {
-        let partial = LocalFile::open(path, Privacy::of(metadata))?;
-        let file = partial.file();
-        partial.empty()?;
-        let bytes = copy(run, reader, &mut &*file)
-            .map_err(|source| StoreError::Io { location: shown(path).to_string(), source });
-        return match bytes {
-            Ok(bytes) => {
-                partial.commit(metadata, run.settings.durability)?;
-                run.streamed(Done { bytes, verified: Verified::Length, version: None });
-                Ok(())
-            }
-            Err(error) => {
-                partial.discard()?;
-                Err(error.into())
-            }
-        };
+        return put_file(context, reader, path);
     }
-    let mut worker = Worker::new(run, 0);
-    let options = PutOptions { metadata: metadata.clone(), ..PutOptions::default() };
-    if !run.store.has_multipart(destination) {
+    if !context.store.has_multipart(destination) {
         let mut file = tempfile::tempfile().map_err(Error::io("a temporary file"))?;
-        let bytes = copy(run, reader, &mut file).map_err(Error::io("a temporary file"))?;
-        let written = upload::put(
-            &mut worker,
-            destination,
-            Payload::File(&file, ByteRange::new(0, bytes)),
-            0,
-            &options,
-        )?;
-        run.streamed(Done { bytes, verified: upload::verified(&written), version: Some(written.version) });
-        return Ok(());
+        let bytes = copy(context, reader, &mut file).map_err(Error::io("a temporary file"))?;
+        // The bytes were counted when they were read.
+        return whole(Payload::File(&file, ByteRange::new(0, bytes)), bytes, 0);
     }
     let first = read_part(reader, PART)?;
     if first.len() < PART {
         let bytes = first.len() as u64;
-        let written = upload::put(&mut worker, destination, Payload::Bytes(&first), bytes, &options)?;
-        run.streamed(Done { bytes, verified: upload::verified(&written), version: Some(written.version) });
-        return Ok(());
+        return whole(Payload::Bytes(&first), bytes, bytes);
     }
-    let parts = Parts::new(run.store.begin_upload(destination, &options)?, options);
-    let sent = send_parts(run, reader, first, &parts);
-    let complete = sent.and_then(|bytes| Ok((bytes, parts.complete(&mut worker)?)));
-    match complete {
-        Ok((bytes, written)) => {
-            run.streamed(Done {
-                bytes,
-                verified: upload::verified(&written),
-                version: Some(written.version),
-            });
-            Ok(())
+    let parts = Parts::new(context.store.begin_upload(destination, &options)?, options);
+    let complete = |bytes| Ok((bytes, parts.complete(context.store)?));
+    let (bytes, written): (u64, Written) = send_parts(context, reader, first, &parts)
+        .and_then(complete)
+        .inspect_err(|_| parts.abort(context.store))?;
+    Ok(parts::done(bytes, written))
+}
+
+fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
+    let metadata = &context.settings.metadata;
+    let partial = LocalFile::open(path, Privacy::of(metadata))?;
+    partial.empty()?;
+    match copy(context, reader, &mut partial.file()) {
+        Ok(bytes) => {
+            partial.commit(metadata, context.settings.durability)?;
+            Ok(Done { bytes, verified: Verified::Length, version: None })
         }
-        Err(error) => {
-            parts.abort(run.store);
-            Err(error)
+        Err(source) => {
+            partial.discard()?;
+            Err(StoreError::Io { location: shown(path).to_string(), source }.into())
         }
     }
 }
 
-/// What the senders share: one reads while the others send.
+/// The input, which the senders share: one reads while the others send.
 struct Reading<'a> {
     reader: &'a mut (dyn Read + Send),
-    /// A part read already.
+    /// The first part, which has been read already.
     first: Option<Vec<u8>>,
     number: u32,
     bytes: u64,
@@ -176,22 +163,27 @@ impl Reading<'_> {
     }
 }
 
-fn send_parts(run: &Run<'_>, reader: &mut (dyn Read + Send), first: Vec<u8>, parts: &Parts) -> Result<u64> {
+fn send_parts(
+    context: &Context<'_>,
+    reader: &mut (dyn Read + Send),
+    first: Vec<u8>,
+    parts: &Parts,
+) -> Result<u64> {
     let reading = Mutex::new(Reading { reader, first: Some(first), number: 0, bytes: 0, ended: false });
     let lock = || reading.lock().unwrap_or_else(PoisonError::into_inner);
     let send = |index| {
-        let mut worker = Worker::new(run, index);
+        let mut requester = Requester::new(context, index);
         loop {
             let next = lock().next();
             let sent = match next {
                 Ok(Some((number, part))) => {
-                    parts.send(&mut worker, number, Payload::Bytes(&part), part.len() as u64)
+                    parts.send(&mut requester, number, Payload::Bytes(&part), part.len() as u64)
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => Err(error),
             };
             if sent.is_err() {
-                // The others need not go on.
+                // The upload has failed: the other senders stop.
                 lock().ended = true;
                 return sent;
             }
@@ -208,33 +200,34 @@ fn send_parts(run: &Run<'_>, reader: &mut (dyn Read + Send), first: Vec<u8>, par
     Ok(lock().bytes)
 }
 
-/// Reads until `length` bytes are there or the stream ends.
+/// Reads `length` bytes, or fewer at the end of the stream.
 fn read_part(reader: &mut dyn Read, length: usize) -> Result<Vec<u8>> {
     let mut part = Vec::with_capacity(length);
     reader.take(length as u64).read_to_end(&mut part).map_err(Error::io("reading the input"))?;
     Ok(part)
 }
 
-/// Copies a stream, counting.
-fn copy(run: &Run<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> std::io::Result<u64> {
-    let mut buffer = vec![0; crate::worker::SCRATCH];
+/// Copies a stream, at the rate of the settings. Returns how many bytes.
+fn copy(context: &Context<'_>, reader: &mut dyn Read, out: &mut dyn Write) -> io::Result<u64> {
+    let throttle = &context.throttles.reading;
+    let mut buffer = vec![0; BUFFER];
     let mut bytes = 0;
     loop {
-        let grant = run.throttles.reading.grant(buffer.len() as u64, Instant::now());
-        let allowed = usize::try_from(grant.bytes).unwrap_or(buffer.len());
-        nap(run, grant.wait);
+        let grant = throttle.grant(buffer.len() as u64, Instant::now());
+        let allowed = to_usize(grant.bytes);
+        context.pause(grant.wait);
         let read = match reader.read(&mut buffer[..allowed]) {
             Ok(0) => return Ok(bytes),
             Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        if run.is_ended() {
-            return Err(std::io::Error::other("interrupted"));
+        if context.is_ended() {
+            return Err(io::Error::other("interrupted"));
         }
         out.write_all(&buffer[..read])?;
         bytes += read as u64;
-        run.moved(read as u64);
-        run.throttles.reading.refund((allowed - read) as u64);
+        context.moved(read as u64);
+        throttle.refund((allowed - read) as u64);
     }
 }

@@ -1,59 +1,58 @@
-//! Brings a tree up to date: two listings in byte order are walked side by side, so memory does not depend on their
-//! length, and nothing is asked about an object that both sides list as the same ([`unchanged`](crate::unchanged)).
+//! Brings a tree up to date: two listings in byte order are walked side by side. Memory does not
+//! depend on their length, and an object that both sides list as the same costs no request.
 //!
-//! The destination is listed without following links, and what is deleted from a local one is removed beneath it, so
-//! nothing outside is touched. A directory in a file's place is decided on only once both listings have passed it: it makes
-//! way for the file if all of it is extra, when the file is complete ([`Replacement`]).
+//! The destination is listed without following links, and files are deleted beneath a local one, so
+//! nothing outside is touched. A directory in a file's place is decided on once both listings have
+//! passed it: if all of it is extra, it is removed when the file is complete ([`Replacement`]).
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
-use std::path::Path;
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, Store};
+use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store};
 
-use crate::ahead::Ahead;
-use crate::compare::Comparisons;
-use crate::engine::{Route, Scope};
-use crate::tree::{self, Copying, add, os_path};
-use crate::{
-    Action, Compare, Effect, Empty, Error, Extras, Failure, Job, Observer, Result, Settings, unchanged,
-};
+use crate::compare::{Comparisons, is_unchanged};
+use crate::context::{Scope, add};
+use crate::job::{JobResult, Route, as_path};
+use crate::listing_prefetch::ListingPrefetch;
+use crate::tree::{self, TreeCopy, with_sort_name};
+use crate::{Action, Compare, Effect, Empty, Error, Extras, Failure, Observer, Result, Tree};
 
-/// Deletions sent together: what S3 takes in one request.
+/// Deletions sent together: S3's limit for one request.
 const DELETE_BATCH: usize = 1_000;
-/// Names of the destination that are passed over before it is listed anew from the source's next name: two pages. A copy of
-/// few objects among many then costs at most a few pages for each.
-const FAR: usize = 2_000;
+/// Names of the destination passed over, two pages, before it is listed again from the source's
+/// next name. To copy few objects among many then costs at most a few pages for each.
+const MOST_PASSED: usize = 2_000;
 
-/// The jobs that bring the destination up to date; deletes what `extras` says on the way.
+/// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(
-    settings: &Settings,
-    scope: &'a Scope,
-    copying: &'a Copying<'a>,
+    scope: &'a Scope<'a>,
+    copy: &'a TreeCopy<'a>,
     extras: Extras,
     observer: &'a dyn Observer,
 ) -> Result<Join<'a>> {
-    let (store, tree) = (&scope.store, copying.tree);
-    let ahead = |listing| Ahead::start(listing, scope.cancel.clone());
-    let listed = tree::listed(tree, Order::Bytes, settings);
-    let there = ListOptions { links: Links::Report, directories: Directories::Listed, ..listed.clone() };
-    // The source is on its way while the destination is opened, which for a wide directory means read and sorted.
-    let source = match store.list(&tree.source, &listed) {
+    let (store, settings, tree) = (&scope.store, scope.settings, copy.tree);
+    let prefetch = |listing: Listing| ListingPrefetch::start(listing, scope.cancel.clone());
+    let options = tree::list_options(tree, Order::Bytes, settings);
+    let destination_options =
+        ListOptions { links: Links::Report, directories: Directories::Listed, ..options.clone() };
+    // The source is read while the destination is opened: a wide directory is read and sorted.
+    let source = match store.list(&tree.source, &options) {
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
         {
-            // A store cannot tell an empty prefix from one that is not there, but it can tell about the bucket.
+            // To a store an empty prefix and a missing one are the same, but the bucket must exist.
             tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
             None
         }
-        other => Some(ahead(other?)?),
+        other => Some(prefetch(other?)?),
     };
     let mut source = Side::new(source);
     if extras == Extras::Delete(Empty::Refuse) && is_empty(store, tree, &mut source)? {
         return Err(Error::EmptySource { location: tree.source.to_string() });
     }
-    let destination = tree::list(store, &tree.destination, &there)?.map(ahead).transpose()?;
+    let destination =
+        tree::list(store, &tree.destination, &destination_options)?.map(prefetch).transpose()?;
     let comparisons = match settings.compare {
         Compare::SizeMtime | Compare::None => None,
         Compare::Checksum => {
@@ -63,14 +62,14 @@ pub(crate) fn jobs<'a>(
     };
     Ok(Join {
         scope,
-        copying,
+        copy,
         extras,
         compare: settings.compare,
         comparisons,
         observer,
         source,
         destination: Side::new(destination),
-        there,
+        destination_options,
         passed: 0,
         replacements: Vec::new(),
         directories: Vec::new(),
@@ -79,8 +78,8 @@ pub(crate) fn jobs<'a>(
     })
 }
 
-/// Whether a source holds no object. Directories are none, so a local tree is looked through until there is a file.
-fn is_empty(store: &Store, tree: &crate::Tree<'_>, source: &mut Side) -> Result<bool> {
+/// Whether a source has no objects. Directories do not count: a local tree is searched for files.
+fn is_empty(store: &Store, tree: &Tree<'_>, source: &mut Side) -> Result<bool> {
     if !matches!(tree.source, Location::Local(_)) {
         return Ok(source.entries.peek().is_none());
     }
@@ -95,21 +94,21 @@ fn is_empty(store: &Store, tree: &crate::Tree<'_>, source: &mut Side) -> Result<
     Ok(true)
 }
 
-/// One listing; the name of a directory ends in `/`, as it sorts.
+/// One listing. The name of a directory ends in `/`, as it sorts.
 struct Side {
     entries: Peekable<Box<dyn Iterator<Item = firstbyte_store::Result<Entry>> + Send>>,
-    /// It broke off: what it did not show may exist all the same.
+    /// It ended in an error: names that it did not show may exist.
     broken: bool,
 }
 
 impl Side {
-    fn new(listing: Option<Ahead>) -> Self {
+    fn new(listing: Option<ListingPrefetch>) -> Self {
         let entries: Box<dyn Iterator<Item = _> + Send> =
-            Box::new(listing.into_iter().flatten().map(|entry| entry.map(tree::as_it_sorts)));
+            Box::new(listing.into_iter().flatten().map(|entry| entry.map(with_sort_name)));
         Self { entries: entries.peekable(), broken: false }
     }
 
-    /// Takes an error that comes next.
+    /// Takes the next entry if it is an error.
     fn error(&mut self) -> Option<firstbyte_store::Error> {
         let error = self.entries.next_if(firstbyte_store::Result::is_err)?.err();
         self.broken = true;
@@ -130,47 +129,46 @@ impl Side {
     }
 }
 
-/// A file that is to take the place of a directory.
+/// A file that replaces a directory.
 struct Replacement {
     file: Entry,
     /// The directory's name, with its `/`.
     prefix: Vec<u8>,
-    /// Whether all that was listed in it so far may be deleted.
+    /// Whether all names listed in it so far may be deleted.
     whole: bool,
 }
 
 /// Two listings side by side.
 pub(crate) struct Join<'a> {
-    scope: &'a Scope,
-    copying: &'a Copying<'a>,
+    scope: &'a Scope<'a>,
+    copy: &'a TreeCopy<'a>,
     extras: Extras,
     compare: Compare,
-    /// Where content is compared.
+    /// `None` if content is not compared.
     comparisons: Option<Comparisons>,
     observer: &'a dyn Observer,
     source: Side,
     destination: Side,
-    /// How the destination is listed.
-    there: ListOptions,
-    /// Names of the destination passed over since the source had one of them.
+    destination_options: ListOptions,
+    /// Names of the destination passed over since the last that the source has too.
     passed: usize,
-    /// Not decided on yet; few, since both listings have to be before their end.
+    /// Not decided on yet. Few, since both listings have yet to leave them.
     replacements: Vec<Replacement>,
-    /// Directories that only the destination has, from the outermost in, to be removed once left.
+    /// Directories that only the destination has, outermost first; removed when left.
     directories: Vec<Vec<u8>>,
     deletions: Vec<Location>,
     failures: Vec<Failure>,
 }
 
 impl Iterator for Join<'_> {
-    type Item = std::result::Result<Job, Failure>;
+    type Item = JobResult;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(failure) = self.failures.pop() {
                 return Some(Err(failure));
             }
-            let tree = self.copying.tree;
+            let tree = self.copy.tree;
             for (side, place) in
                 [(&mut self.source, &tree.source), (&mut self.destination, &tree.destination)]
             {
@@ -213,57 +211,57 @@ impl Iterator for Join<'_> {
 }
 
 impl Join<'_> {
-    fn only_source(&mut self) -> Option<std::result::Result<Job, Failure>> {
+    fn only_source(&mut self) -> Option<JobResult> {
         let entry = self.source.take()?;
         self.keep_directory_of(&entry.name);
-        self.copying.takes(&entry).then(|| self.copy(entry)).flatten()
+        self.copy.selects(&entry).then(|| self.add(entry)).flatten()
     }
 
-    fn copy(&mut self, entry: Entry) -> Option<std::result::Result<Job, Failure>> {
+    fn add(&mut self, entry: Entry) -> Option<JobResult> {
         if entry.kind == Kind::File && self.is_over_directory(&entry.name) {
             let prefix = [&entry.name[..], b"/"].concat();
             self.replacements.push(Replacement { file: entry, prefix, whole: true });
             return None;
         }
-        self.copying.job(entry, Over::File, self.observer)
+        self.copy.job(entry, Over::File, self.observer)
     }
 
     /// Whether extras are deleted and a directory has this name at a local destination.
     fn is_over_directory(&self, name: &[u8]) -> bool {
-        let Some(beneath) = self.copying.beneath.as_ref().filter(|_| self.extras != Extras::Keep) else {
+        let Some(root) = self.copy.root.as_ref().filter(|_| self.extras != Extras::Keep) else {
             return false;
         };
-        beneath
-            .find(os_path(name))
+        root.beneath
+            .find(as_path(name))
             .is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::Directory))
     }
 
-    fn pair(&mut self) -> Option<std::result::Result<Job, Failure>> {
+    fn pair(&mut self) -> Option<JobResult> {
         let (source, destination) = (self.source.take()?, self.destination.take()?);
         self.passed = 0;
         self.keep_directory_of(&source.name);
-        // A directory on both sides; a store may say so by an empty object.
+        // A directory on one side may be an empty object on the other.
         let directories = source.kind == Kind::Directory || destination.kind == Kind::Directory;
-        if directories || !self.copying.takes(&source) {
+        if directories || !self.copy.selects(&source) {
             return None;
         }
         let comparable = destination.kind == Kind::File && source.size == destination.size;
         match &mut self.comparisons {
             None => {
                 let same = comparable && self.compare == Compare::SizeMtime && {
-                    let tree = self.copying.tree;
-                    unchanged::entries(tree, self.copying.beneath.as_ref(), &source, &destination)
+                    let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
+                    is_unchanged(self.copy.tree, beneath, &source, &destination)
                 };
                 self.settle(source, Ok(same))
             }
             Some(_) if !comparable => self.settle(source, Ok(false)),
             Some(comparisons) => {
-                let tree = self.copying.tree;
+                let tree = self.copy.tree;
                 let (left, right) =
                     (tree.source.join(&source.name), tree.destination.join(&destination.name));
-                let place = left.to_string();
-                if let Err(error) = comparisons.begin(source, left, right) {
-                    return Some(Err(Failure { location: place, error }));
+                let location = left.to_string();
+                if let Err(error) = comparisons.start(source, left, right) {
+                    return Some(Err(Failure { location, error }));
                 }
                 let done = if comparisons.is_full() { comparisons.wait() } else { None };
                 done.and_then(|(source, same)| self.settle(source, same))
@@ -271,15 +269,12 @@ impl Join<'_> {
         }
     }
 
-    /// What follows from a comparison.
-    fn settle(&mut self, source: Entry, same: Result<bool>) -> Option<std::result::Result<Job, Failure>> {
+    /// Skips or copies an object that was compared.
+    fn settle(&mut self, source: Entry, same: Result<bool>) -> Option<JobResult> {
         match same {
-            Ok(true) => self.copying.skip(&source, self.observer).err().map(Err),
-            Ok(false) => self.copy(source),
-            Err(error) => {
-                let location = self.copying.tree.source.join(&source.name).to_string();
-                Some(Err(Failure { location, error }))
-            }
+            Ok(true) => self.copy.skip(&source, self.observer).err().map(Err),
+            Ok(false) => self.add(source),
+            Err(error) => Some(Err(self.copy.tree.failure(&source.name, error))),
         }
     }
 
@@ -289,11 +284,11 @@ impl Join<'_> {
         if self.extras == Extras::Keep {
             return self.pass();
         }
-        // A listing that broke off says nothing about what it would have shown.
+        // The source may have it after all.
         if self.source.broken {
             return;
         }
-        let deletable = self.copying.may_delete(&entry);
+        let deletable = self.may_delete(&entry);
         if let Some(over) = self.replacements.iter_mut().find(|over| entry.name.starts_with(&over.prefix)) {
             over.whole &= deletable;
             return;
@@ -301,9 +296,9 @@ impl Join<'_> {
         if !deletable {
             return;
         }
-        let tree = self.copying.tree;
+        let tree = self.copy.tree;
         if entry.kind == Kind::Directory {
-            // A store has no directories: only those of a local source say which are extra.
+            // A store has no directories, so it cannot show which of them are extra.
             if tree.source.as_local().is_some() && tree.effect == Effect::Apply {
                 self.directories.push(entry.name);
             }
@@ -313,9 +308,9 @@ impl Join<'_> {
         if tree.effect == Effect::DryRun {
             return self.observer.planned(&Action::Delete { location });
         }
-        if let Some(beneath) = &self.copying.beneath {
-            match beneath.remove_file(os_path(&entry.name)) {
-                Ok(()) => add(&self.copying.counts.deleted, 1),
+        if let Some(root) = &self.copy.root {
+            match root.beneath.remove_file(as_path(&entry.name)) {
+                Ok(()) => add(&self.copy.counts.deleted, 1),
                 Err(error) => {
                     self.failures.push(Failure { location: location.to_string(), error: error.into() });
                 }
@@ -328,56 +323,67 @@ impl Join<'_> {
         }
     }
 
-    /// Passes over a name of the destination that is to stay; after many, the listing leaps to the source's next name.
+    /// Whether an entry that only the destination has may be deleted.
+    fn may_delete(&self, entry: &Entry) -> bool {
+        let tree = self.copy.tree;
+        match entry.kind {
+            Kind::File | Kind::Symlink => tree.contains(&entry.name),
+            Kind::Directory => (tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
+            Kind::Other => false,
+        }
+    }
+
+    /// Skips a name that only the destination has, when such names are kept. After [`MOST_PASSED`]
+    /// of them an S3 destination is listed again, from the source's next name.
     fn pass(&mut self) {
         self.passed += 1;
-        let destination = &self.copying.tree.destination;
-        if self.passed < FAR || !matches!(destination, Location::S3(_)) {
+        let destination = &self.copy.tree.destination;
+        if self.passed < MOST_PASSED || !matches!(destination, Location::S3(_)) {
             return;
         }
         self.passed = 0;
-        // A listing starts behind a name, so it is a shorter one.
+        // A listing starts behind a name, so it starts after a shorter one.
         let before = self.source.name().and_then(|name| std::str::from_utf8(name.split_last()?.1).ok());
-        let there = ListOptions { start_after: before.map(str::to_owned), ..self.there.clone() };
-        let (Some(from), Some(now)) = (&there.start_after, self.destination.name()) else { return };
+        let start_after = before.map(str::to_owned);
+        let options = ListOptions { start_after, ..self.destination_options.clone() };
+        let (Some(from), Some(now)) = (&options.start_after, self.destination.name()) else { return };
         if from.as_bytes() <= now {
             return;
         }
-        let listing = tree::list(&self.scope.store, destination, &there).and_then(|listing| {
-            listing.map(|listing| Ahead::start(listing, self.scope.cancel.clone())).transpose()
-        });
+        let cancel = || self.scope.cancel.clone();
+        let listing = tree::list(&self.scope.store, destination, &options)
+            .and_then(|listing| listing.map(|listing| ListingPrefetch::start(listing, cancel())).transpose());
         match listing {
             Ok(listing) => self.destination = Side::new(listing),
             Err(error) => self.failures.push(Failure { location: destination.to_string(), error }),
         }
     }
 
-    /// Removes the extra directories that the destination's listing has left, where they are empty.
+    /// Removes the extra directories that the destination's listing has left, if they are empty.
     fn leave_directories(&mut self) {
         while let Some(last) = self.directories.last() {
             if !self.destination.has_passed(last) {
                 return;
             }
             let Some(name) = self.directories.pop() else { return };
-            let path = os_path(name.strip_suffix(b"/").unwrap_or(&name));
-            let removed =
-                self.copying.beneath.as_ref().map_or(Ok(()), |beneath| beneath.remove_empty_directory(path));
-            if let Err(error) = removed {
-                let location = self.copying.tree.destination.join(&name).to_string();
+            let path = as_path(name.strip_suffix(b"/").unwrap_or(&name));
+            let Some(root) = &self.copy.root else { return };
+            if let Err(error) = root.beneath.remove_empty_directory(path) {
+                let location = self.copy.tree.destination.join(&name).to_string();
                 self.failures.push(Failure { location, error: error.into() });
             }
         }
     }
 
-    /// A name the source has keeps the directory it lies in.
+    /// A name that the source has keeps the directory it is in.
     fn keep_directory_of(&mut self, name: &[u8]) {
         for over in self.replacements.iter_mut().filter(|over| name.starts_with(&over.prefix)) {
             over.whole = false;
         }
     }
 
-    /// The next file that was found to take a directory's place, or that cannot.
-    fn replace(&mut self) -> Option<std::result::Result<Job, Failure>> {
+    /// The next file that replaces a directory, or that cannot.
+    fn replace(&mut self) -> Option<JobResult> {
         let (source, destination) = (&mut self.source, &mut self.destination);
         let decided = self
             .replacements
@@ -385,12 +391,11 @@ impl Join<'_> {
             .position(|over| source.has_passed(&over.prefix) && destination.has_passed(&over.prefix))?;
         let over = self.replacements.swap_remove(decided);
         if over.whole && !self.source.broken && !self.destination.broken {
-            return self.copying.job(over.file, Over::Directory, self.observer);
+            return self.copy.job(over.file, Over::Directory, self.observer);
         }
-        let place = self.copying.tree.destination.join(&over.file.name);
-        let why = "a directory is in the file's place, and part of it is to stay; nothing in it was deleted";
-        let location = self.copying.tree.source.join(&over.file.name).to_string();
-        Some(Err(Failure { location, error: Error::invalid(&place, why) }))
+        let place = self.copy.tree.destination.join(&over.file.name);
+        let why = "a directory is in the file's place, and part of it has to stay; nothing in it was deleted";
+        Some(Err(self.copy.tree.failure(&over.file.name, Error::invalid(&place, why))))
     }
 
     fn delete(&mut self) {
@@ -399,34 +404,11 @@ impl Join<'_> {
         } else {
             self.scope.store.delete_many(&self.deletions)
         };
-        add(&self.copying.counts.deleted, (self.deletions.len() - failed.len()) as u64);
+        add(&self.copy.counts.deleted, (self.deletions.len() - failed.len()) as u64);
         self.deletions.clear();
         let failures = failed
             .into_iter()
             .map(|(location, error)| Failure { location: location.to_string(), error: error.into() });
         self.failures.extend(failures);
-    }
-}
-
-impl Copying<'_> {
-    /// Whether an entry of the destination that the source does not have may be deleted.
-    fn may_delete(&self, entry: &Entry) -> bool {
-        match entry.kind {
-            Kind::File | Kind::Symlink => self.may_delete_name(&entry.name),
-            Kind::Directory => (self.tree.select)(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
-            Kind::Other => false,
-        }
-    }
-
-    /// Removes the directory that a complete file is to take the place of.
-    pub(crate) fn make_way(&self, path: &Path) -> Result<()> {
-        let Some((beneath, name)) = self.beneath_of(path) else { return Ok(()) };
-        let deletable = |name: &[u8]| tree::is_unfinished(name) || self.may_delete_name(name);
-        add(&self.counts.deleted, beneath.remove_tree(name, &deletable)?);
-        Ok(())
-    }
-
-    fn may_delete_name(&self, name: &[u8]) -> bool {
-        !tree::is_unfinished(name) && self.tree.shard.takes(name) && (self.tree.select)(name)
     }
 }

@@ -1,24 +1,24 @@
-//! Checks content beside its transfer.
+//! Checksums of content while it is transferred.
 //!
-//! CRCs of chunks combine, so chunks are checked as their bytes pass and in any order. A sequential hash cannot be
-//! had that way: a follower thread reads the finished front of the file back from the page cache while the rest is
-//! still moving.
+//! CRCs of chunks can be combined, so they are computed as the bytes pass, in any order. A
+//! sequential hash cannot: a follower thread reads the finished start of the file back from the
+//! page cache while the rest is still moving.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 use firstbyte_store::{Algorithm, Checksum, Hasher};
 
 use crate::plan::Plan;
 use crate::{Error, Result};
 
-/// Read-ahead of a hash: larger makes no difference from the page cache.
+/// Bytes read at once; more makes no difference from the page cache.
 const STEP: usize = 128 << 10;
 
-/// The checksum of a range of a file, read back.
+/// The checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
     let mut hasher = Hasher::new(algorithm);
     feed(file, range, &mut hasher)?;
@@ -29,7 +29,7 @@ fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
     let mut buffer = vec![0; STEP];
     let mut at = range.start;
     while at < range.end {
-        let step = STEP.min(usize::try_from(range.end - at).unwrap_or(STEP));
+        let step = STEP.min(to_usize(range.end - at));
         file.read_exact_at(&mut buffer[..step], at).map_err(Error::io("reading back the partial file"))?;
         hasher.update(&buffer[..step]);
         at += step as u64;
@@ -37,7 +37,7 @@ fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
     Ok(())
 }
 
-/// The checksum of the whole from those of all chunks, in order.
+/// The checksum of the whole from those of all its chunks, in order.
 pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checksum>]) -> Option<Checksum> {
     let mut whole = Hasher::new(algorithm).finish();
     for (index, chunk) in (0..).zip(chunks) {
@@ -46,7 +46,7 @@ pub(crate) fn combine(plan: &Plan, algorithm: Algorithm, chunks: &[Option<Checks
     Some(whole)
 }
 
-/// Hashes a file from its start while it is being filled.
+/// Hashes a file from its start while it is filled.
 pub(crate) struct Follower {
     front: Arc<Front>,
     thread: JoinHandle<Result<Checksum>>,
@@ -54,13 +54,13 @@ pub(crate) struct Follower {
 
 #[derive(Default)]
 struct Front {
-    /// Where the gapless front of the file ends, and whether more can come.
+    /// Where the gapless start of the file ends, and whether that is its end.
     state: Mutex<(u64, bool)>,
     moved: Condvar,
 }
 
 impl Follower {
-    /// Starts to follow the filling of `file`.
+    /// Starts the thread.
     pub(crate) fn start(file: File, algorithm: Algorithm) -> Result<Self> {
         let front = Arc::new(Front::default());
         let watched = Arc::clone(&front);

@@ -1,7 +1,7 @@
-//! Downloads from a server that misbehaves as told: what is kept, what is fetched again, what is accepted.
+//! Downloads from a server with faults: what is kept, what is fetched again, what is accepted.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use firstbyte_location::Location;
 use firstbyte_store::{Algorithm, Error as StoreError, Hasher, Options, Store};
@@ -11,6 +11,9 @@ use firstbyte_transfer::{Engine, Error, Observer, Settings, Silent, Stop, Verifi
 const SEED: u64 = 7;
 /// Some twenty chunks of 2 MiB, cut finer at the end: enough for a front, a middle and a tail.
 const LENGTH: usize = (40 << 20) + 12_345;
+
+/// The object, made once: a server that makes it for each answer is so slow that requests are cut.
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| bytes(SEED, LENGTH));
 
 /// The range a request asks for, cut to the object.
 fn asked(head: &str) -> Option<(usize, usize)> {
@@ -86,7 +89,7 @@ impl Observer for StopAfter {
 
 #[test]
 fn a_stopped_download_goes_on_with_the_chunks_it_has() {
-    let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let path = directory.path().join("object");
     let to = Location::Local(path.clone());
@@ -99,7 +102,7 @@ fn a_stopped_download_goes_on_with_the_chunks_it_has() {
 
     let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
 
-    assert_eq!(std::fs::read(&path).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(std::fs::read(&path).unwrap(), *CONTENT);
     assert_eq!(names(directory.path()), ["object"]);
     assert!(summary.resumed_bytes > 0);
     let mut again: Vec<_> = server.heads()[before..].iter().filter_map(|head| asked(head)).collect();
@@ -139,7 +142,7 @@ fn a_changed_source_is_started_over() {
 
 #[test]
 fn bodies_cut_short_are_gone_on_with_where_they_broke() {
-    let server = Scripted::start(|number, head| match honest(&bytes(SEED, LENGTH), head, "\"v\"") {
+    let server = Scripted::start(|number, head| match honest(&CONTENT, head, "\"v\"") {
         Reply::Send(mut answer) if number % 3 == 1 => {
             answer.truncate(answer.len() / 2);
             Reply::SendAndClose(answer)
@@ -149,29 +152,29 @@ fn bodies_cut_short_are_gone_on_with_where_they_broke() {
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
-    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }
 
 #[test]
 fn damage_on_the_way_is_found_by_the_checksum_and_only_the_damage_replaced() {
     let server = Scripted::start(|number, head| {
-        let reply = honest(&bytes(SEED, LENGTH), head, "\"v\"");
+        let reply = honest(&CONTENT, head, "\"v\"");
         if number == 2 { damaged(reply) } else { reply }
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
-    let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &bytes(SEED, LENGTH)));
+    let checksum = Some(Hasher::of(Algorithm::Crc64Nvme, &CONTENT));
     let summary =
         engine(Settings { checksum, ..Settings::default() }).copy(&at(&server), &to, &Silent).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));
     assert!(summary.reread_bytes >= LENGTH as u64);
-    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }
 
 #[test]
 fn a_wrong_checksum_leaves_the_destination_as_it_was() {
     for algorithm in [Algorithm::Crc64Nvme, Algorithm::Sha256] {
-        let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+        let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
         let directory = scratch();
         let path = directory.path().join("object");
         std::fs::write(&path, b"old").unwrap();
@@ -189,10 +192,10 @@ fn a_wrong_checksum_leaves_the_destination_as_it_was() {
 
 #[test]
 fn a_sequential_hash_is_verified_beside_the_transfer() {
-    let server = Scripted::start(|_, head| honest(&bytes(SEED, LENGTH), head, "\"v\""));
+    let server = Scripted::start(|_, head| honest(&CONTENT, head, "\"v\""));
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
-    let checksum = Some(Hasher::of(Algorithm::Sha256, &bytes(SEED, LENGTH)));
+    let checksum = Some(Hasher::of(Algorithm::Sha256, &CONTENT));
     let summary =
         engine(Settings { checksum, ..Settings::default() }).copy(&at(&server), &to, &Silent).unwrap();
     assert_eq!(summary.verified, Some(Verified::Full));
@@ -202,21 +205,21 @@ fn a_sequential_hash_is_verified_beside_the_transfer() {
 fn a_silent_request_is_cut_and_asked_again() {
     let server = Scripted::start(|number, head| match number {
         2 => Reply::Silence,
-        _ => honest(&bytes(SEED, LENGTH), head, "\"v\""),
+        _ => honest(&CONTENT, head, "\"v\""),
     });
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
     assert!(summary.hedged >= 1);
-    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }
 
 #[test]
 fn a_server_without_ranges_is_read_as_one_stream() {
-    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"v\""], &bytes(SEED, LENGTH)));
+    let server = Scripted::start(|_, _| Reply::answer("200 OK", &["etag: \"v\""], &CONTENT));
     let directory = scratch();
     let to = Location::Local(directory.path().join("object"));
     let summary = engine(Settings::default()).copy(&at(&server), &to, &Silent).unwrap();
     assert_eq!((summary.bytes, summary.verified), (LENGTH as u64, Some(Verified::Length)));
-    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), bytes(SEED, LENGTH));
+    assert_eq!(std::fs::read(directory.path().join("object")).unwrap(), *CONTENT);
 }

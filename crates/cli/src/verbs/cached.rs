@@ -1,19 +1,19 @@
-//! What `mount`, `hydrate`, `release` and `status` share: the options of a cache, and operands that name objects in it.
+//! What `mount`, `hydrate`, `release` and `status` share: the options of the cache, and operands
+//! that may be paths under a mount.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte::below;
+use firstbyte::environment;
+use firstbyte::operand::Operand;
 use firstbyte_hydrate::Settings;
 use firstbyte_hydrate::cache::{Cache, Limits};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::Control;
 
-use super::listed::Operand;
-use crate::args::Globals;
-use crate::environment;
-use crate::error::{Error, Result};
+use crate::globals::Globals;
+use crate::render::error::{Error, Result};
 
 /// Where blocks are kept, and how many.
 #[derive(Args, Clone, Debug)]
@@ -46,7 +46,7 @@ impl CacheArgs {
         Ok(Cache::open(&self.directory(), limits)?)
     }
 
-    /// The cache of a mount where operands lie below one, else the one told.
+    /// The cache of the mount that the operands lie below, else the one given.
     pub fn open_for(&self, places: &[Place]) -> Result<Cache> {
         let mounted = places.iter().find_map(|place| place.mounted.as_ref());
         let Some(mounted) = mounted.filter(|_| self.cache.is_none()) else { return self.open() };
@@ -64,15 +64,14 @@ impl CacheArgs {
             cache_size: self.cache_size,
             reserve: self.reserve,
             memory: globals.memory_ceiling(),
-            deadline: globals.read_timeout,
-            ..Settings::default()
+            ..globals.options().reads
         }
     }
 }
 
 /// An operand: objects of a store, or what a mount shows of them.
 pub struct Place {
-    /// What is meant, as a location.
+    /// The location behind it, with its pattern.
     pub operand: Operand,
     /// The path as it was given, where it lies below a mount.
     pub mounted: Option<PathBuf>,
@@ -105,34 +104,5 @@ impl Place {
             Error::failed(format!("{}: the mount does not answer", shown(path)))
                 .advise("only who mounted it can ask it; see `firstbyte doctor`")
         })
-    }
-
-    /// Whether an object belongs to it: it itself, what is below it, or what its pattern matches.
-    pub fn takes(&self, location: &Location) -> bool {
-        let Some(name) = below(&self.operand.root, location) else { return false };
-        let pattern = self.operand.glob.as_ref();
-        pattern.is_none_or(|glob| glob.takes(&name, super::listed::Below::Taken))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_object_belongs_to_itself_to_what_is_above_it_and_to_patterns_that_match() {
-        let place = |text: &str| Place::parse(OsStr::new(text)).unwrap();
-        let object = Location::parse(OsStr::new("s3://b/run/a.txt")).unwrap();
-        for (text, takes) in [
-            ("s3://b/run/a.txt", true),
-            ("s3://b/run", true),
-            ("s3://b/", true),
-            ("s3://b/ru", false),
-            ("s3://b/run/*.txt", true),
-            ("s3://b/*", true),
-            ("s3://b/run/*.gz", false),
-        ] {
-            assert_eq!(place(text).takes(&object), takes, "{text}");
-        }
     }
 }

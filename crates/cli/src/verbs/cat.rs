@@ -9,10 +9,12 @@ use firstbyte_location::{ByteRange, Location};
 use firstbyte_store::Store;
 use firstbyte_transfer::Engine;
 
-use super::report::{Output, Report, stop_on_signal};
-use crate::args::Globals;
-use crate::error::{Error, Exit, Result};
-use crate::progress::{Failures, Progress};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
 
 /// Write objects, or a range of them, to standard output
 #[derive(Args)]
@@ -82,7 +84,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal(None)?));
     let mut report = Report::new("cat", super::joined(&args.locations), None);
     let progress = Progress::new(globals, Failures::Returned);
-    let mut out = super::standard_output()?;
+    let mut out = console::standard_output()?;
     for location in &locations {
         let range = args.range.map(|range| range.resolve(location, engine.store())).transpose();
         match range.map(|range| engine.cat(location, range, &mut out, &progress)) {

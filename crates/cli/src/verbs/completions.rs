@@ -1,10 +1,10 @@
-//! `completions`: the script that lets a shell complete our verbs and options.
+//! `completions`: prints the script for the completion of verbs and options in a shell.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::error::{Exit, Result};
-use crate::{args, console};
+use crate::render::console;
+use crate::render::error::{Exit, Result};
 
 /// Print the completion script for a shell
 #[derive(Args)]
@@ -16,9 +16,9 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Runs it.
-pub fn run(args: &CompletionsArgs) -> Result<Exit> {
+/// Runs it, for the grammar `command`.
+pub fn run(args: &CompletionsArgs, command: &mut Command) -> Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "firstbyte", &mut script);
+    clap_complete::generate(args.shell, command, "firstbyte", &mut script);
     console::print_bytes(&script).map(|()| Exit::Done)
 }

@@ -1,18 +1,22 @@
 //! `cp`: copies objects and trees between any two locations.
 //!
-//! A single object takes the engine's single copy, which can check a checksum; objects named singly are one run; each tree
-//! and each glob is a run of its own, over the names below a place, in constant memory.
+//! One object is copied by itself, which allows `--checksum`. Several named objects are one run of
+//! the engine. Each tree and each pattern is a run of its own, in constant memory.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use firstbyte::Depth;
+use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::operand::Glob;
 use firstbyte_location::{Location, shown, units};
-use firstbyte_store::{Checksum, StaleUpload};
+use firstbyte_store::{Checksum, StaleUpload, Store};
 use firstbyte_transfer::{
     Action, Effect, Engine, Failure, Job, Levels, Observer, Over, Settings, Stop, Summary, Tree,
 };
@@ -21,13 +25,13 @@ use rustix::io::Errno;
 
 use super::cat::is_closed_pipe;
 use super::input::Input;
-use super::operands::{Depth, Destination, Source, Wildcards, refuse_into_itself, refuse_onto_itself};
 use super::policy::Policy;
-use super::report::{Output, Report, stop_on_signal};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::progress::{Failures, Progress};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
 
 /// How often a pipe without a reader is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -47,12 +51,13 @@ Examples:
   firstbyte cp big.vcf.gz s3://bucket --metadata run=7,lab=x --storage-class STANDARD_IA
   firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days
 
-With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare says how that is told).")]
+With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare decides what counts as unchanged).")]
 pub struct CpArgs {
     /// Sources, and behind them the destination
     #[arg(required = true, value_names = ["SRC", "DST"])]
     operands: Vec<OsString>,
-    /// Copy directories with everything below them; links are followed, pipes, sockets and devices left out
+    /// Copy directories with everything below them; links are followed, pipes, sockets and devices
+    /// left out
     #[arg(short, long)]
     recursive: bool,
     /// Take *, ? and [ in sources as they are
@@ -78,7 +83,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
     };
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
-    let destination = Destination::parse(last, sources, wildcards)?;
+    let destination = CopyDestination::parse(last, sources, wildcards)?;
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.deadline(named))?;
     let settings =
@@ -86,13 +91,15 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     report.receipt().left_out = Some(0);
-    let depth = if args.recursive { Depth::Trees } else { Depth::Objects };
-    let parsed: Result<Vec<Source>> =
-        sources.iter().map(|text| Source::parse(text, depth, wildcards, engine.store())).collect();
+    let parsed: Result<Vec<CopySource>> =
+        sources.iter().map(|text| CopySource::parse(text, args.depth(), wildcards, engine.store())).collect();
     let copy = Copy { args, globals, engine, stop };
     let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
     outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
-    report.end(globals, if matches!(destination, Destination::Stdout) { Output::Data } else { Output::Free })
+    report.end(
+        globals,
+        if matches!(destination, CopyDestination::Stdout) { Output::Data } else { Output::Free },
+    )
 }
 
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
@@ -113,6 +120,59 @@ fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Gl
     report.end(globals, Output::Free)
 }
 
+/// A source of `cp`.
+enum CopySource {
+    Stdin,
+    Stored(Source),
+}
+
+impl CopySource {
+    fn parse(text: &OsStr, depth: Depth, wildcards: Wildcards, store: &Store) -> Result<Self> {
+        match text.as_bytes() {
+            b"-" => Ok(Self::Stdin),
+            _ => Ok(Self::Stored(Source::parse(text, depth, wildcards, store)?)),
+        }
+    }
+
+    fn target(&self, destination: &Destination) -> Result<Location> {
+        match (self, destination) {
+            (Self::Stored(source), _) => Ok(source.target(destination)?),
+            (Self::Stdin, Destination::As(location)) => Ok(location.clone()),
+            (Self::Stdin, Destination::Into(directory) | Destination::There(directory)) => Err(Error::usage(
+                format!("{directory}: is a directory; standard input needs a name to be written to"),
+            )),
+        }
+    }
+}
+
+/// The destination of `cp`.
+enum CopyDestination {
+    Stdout,
+    /// A pipe or device: written to, never replaced.
+    Stream(PathBuf),
+    Stored(Destination),
+}
+
+impl CopyDestination {
+    fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
+        if text == "-" {
+            return Ok(Self::Stdout);
+        }
+        match Location::parse(text)? {
+            Location::Local(path) if fs::metadata(&path).is_ok_and(|it| !it.is_dir() && !it.is_file()) => {
+                Ok(Self::Stream(path))
+            }
+            _ => Ok(Self::Stored(Destination::parse(text, sources, wildcards)?)),
+        }
+    }
+}
+
+impl CpArgs {
+    fn depth(&self) -> Depth {
+        if self.recursive { Depth::Tree } else { Depth::Object }
+    }
+}
+
 /// One run of `cp`.
 struct Copy<'a> {
     args: &'a CpArgs,
@@ -130,25 +190,29 @@ impl Copy<'_> {
         }
     }
 
-    fn all(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+    fn all(&self, sources: &[CopySource], destination: &CopyDestination, report: &mut Report) -> Result<()> {
         let progress = Progress::new(self.globals, Failures::Returned);
-        match (sources, destination) {
-            (_, Destination::Stdout) => {
-                self.to_stream(sources, &mut super::standard_output()?, &progress, report)
+        let destination = match destination {
+            CopyDestination::Stdout => {
+                return self.to_stream(sources, &mut console::standard_output()?, &progress, report);
             }
-            (_, Destination::Stream(path)) => {
-                self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress, report)
+            CopyDestination::Stream(path) => {
+                return self.to_stream(sources, &mut open_stream(path, &self.stop)?, &progress, report);
             }
-            ([Source::Stdin], _) => {
-                let target = sources[0].target(destination)?;
-                let mut input = Input::new(super::standard_input()?, &self.stop);
+            CopyDestination::Stored(destination) => destination,
+        };
+        match sources {
+            [stdin @ CopySource::Stdin] => {
+                let target = stdin.target(destination)?;
+                let mut input = Input::new(console::standard_input()?, &self.stop);
                 report.add(self.engine.put_stream(&mut input, &target, &progress));
                 Ok(())
             }
-            ([Source::Object(source)], _) if self.args.policy.effect() == Effect::Apply => {
-                let target = sources[0].target(destination)?;
-                refuse_onto_itself(source, &target)?;
-                report.add(self.engine.copy(source, &target, &progress));
+            [CopySource::Stored(source @ Source::Object(location))]
+                if self.args.policy.effect() == Effect::Apply =>
+            {
+                let target = source.target(destination)?;
+                report.add(self.engine.copy(location, &target, &progress));
                 Ok(())
             }
             _ => self.many(sources, destination, report),
@@ -157,13 +221,13 @@ impl Copy<'_> {
 
     fn to_stream(
         &self,
-        sources: &[Source],
+        sources: &[CopySource],
         out: &mut File,
         progress: &Progress,
         report: &mut Report,
     ) -> Result<()> {
         for source in sources {
-            let Source::Object(location) = source else {
+            let CopySource::Stored(Source::Object(location)) = source else {
                 return Err(Error::usage("only single objects can be written to a stream"));
             };
             match self.engine.cat(location, None, out, progress) {
@@ -180,34 +244,30 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn many(&self, sources: &[Source], destination: &Destination, report: &mut Report) -> Result<()> {
+    fn many(&self, sources: &[CopySource], destination: &Destination, report: &mut Report) -> Result<()> {
         let progress = Progress::new(self.globals, Failures::Printed).stopping(&self.stop);
         let mut jobs = Vec::new();
         let mut trees = Vec::new();
         for source in sources {
             let target = source.target(destination)?;
             match source {
-                Source::Stdin => return Err(Error::usage("standard input can only be the one source")),
-                Source::Object(location) => {
-                    refuse_onto_itself(location, &target)?;
+                CopySource::Stdin => return Err(Error::usage("standard input can only be the one source")),
+                CopySource::Stored(Source::Object(location)) => {
                     let (source, over) = (location.clone(), Over::File);
                     jobs.push(Job { source, destination: target, entry: None, over });
                 }
-                Source::Glob { .. } => trees.push((source, target)),
-                Source::Tree { root, .. } => {
-                    refuse_into_itself(root, &target)?;
-                    trees.push((source, target));
-                }
+                CopySource::Stored(Source::Glob { base, glob }) => trees.push((base, Some(glob), target)),
+                CopySource::Stored(Source::Tree { root, .. }) => trees.push((root, None, target)),
             }
         }
         if !jobs.is_empty() {
             self.jobs(jobs, &progress, report);
         }
-        for (source, destination) in trees {
+        for (root, glob, destination) in trees {
             if report.has_ended() {
                 break;
             }
-            self.tree(source, destination, &progress, report)?;
+            self.tree(root, glob, destination, &progress, report)?;
         }
         report.output(progress);
         Ok(())
@@ -216,33 +276,28 @@ impl Copy<'_> {
     /// Copies what is below a place: all of it, or what matches a pattern.
     fn tree(
         &self,
-        source: &Source,
+        root: &Location,
+        glob: Option<&Glob>,
         destination: Location,
         progress: &Progress,
         report: &mut Report,
     ) -> Result<()> {
-        let (root, glob) = match source {
-            Source::Glob { base, pattern, levels } => (base, Some((pattern, *levels))),
-            Source::Tree { root, .. } => (root, None),
-            Source::Stdin | Source::Object(_) => return Ok(()),
-        };
+        let depth = self.args.depth();
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
-            let matches = glob.is_none_or(|(pattern, _)| {
-                let text = String::from_utf8_lossy(name);
-                if self.args.recursive { pattern.matches_within(&text) } else { pattern.matches(&text) }
-            });
-            let takes = matches && self.args.policy.filter.takes(name);
+            let matches = glob.is_none_or(|glob| glob.takes(name, depth));
+            let takes = matches && self.args.policy.takes(name);
             if takes {
                 matched.store(true, Ordering::Relaxed);
             }
             takes
         };
+        let one_level = depth == Depth::Object && glob.is_some_and(|glob| glob.levels == Some(1));
         let tree = Tree {
             source: root.clone(),
             destination,
-            beginning: glob.map(|(pattern, _)| pattern.beginning(0)).unwrap_or_default(),
-            levels: glob.map_or(Levels::All, |(_, levels)| levels),
+            beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
+            levels: if one_level { Levels::One } else { Levels::All },
             select: &select,
             shard: self.args.policy.shard(),
             effect: self.args.policy.effect(),
@@ -273,8 +328,8 @@ fn no_match(report: &mut Report) -> Error {
         .advise("check the pattern with --dry-run")
 }
 
-/// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program does, and ends when the run
-/// is stopped.
+/// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program
+/// does, and ends when the run is stopped.
 fn open_stream(path: &Path, stop: &Stop) -> Result<File> {
     let failed = |error: std::io::Error| Error::io(shown(path), &error);
     let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());

@@ -1,5 +1,6 @@
-//! `hydrate`: brings objects into the cache. Of a location this process does it; of a path under a mount the mount's
-//! daemon, whose readers come first, and which goes on when this process is gone.
+//! `hydrate`: fetches objects into the cache. For a location this process does it. For a path under
+//! a mount the mount's daemon does: its readers have priority, and the job continues when this
+//! process ends.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,18 +9,18 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
-use firstbyte_mount::Control;
+use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
 use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
-use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
-use super::report::{Output, Report, stop_on_signal};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::progress::{Failures, Progress as Bar};
-use crate::receipt::Failed;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::{Failures, Progress as Bar};
+use crate::render::receipt::Failed;
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
 
 /// How often a job is asked how far it is.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,7 +76,7 @@ pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
     report.end(globals, Output::Free)
 }
 
-// -- in this process ----------------------------------------------------------------------------------------------------
+// In this process.
 
 fn here(
     args: &HydrateArgs,
@@ -118,9 +119,9 @@ fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
         let found = wanted::below(store, &root);
-        return Box::new(
-            found.filter(move |wanted| wanted.as_ref().map_or(true, |wanted| place.takes(&wanted.location))),
-        );
+        return Box::new(found.filter(move |wanted| {
+            wanted.as_ref().map_or(true, |wanted| place.operand.takes(&wanted.location))
+        }));
     }
     Box::new(std::iter::once(wanted::one(store, &root)))
 }
@@ -150,7 +151,7 @@ fn replayed(path: &Path) -> Result<WantedList> {
     })))
 }
 
-// -- by a mount's daemon --------------------------------------------------------------------------------------------
+// By a mount's daemon.
 
 fn by_daemon(
     args: &HydrateArgs,
@@ -160,14 +161,13 @@ fn by_daemon(
     report: &mut Report,
 ) -> Result<()> {
     let (Some(mut control), Some(path)) = (place.control()?, &place.mounted) else { return Ok(()) };
-    let begun = ask(
-        &mut control,
-        path,
-        &json!({
-            "verb": "hydrate", "location": place.operand.root.to_string(), "recursive": args.recursive,
-            "pin": args.pin, "limit_rate": args.limit_rate,
-        }),
-    )?;
+    let request = Request::Hydrate(HydrateRequest {
+        location: place.operand.root.to_string(),
+        recursive: args.recursive,
+        pin: args.pin,
+        limit_rate: args.limit_rate,
+    });
+    let Response::Begun { job } = ask(&mut control, path, &request)? else { return Err(unexpected(path)) };
     if !args.wait {
         if !globals.quiet {
             let path = shown(path);
@@ -176,11 +176,13 @@ fn by_daemon(
         return Ok(());
     }
     follow(globals, report, || {
-        let now = ask(&mut control, path, &json!({ "verb": "progress", "job": begun["job"] }))?;
-        let reached = Reached::from(&now);
+        let Response::Progress(now) = ask(&mut control, path, &Request::Progress { job })? else {
+            return Err(unexpected(path));
+        };
+        let reached = Reached::from(now);
         if !reached.is_over {
             if stop.is_stopped() {
-                ask(&mut control, path, &json!({ "verb": "cancel", "job": begun["job"] }))?;
+                ask(&mut control, path, &Request::Cancel { job })?;
                 return Err(Error::interrupted());
             }
             std::thread::sleep(TICK);
@@ -189,23 +191,27 @@ fn by_daemon(
     })
 }
 
-fn ask(control: &mut Control, path: &Path, request: &Value) -> Result<Value> {
-    let answer = control.ask(request).map_err(|error| Error::io(shown(path), &error))?;
-    match answer["error"].as_str() {
-        Some(error) => Err(Error::failed(format!("{}: {error}", shown(path)))),
-        None => Ok(answer),
+fn ask(control: &mut Control, path: &Path, request: &Request) -> Result<Response> {
+    match control.ask(request).map_err(|error| Error::io(shown(path), &error))? {
+        Response::Error { error } => Err(Error::failed(format!("{}: {error}", shown(path)))),
+        response => Ok(response),
     }
 }
 
-// -- how far it is --------------------------------------------------------------------------------------------------------
+fn unexpected(path: &Path) -> Error {
+    Error::failed(format!("{}: the mount's daemon gave an answer to another request", shown(path)))
+        .advise("it may be of another version: mount it again")
+}
 
-/// How far a job is, whoever does it.
+// How far it is.
+
+/// How far a job is, of this process or of a daemon.
 struct Reached {
     files_done: u64,
     bytes: u64,
     bytes_here: u64,
     fetched: u64,
-    /// Told at the end.
+    /// Filled in when the job is over.
     failed: Vec<Failed>,
     is_over: bool,
 }
@@ -227,21 +233,16 @@ impl From<Progress> for Reached {
     }
 }
 
-/// As a mount's daemon tells it.
-impl From<&Value> for Reached {
-    fn from(told: &Value) -> Self {
-        let count = |name: &str| told[name].as_u64().unwrap_or(0);
-        let failed = told["failed"].as_array().into_iter().flatten().map(|failure| {
-            let text = |name: &str| failure[name].as_str().unwrap_or_default().to_owned();
-            Failed { location: text("location"), error: text("error") }
-        });
+impl From<JobProgress> for Reached {
+    fn from(progress: JobProgress) -> Self {
+        let failed = progress.failed.into_iter();
         Self {
-            files_done: count("files_done"),
-            bytes: count("bytes"),
-            bytes_here: count("bytes_here"),
-            fetched: count("fetched"),
-            failed: failed.collect(),
-            is_over: told["is_over"] == Value::Bool(true),
+            files_done: progress.files_done,
+            bytes: progress.bytes,
+            bytes_here: progress.bytes_here,
+            fetched: progress.fetched,
+            failed: failed.map(|JobFailure { location, error }| Failed { location, error }).collect(),
+            is_over: progress.is_over,
         }
     }
 }

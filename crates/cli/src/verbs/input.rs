@@ -1,4 +1,4 @@
-//! Standard input of a run that can be stopped: a blocking read of a pipe or terminal that sends nothing cannot.
+//! Standard input that can be stopped: a plain blocking read of a silent pipe or terminal cannot.
 
 use std::fs::File;
 use std::io::{self, Read};

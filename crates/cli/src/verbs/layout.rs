@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use firstbyte_listing::layout::{self, Failure, Scheme};
+use firstbyte_layout::{self as layout, Failure, Scheme};
 use firstbyte_location::shown;
 use serde_json::{Map, Value, json};
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::json;
-use crate::receipt::{Failed, Receipt};
-use crate::rows::utf8_name;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::json;
+use crate::render::receipt::{Failed, Receipt};
+use crate::render::rows::utf8_name;
 
 /// Turn a directory of very many files into a layout of small directories, and back
 #[derive(Args)]
@@ -76,7 +76,7 @@ fn failed(failures: &[Failure]) -> Vec<Failed> {
     failures.iter().map(named).collect()
 }
 
-/// A name as rows have it: as text, and where it is none, its bytes in hex as well.
+/// A name as rows have it: as text, and its bytes in hex if it is not UTF-8.
 fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
     let (text, hex) = utf8_name(b"", name.as_bytes());
     fields.insert(key.to_owned(), text.into());

@@ -1,4 +1,4 @@
-//! `link`: the link proxy, by hand.
+//! `link`: runs the link proxy, which imitates slow networks.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use clap::Args;
 use firstbyte_link::{Chance, Faults, Hold, Link, LinkConfig, Preset, Rate, parse_duration};
 use serde_json::json;
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
 /// Stand in for a slow, far, shared or faulty network, between a client and a server
@@ -27,8 +27,8 @@ pub struct LinkArgs {
     /// Where their bytes go
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
-    /// The round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40 MB/s a connection,
-    /// 400 MB/s in all), none
+    /// The round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40
+    /// MB/s a connection, 400 MB/s in all), none
     #[arg(long, value_name = "PLACE")]
     preset: Option<Preset>,
     /// Round-trip time

@@ -1,7 +1,5 @@
-//! What `ls` and `du` are pointed at, and what they share: where a pattern begins, what failed, how they end.
+//! What `ls` and `du` share: the store, what failed, how they end.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -11,117 +9,12 @@ use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
 use firstbyte_transfer::Concurrency;
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::json;
-use crate::pattern::{Pattern, split_glob};
-use crate::receipt::{Failed, Receipt};
-use crate::rows::Counter;
-
-/// One location to look at.
-#[derive(Clone)]
-pub struct Operand {
-    /// What is listed.
-    pub root: Location,
-    /// Which of the names below it.
-    pub glob: Option<Glob>,
-    /// As it was written.
-    pub text: OsString,
-}
-
-/// Names that match.
-#[derive(Clone)]
-pub struct Glob {
-    pattern: Pattern,
-    /// Where the pattern begins in what was written.
-    begins: usize,
-    /// How deep a match can lie; none: at any depth.
-    pub levels: Option<u32>,
-}
-
-/// How much of a directory a pattern stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Below {
-    /// The names that match.
-    Left,
-    /// Those, and everything below them.
-    Taken,
-}
-
-impl Operand {
-    /// Looks at what `text` names. A local name that exists is no pattern.
-    pub fn parse(text: &OsStr) -> Result<Self> {
-        let location = Location::parse(text)?;
-        let named = match &location {
-            Location::Local(path) => path.symlink_metadata().is_ok(),
-            // `?` begins a URL's query.
-            Location::Http(_) => true,
-            Location::S3(_) => false,
-        };
-        // It is shown, and never parsed again.
-        let without_secrets = match &location {
-            Location::Http(_) => OsString::from(shown(text).to_string()),
-            _ => text.to_owned(),
-        };
-        let text = without_secrets.as_os_str();
-        let Some((base, pattern)) = text.to_str().filter(|_| !named).and_then(split_glob) else {
-            return Ok(Self { root: location, glob: None, text: text.to_owned() });
-        };
-        if base == "s3://" {
-            return Err(Error::usage(format!("{}: a bucket's name cannot hold wildcards", shown(text))));
-        }
-        let written = &text.as_bytes()[base.len()..];
-        let slashes = written.iter().filter(|byte| **byte == b'/').count();
-        let levels =
-            u32::try_from(slashes + 1).ok().filter(|_| !written.windows(2).any(|pair| pair == b"**"));
-        let root =
-            if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };
-        Ok(Self { root, glob: Some(Glob { pattern, begins: base.len(), levels }), text: text.to_owned() })
-    }
-
-    /// The part of it that is listed, as it was written: all, or what stands before a pattern.
-    pub fn root_text(&self) -> &[u8] {
-        let length = self.glob.as_ref().map_or(self.text.len(), |glob| glob.begins);
-        &self.text.as_bytes()[..length]
-    }
-
-    /// The given ones; the current directory where there is none.
-    pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
-        if texts.is_empty() {
-            return Ok(vec![Self::parse(OsStr::new("."))?]);
-        }
-        texts.iter().map(|text| Self::parse(text)).collect()
-    }
-}
-
-impl Glob {
-    /// The shortest part of a path, from the root, that is meant: the path itself, or a directory above it.
-    pub fn part<'n>(&self, path: &'n [u8]) -> Option<&'n [u8]> {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, Below::Left))
-    }
-
-    /// Whether anything below the directory `path`, which ends in no `/`, can be meant.
-    pub fn enters(&self, path: &[u8], below: Below) -> bool {
-        let name = String::from_utf8_lossy(path);
-        self.pattern.may_match_below(&name) || (below == Below::Taken && self.pattern.matches_within(&name))
-    }
-
-    /// What everything that is meant, and lies in a directory so many levels down, is called at the beginning.
-    pub fn beginning(&self, level: usize) -> String {
-        self.pattern.beginning(level)
-    }
-
-    /// Whether a name below the root is meant.
-    pub fn takes(&self, name: &[u8], below: Below) -> bool {
-        let name = String::from_utf8_lossy(name);
-        match below {
-            Below::Left => self.pattern.matches(name.trim_end_matches('/')),
-            Below::Taken => self.pattern.matches_within(name.trim_end_matches('/')),
-        }
-    }
-}
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::json;
+use crate::render::receipt::{Failed, Receipt};
+use crate::render::rows::Counter;
 
 /// The one store of a verb, made when the first location needs it.
 ///
@@ -158,7 +51,7 @@ pub struct Failures<'a> {
 }
 
 impl<'a> Failures<'a> {
-    /// None yet.
+    /// No failures yet.
     pub fn new(counter: &'a Counter) -> Self {
         Self { counter, failed: Mutex::default(), warned: AtomicBool::new(false) }
     }
@@ -203,10 +96,11 @@ pub fn from_listing(error: &listing::Error) -> Error {
     }
 }
 
-/// Says how a listing verb went: the receipt on standard error, where the rows are not, and the exit code.
+/// Says how a listing verb went: the receipt on standard error, where the rows are not, and the
+/// exit code.
 ///
 /// # Errors
-/// That of the only location, or of the last of several, which `main` prints.
+/// The error of the only location, or of the last of several that failed.
 pub fn end(
     mut receipt: Receipt,
     started: Instant,

@@ -1,4 +1,4 @@
-//! `mount`: a location as a read-only file system, by a daemon.
+//! `mount`: shows a location as a read-only file system, served by a daemon.
 
 mod daemon;
 mod place;
@@ -19,13 +19,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::cached::CacheArgs;
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 use place::Place;
 
-/// How a mount ends by a signal. Open files can be read on for a while after the one that services are ended by.
+/// How a mount ends by a signal. Open files can be read on for a while after the one that services
+/// are ended by.
 const ENDING: Ending =
     Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
@@ -40,7 +41,8 @@ Examples:
   firstbyte unmount /mnt/data
 docs/mount.md says what is guaranteed, and what is not.")]
 pub struct MountArgs {
-    /// What to show: an S3 bucket or prefix, a URL with a directory listing, a directory, or one object
+    /// What to show: an S3 bucket or prefix, a URL with a directory listing, a directory, or one
+    /// object
     #[arg(value_name = "SRC")]
     source: OsString,
     /// An empty directory to show it at
@@ -49,19 +51,22 @@ pub struct MountArgs {
     /// Stay here until unmounted or interrupted, instead of returning when ready
     #[arg(long)]
     foreground: bool,
-    /// How long names are believed: new, overwritten and deleted objects are seen after this at the latest
+    /// How long names are believed: new, overwritten and deleted objects are seen after this at the
+    /// latest
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     metadata_ttl: Duration,
     /// Longest a read may take before it is an input/output error
     #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline", value_parser = units::parse_duration)]
     read_deadline: Duration,
-    /// Fetch files of up to SIZE whole when they are opened: the open waits, and all reads are native then, mapped ones too
+    /// Fetch files of up to SIZE whole when they are opened: the open waits, and all reads are
+    /// native then, mapped ones too
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
     eager: u64,
     /// Let other users in
     #[arg(long)]
     allow_other: bool,
-    /// Mount also where DIR is not empty, or something is mounted: both are hidden until it is unmounted
+    /// Mount also where DIR is not empty, or something is mounted: both are hidden until it is
+    /// unmounted
     #[arg(long)]
     nonempty: bool,
     /// Note the order in which bytes are read, for `hydrate --replay`
@@ -70,7 +75,8 @@ pub struct MountArgs {
     /// Serve counters at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Where the daemon writes what goes wrong [default: a file in $XDG_RUNTIME_DIR/firstbyte, said when it is mounted]
+    /// Where the daemon writes what goes wrong [default: a file in $XDG_RUNTIME_DIR/firstbyte, said
+    /// when it is mounted]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[command(flatten)]
@@ -100,8 +106,9 @@ impl MountArgs {
         addresses.next().map(Some).ok_or_else(|| wrong("no such host".into()))
     }
 
-    /// The engine, and the cache directory it uses. Without one that can be used reads go to the store each time: that is
-    /// worth a warning where nobody asked for that directory, and an error where somebody did.
+    /// The engine, and the cache directory it uses. Without one that can be used reads go to the
+    /// store each time: that is a warning if the directory is the default one, and an error if
+    /// it was given.
     fn engine(&self, store: &Store, globals: &Globals) -> Result<(Hydrator, Option<PathBuf>)> {
         let cache = self.cache.directory();
         let cache = std::path::absolute(&cache).map_err(|e| Error::io(shown(&cache), &e))?;
@@ -136,7 +143,7 @@ pub fn run(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     })
 }
 
-/// Mounts, tells `ready`, and serves until it is unmounted or a signal comes.
+/// Mounts, calls `ready`, and serves until it is unmounted or a signal comes.
 fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> Result<()>) -> Result<Exit> {
     let started = Instant::now();
     allow_many_descriptors();
@@ -145,7 +152,7 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     let store = Store::new(firstbyte_store::Options {
         read_deadline: globals.read_timeout.min(args.read_deadline),
         outages: Outages::FailFast,
-        ..globals.store_options()
+        ..globals.options().store
     })?;
     let place = args.place()?;
     let (engine, cache) = args.engine(&store, globals)?;
@@ -187,7 +194,8 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     }));
     reported.store(true, Ordering::Relaxed);
     if told.is_err() {
-        // Who started it is gone before it was ready: nobody would know of the mount.
+        // The process that started it is gone before it was ready, so no one would know of the
+        // mount.
         mount.stop()?;
     }
     mount.wait()?;
@@ -195,19 +203,21 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     told.map(|()| Exit::Done)
 }
 
-/// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant for programs that wait by
-/// `select`.
+/// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant
+/// for programs that wait by `select`.
 fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, fewer files can be open at once; whoever opens one too many is told.
+    // If it cannot be raised, fewer files can be open at once; opening one more fails.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Threads of a daemon come and go, and each would leave what it freed in a heap of its own: up to eight for each processor.
+/// Threads of a daemon come and go, and each would leave what it freed in a heap of its own: up to
+/// eight for each processor.
 fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: a setting of the allocator, made before there is a second thread; it has no other precondition.
+        // SAFETY: a setting of the allocator, made before there is a second thread; it has no other
+        // precondition.
         let done = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
         // Refused, it costs memory alone.
         tracing::debug!("one heap for all threads: {done}");

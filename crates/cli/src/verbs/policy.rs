@@ -1,24 +1,24 @@
-//! The options that `cp` and `sync` share: which names take part, and how they are moved.
+//! The options that `cp` and `sync` share: which names are copied, and how.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use firstbyte::pattern::{Filter, Verdict};
 use firstbyte_location::units;
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
 
-use super::report::Deadline;
-use crate::args::Globals;
-use crate::error::{Error, Result};
-use crate::pattern::{Filter, Verdict};
+use crate::globals::Globals;
+use crate::render::error::{Error, Result};
+use crate::signals::Deadline;
 
 /// How names are chosen and bytes are moved.
 #[derive(Args)]
 pub struct Policy {
     #[command(flatten)]
-    pub filter: Filter,
+    filter: FilterArgs,
     /// What is on stable storage when a copy is reported done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
@@ -31,7 +31,7 @@ pub struct Policy {
     /// Longest time the whole run may take; what has arrived by then is kept
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
-    /// Show what would be done, without doing it
+    /// Show what would be copied and deleted, without copying or deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// This worker's share of the names, counted from 0: 0/4 to 3/4
@@ -77,7 +77,7 @@ enum Encryption {
     Kms,
 }
 
-/// What is compared, as it is written.
+/// What is compared, by the names of `--compare`.
 #[derive(Clone, Copy, ValueEnum)]
 enum CompareName {
     /// Length and modification time
@@ -107,7 +107,8 @@ fn parse_shard(text: &str) -> std::result::Result<Shard, String> {
     }
 }
 
-/// Parses `KEY=VALUE[,KEY=VALUE...]`, as the aws command has it. A comma that no `KEY=` follows belongs to the value.
+/// Parses `KEY=VALUE[,KEY=VALUE...]`, as the aws command has it. A comma that no `KEY=` follows
+/// belongs to the value.
 fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     let is_key =
         |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
@@ -161,7 +162,7 @@ impl Policy {
             }
         };
         let storage_class = self.storage_class.clone();
-        Ok(Store::new(Options { encryption, storage_class, ..globals.store_options() })?)
+        Ok(Store::new(Options { encryption, storage_class, ..globals.options().store })?)
     }
 
     /// The transfer settings that these options describe.
@@ -193,6 +194,11 @@ impl Policy {
         self.deadline.map(|after| Deadline { after, source })
     }
 
+    /// Whether `--include` and `--exclude` take `name`, relative to the source.
+    pub fn takes(&self, name: &[u8]) -> bool {
+        self.filter.0.takes(name)
+    }
+
     /// Whether anything is done.
     pub fn effect(&self) -> Effect {
         if self.dry_run { Effect::DryRun } else { Effect::Apply }
@@ -204,9 +210,12 @@ impl Policy {
     }
 }
 
-/// `--include` and `--exclude` are one option in two spellings: their common order counts, which a derived parser
-/// would lose.
-impl Args for Filter {
+/// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
+/// derived parser would lose.
+#[derive(Clone, Default)]
+struct FilterArgs(Filter);
+
+impl Args for FilterArgs {
     fn augment_args(command: Command) -> Command {
         let option = |id: &'static str, help: &'static str| {
             Arg::new(id).long(id).value_name("PATTERN").action(ArgAction::Append).help(help)
@@ -221,7 +230,7 @@ impl Args for Filter {
     }
 }
 
-impl FromArgMatches for Filter {
+impl FromArgMatches for FilterArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let given = |id: &'static str, verdict: Verdict| {
             let places = matches.indices_of(id).into_iter().flatten();
@@ -231,9 +240,9 @@ impl FromArgMatches for Filter {
         let mut rules = given("include", Verdict::Include);
         rules.extend(given("exclude", Verdict::Exclude));
         rules.sort_by_key(|(place, ..)| *place);
-        let mut filter = Self::default();
+        let mut filter = Filter::default();
         rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, text));
-        Ok(filter)
+        Ok(Self(filter))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {

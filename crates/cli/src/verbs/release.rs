@@ -1,4 +1,4 @@
-//! `release`: lets cached bytes go.
+//! `release`: removes objects from the cache.
 
 use std::ffi::OsString;
 
@@ -6,10 +6,10 @@ use clap::Args;
 use firstbyte_hydrate::cache::{Cache, Released};
 
 use super::cached::{CacheArgs, Place};
-use super::report::{Output, Report};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::report::{Output, Report};
 
 /// Let cached bytes go: of a path under a mount or of a location
 #[derive(Args)]
@@ -40,7 +40,8 @@ pub fn run(args: &ReleaseArgs, globals: &Globals) -> Result<Exit> {
     let cache = args.cache.open_for(&places)?;
     let mut report = Report::new("release", super::joined(&args.operands), None);
     let released = if args.recursive || args.all || places.iter().any(|place| place.operand.glob.is_some()) {
-        release_matching(&cache, &places, args.all)
+        let takes = |location: &_| args.all || places.iter().any(|place| place.operand.takes(location));
+        firstbyte::release_matching(&cache, takes).map_err(Error::from)
     } else {
         release_each(&cache, &places)
     };
@@ -65,18 +66,6 @@ fn release_each(cache: &Cache, places: &[Place]) -> Result<Released> {
     let mut sum = Released::default();
     for place in places {
         sum += cache.release(&place.operand.root)?;
-    }
-    Ok(sum)
-}
-
-/// Looks at everything in the cache, one version at a time.
-fn release_matching(cache: &Cache, places: &[Place], all: bool) -> Result<Released> {
-    let mut sum = Released::default();
-    for status in cache.entries() {
-        let status = status.map_err(Error::from)?;
-        if all || places.iter().any(|place| place.takes(&status.location)) {
-            sum += cache.release_version(&status.location, &status.version)?;
-        }
     }
     Ok(sum)
 }

@@ -1,4 +1,4 @@
-//! `serve`: a directory over HTTP and the S3 API.
+//! `serve`: serves a directory over HTTP and the S3 API.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use firstbyte_serve::{
 };
 use serde_json::json;
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Serve a directory over HTTP and the S3 API on one port; read-only and on loopback unless told
+/// Serve a directory over HTTP and the S3 API on one port; by default read-only and on loopback
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,15 +34,16 @@ pub struct ServeArgs {
     /// Let clients change the directory
     #[arg(long)]
     write: bool,
-    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`. A prefix such as bucket/public opens
-    /// bucket/public and what lies below it, not bucket/public-2
+    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`. A prefix such as
+    /// bucket/public opens bucket/public and what lies below it, not bucket/public-2
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
-    /// Also take S3 signatures of version 2, which cover less, within 15 minutes of their date; for old clients only
+    /// Also take S3 signatures of version 2, which cover less, within 15 minutes of their date; for
+    /// old clients only
     #[arg(long, requires = "auth")]
     allow_sigv2: bool,
-    /// Listen beyond loopback without --auth: everybody who can connect may read, and with --write also change,
-    /// everything. Has to be said as well as --listen
+    /// Listen beyond loopback without --auth: every client that can connect may read, and with
+    /// --write also change, everything. Needed in addition to --listen
     #[arg(long, conflicts_with = "auth")]
     public_unauthenticated: bool,
     /// Certificate chain for HTTPS
@@ -115,8 +116,8 @@ impl ServeArgs {
     }
 }
 
-/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish: for moments after Ctrl-C,
-/// for the drain time after SIGTERM.
+/// Runs it: prints the URL when it is ready, serves until a signal, lets running requests finish:
+/// for moments after Ctrl-C, for the drain time after SIGTERM.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     let config = args.config()?;
     // Ctrl-C is for now; a service manager's SIGTERM leaves running requests their time.

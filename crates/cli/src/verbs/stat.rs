@@ -1,19 +1,19 @@
-//! `stat`: what a store tells about an object, before anything is read.
+//! `stat`: what a store reports about an object, without reading it.
 
 use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::size::human;
 use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::receipt::{Failed, Receipt};
-use crate::rows;
-use crate::size::human;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::receipt::{Failed, Receipt};
+use crate::render::rows;
 
 /// Say what is at a location: size, version, times, checksum, metadata
 #[derive(Args)]

@@ -1,20 +1,20 @@
-//! `status`: what of remote objects is here. It asks the cache alone, so it works without the network and while others use
-//! the same cache.
+//! `status`: shows what is cached of remote objects. It reads the cache only, so it works without
+//! the network and while other processes use the same cache.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
 use clap::Args;
+use firstbyte::size::human;
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
 use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::rows;
-use crate::size::human;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::rows;
 
 /// Say what is here: of a path under a mount, of a location, or of everything in the cache
 #[derive(Args)]
@@ -34,7 +34,8 @@ pub struct StatusArgs {
     /// With everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Read everything in the cache and check each block against its checksum; what is wrong is dropped
+    /// Read everything in the cache and check each block against its checksum; what is wrong is
+    /// dropped
     #[arg(long, conflicts_with_all = ["operands", "recursive"])]
     verify: bool,
     #[command(flatten)]
@@ -69,9 +70,9 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let whole =
         places.is_empty() || args.recursive || places.iter().any(|place| place.operand.glob.is_some());
     if whole {
-        for status in cache.entries() {
+        for status in cache.statuses() {
             let status = status?;
-            if places.is_empty() || places.iter().any(|place| place.takes(&status.location)) {
+            if places.is_empty() || places.iter().any(|place| place.operand.takes(&status.location)) {
                 show(Row::from(status), &mut out)?;
             }
         }
@@ -88,7 +89,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         let space = cache.usage();
         let limit = space.limits.size.map_or(String::new(), |limit| format!(" of {}", human(limit)));
         let taken =
-            space.taken.map_or(String::new(), |taken| format!("; the cache takes {}{limit}", human(taken)));
+            space.used.map_or(String::new(), |used| format!("; the cache takes {}{limit}", human(used)));
         let line = format!(
             "{:>4}% {:>10} {:>10}  {} object{}{taken}",
             Status::percent(totals.here, totals.size),
@@ -119,7 +120,7 @@ impl Write for Output {
     }
 }
 
-/// Reads all that is here. Wrong blocks are an error, though nobody will ever be given one.
+/// Reads everything in the cache. Wrong blocks are an error, though reads never return them.
 fn verify(cache: &Cache, globals: &Globals) -> Result<Exit> {
     let report = cache.verify()?;
     let (blocks, wrong) = (report.blocks + report.wrong, report.wrong);
@@ -161,7 +162,7 @@ impl From<Status> for Row {
 }
 
 impl Row {
-    /// Nothing is known of it here, so nothing is here.
+    /// The row of an object that the cache does not know.
     fn unknown(place: &Place) -> Self {
         Self {
             location: place.operand.root.to_string(),

@@ -1,17 +1,18 @@
-//! `sync`: brings a tree up to date with another, in either direction.
+//! `sync`: makes a destination tree like its source, local or remote.
 
 use std::ffi::OsString;
 
 use clap::Args;
+use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
 use firstbyte_location::Location;
 use firstbyte_transfer::{Empty, Engine, Extras, Levels, Tree};
 
-use super::operands::{refuse_into_itself, refuse_to_delete_source};
 use super::policy::Policy;
-use super::report::{Output, Report, stop_on_signal};
-use crate::args::Globals;
-use crate::error::{Exit, Result};
-use crate::progress::{Failures, Progress};
+use crate::globals::Globals;
+use crate::render::error::{Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
 
 /// Copy what is missing or changed below SRC to the same names below DST
 #[derive(Args)]
@@ -58,7 +59,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     };
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
-    let select = |name: &[u8]| args.policy.filter.takes(name);
+    let select = |name: &[u8]| args.policy.takes(name);
     let (shard, effect) = (args.policy.shard(), args.policy.effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);

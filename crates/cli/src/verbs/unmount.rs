@@ -8,11 +8,11 @@ use firstbyte_location::shown;
 use firstbyte_mount::{Control, Ending};
 use serde_json::json;
 
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 
-/// A daemon that is asked to end has only to close its cache.
+/// How long to wait for the daemon to end. It only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// End a mount; returns when its daemon has gone

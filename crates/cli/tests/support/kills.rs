@@ -1,7 +1,8 @@
-//! Kills a copy at seeded moments until it gets through, and counts what the server had to send or take again.
+//! Kills a copy at seeded moments until it gets through, and counts what the server had to send or
+//! take again.
 //!
-//! The counts are the link's between client and server, not the client's own: they include the heads of requests and
-//! answers, which is why the bounds leave a little room.
+//! The counts are the link's between client and server, not the client's own: they include the
+//! heads of requests and answers, which is why the bounds leave a little room.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// No more was moved than the object's length and what each kill may cost: the chunks of the plan under way then.
+    /// No more was moved than the object's length and what each kill may cost: the chunks of the
+    /// plan under way then.
     #[track_caller]
     pub fn assert_bounded(&self, bytes_carried: u64, plan: &Plan) {
         let (length, chunk) = (plan.size(), plan.chunk());
@@ -44,7 +46,8 @@ pub fn slow_link(server: &S3, length: u64) -> firstbyte_link::Running {
     Link::start(LinkConfig { rate: Some(Rate::bytes_per_second(length / 2)), ..config }).unwrap()
 }
 
-/// Runs `cp` with `args`, killing it up to `most` times after seeded delays of up to a second, then lets it finish.
+/// Runs `cp` with `args`, killing it up to `most` times after seeded delays of up to a second, then
+/// lets it finish.
 pub fn survive(
     world: &World,
     args: &[&str],

@@ -1,4 +1,5 @@
-//! Runs the real binary as users do, in a world of its own: a directory for files, a home, no settings from outside.
+//! Runs the real binary as users do, in a world of its own: a directory for files, a home, no
+//! settings from outside.
 //!
 //! Servers are real ones, on free loopback ports, and end with the test. Content comes from seeds.
 
@@ -6,7 +7,7 @@
     dead_code,
     missing_docs,
     unreachable_pub,
-    reason = "every test binary uses its own part, and nobody else does"
+    reason = "every test binary uses its own part, and no other does"
 )]
 
 pub mod kills;
@@ -91,7 +92,7 @@ impl World {
         let input = input.to_vec();
         let writer = std::thread::spawn(move || std::io::Write::write_all(&mut pipe, &input));
         let output = child.wait_with_output().unwrap();
-        // A program that failed may have left before it read everything: its exit code tells.
+        // A program that failed may have left before it read everything: its exit code says so.
         let _ = writer.join().unwrap();
         Ran::from(output)
     }

@@ -137,9 +137,9 @@ fn answer(
     let mut head =
         format!("HTTP/1.1 {status}\r\nETag: \"v{version}\"\r\n{ranges}Content-Length: {}\r\n", part.len());
     if let Some((start, _)) = range {
-        let told = if manner == Manner::LiesAboutLength { content.len() * 2 } else { content.len() };
+        let claimed = if manner == Manner::LiesAboutLength { content.len() * 2 } else { content.len() };
         let last = start + part.len().max(1) - 1;
-        head.push_str(&format!("Content-Range: bytes {start}-{last}/{told}\r\n"));
+        head.push_str(&format!("Content-Range: bytes {start}-{last}/{claimed}\r\n"));
     }
     write!(out, "{head}\r\n")?;
     let sent = if manner == Manner::Truncates { part.len() / 2 } else { part.len() };

@@ -62,7 +62,8 @@ impl Troubled {
         Self { url: server.url().to_owned(), _server: Some(server), _queue: None }
     }
 
-    /// The kernel drops connections beyond a listener's queue, which the other end takes for a slow network.
+    /// The kernel drops connections beyond a listener's queue, which the other end takes for a slow
+    /// network.
     fn full() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&listener, 0).unwrap();

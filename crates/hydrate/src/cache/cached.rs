@@ -1,8 +1,9 @@
-//! One version that is open: what is here of it, read without asking anybody.
+//! One open version: reading its cached blocks, without a lock.
 //!
-//! A reader takes no lock. It looks at the blocks' words, reads, and then sees by the map's generation whether blocks were
-//! taken away meanwhile; if so it looks again. Whoever takes blocks away marks them absent, raises the generation, and
-//! only then punches, so a reader never returns the zeros of a hole.
+//! A reader looks at the words of the blocks, reads, and then compares the map's generation: if
+//! blocks were removed meanwhile, it starts again. A thread that removes blocks marks them absent,
+//! increments the generation, and only then punches, so a reader never returns the zeros of a
+//! hole.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,37 +11,35 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use firstbyte_location::{ByteRange, Checksum, Location, Version};
+use firstbyte_location::{ByteRange, Checksum, Location, Version, to_usize};
 
-use super::entry::{Entry, REFERENCED};
-use super::header::{DURABLE, PINNED};
-use super::lock::{self, Share};
-use super::{Moment, OpenVersion};
+use super::Timestamp;
+use super::block_map::{BlockWord, DURABLE, PINNED, REFERENCED};
+use super::lock::{Mode, leases, pins};
+use super::open::OpenVersion;
 use crate::BLOCK;
 
-/// One version of an object, open in the cache. Clones are the same open.
+/// One version of an object, open in the cache. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Cached {
     pub(super) inner: Arc<OpenVersion>,
 }
 
-/// Whether a version may be evicted.
+/// Whether a version is exempt from eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// It stays until it is released or unpinned.
     Pinned,
-    /// It goes when room is needed.
+    /// It is removed when room is needed.
     Unpinned,
 }
 
-/// What is known of a block.
+/// Whether a block is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// It is here.
-    Here,
-    /// It is here, but was written before an unclean stop: to be verified before it is returned.
+pub(super) enum Presence {
+    Present,
+    /// Written before an unclean stop: it must be verified before it is returned.
     Unverified,
-    /// It is not here.
     Absent,
 }
 
@@ -61,12 +60,14 @@ impl Cached {
         self.inner.map.blocks()
     }
 
-    /// The checksum over the whole object, which completion is verified against; the first one told counts.
-    pub fn expect(&self, checksum: Checksum) {
+    /// Sets the checksum of the whole object, against which completion is verified. Ignored if one
+    /// was set before.
+    pub fn set_checksum(&self, checksum: Checksum) {
         let _ = self.inner.checksum.set(checksum);
     }
 
-    /// Reads what is here from `offset` on without a gap; the bytes read. 0 where the first block is missing, or at the end.
+    /// Reads contiguous cached bytes from `offset` and returns their number: 0 if the first block
+    /// is absent, or at the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         let end = self.size().min(offset.saturating_add(buffer.len() as u64));
         if offset >= end {
@@ -76,20 +77,20 @@ impl Cached {
         loop {
             let generation = self.inner.generation();
             let mut until = first;
-            while until <= last && self.inner.look(until) == Look::Here {
+            while until <= last && self.inner.presence(until) == Presence::Present {
                 self.inner.reference(until);
                 until += 1;
             }
             if until == first {
-                if self.inner.look(first) == Look::Unverified && self.inner.verify_block(first) {
+                if self.inner.presence(first) == Presence::Unverified && self.inner.verify_block(first) {
                     continue;
                 }
                 return 0;
             }
             let stop = end.min(until * BLOCK);
-            let part = &mut buffer[..(stop - offset) as usize];
+            let part = &mut buffer[..to_usize(stop - offset)];
             if let Err(error) = self.inner.data.file().read_exact_at(part, offset) {
-                self.inner.unreadable(&error);
+                self.inner.warn_unreadable(&error);
                 self.inner.drop_blocks(first..until);
                 return 0;
             }
@@ -99,58 +100,62 @@ impl Cached {
         }
     }
 
-    /// The file itself, for who reads these bytes of it without a copy, if all of them are here and verified.
-    pub fn lend(&self, range: ByteRange) -> Option<Lent> {
+    /// The file itself, to read these bytes without a copy, if all of them are present and
+    /// verified.
+    pub fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
         let blocks = range.start / BLOCK..range.end.min(self.size()).div_ceil(BLOCK);
-        let all_here = || blocks.clone().all(|block| self.inner.look(block) == Look::Here);
-        // Before, so that nothing is locked in vain, and once more after, as they can go until they are.
-        if blocks.is_empty() || !all_here() {
+        let all_present = || blocks.clone().all(|block| self.inner.presence(block) == Presence::Present);
+        // Checked before, to avoid a useless lock, and again after, as eviction may come between.
+        if blocks.is_empty() || !all_present() {
             return None;
         }
-        if !self.inner.locks.try_take(lock::lent(blocks.clone()), Share::Shared) {
+        if !self.inner.locks.try_lock(pins(blocks.clone()), Mode::Shared) {
             return None;
         }
-        let lent = Lent { cached: self.clone(), blocks: blocks.clone() };
+        let pinned = PinnedBlocks { cached: self.clone(), blocks: blocks.clone() };
         blocks.clone().for_each(|block| self.inner.reference(block));
-        all_here().then_some(lent)
+        all_present().then_some(pinned)
     }
 
-    /// Whether a block is here (one from before an unclean stop is found out to be wrong only when it is read).
+    /// Whether a block is cached. One from before an unclean stop counts, though it may turn out
+    /// to be wrong when it is read.
     #[must_use]
     pub fn is_present(&self, block: u64) -> bool {
-        block < self.blocks() && self.inner.look(block) != Look::Absent
+        block < self.blocks() && self.inner.presence(block) != Presence::Absent
     }
 
-    /// The first block from `from` on that is not here.
+    /// The first absent block from `from`.
     #[must_use]
     pub fn next_missing(&self, from: u64) -> Option<u64> {
-        (from..self.blocks()).find(|block| self.inner.look(*block) == Look::Absent)
+        (from..self.blocks()).find(|block| self.inner.presence(*block) == Presence::Absent)
     }
 
-    /// The first block from `from` on that is here. What has never been here is stepped over, thousands of blocks at once.
+    /// The first present block from `from`. Holes in the map are skipped, thousands of blocks at a
+    /// time.
     #[must_use]
     pub fn next_present(&self, mut from: u64) -> Option<u64> {
         while from < self.blocks() {
             match self.inner.map.word(from) {
                 None => from = self.inner.map.after_hole(from),
-                Some(_) if self.inner.look(from) != Look::Absent => return Some(from),
+                Some(_) if self.inner.presence(from) != Presence::Absent => return Some(from),
                 Some(_) => from += 1,
             }
         }
         None
     }
 
-    /// The right to fetch these blocks, unless another has it for any of them, in this process or another. It ends with
-    /// its holder, however that ends. Others look from time to time whether the blocks are here or the claim is free.
+    /// The exclusive right to fetch these blocks. `None` if another fetch has it for any of them,
+    /// in this process or another. It ends with its holder, even if that is killed. Others poll
+    /// whether the blocks are present or the lease is free.
     #[must_use]
-    pub fn claim(&self, blocks: Range<u64>) -> Option<Claim> {
-        if blocks.is_empty() || !self.inner.locks.try_take(lock::claims(blocks.clone()), Share::Exclusive) {
+    pub fn lease(&self, blocks: Range<u64>) -> Option<FetchLease> {
+        if blocks.is_empty() || !self.inner.locks.try_lock(leases(blocks.clone()), Mode::Exclusive) {
             return None;
         }
-        Some(Claim { cached: self.clone(), blocks })
+        Some(FetchLease { cached: self.clone(), blocks })
     }
 
-    /// Keeps it from eviction, or lets it go again.
+    /// Exempts the version from eviction, or ends the exemption.
     pub fn pin(&self, pin: Pin) {
         let flags = &self.inner.map.live().flags;
         match pin {
@@ -159,116 +164,94 @@ impl Cached {
         };
     }
 
-    /// Notes that it was opened now.
+    /// Records that the version was opened now.
     pub fn touch(&self) {
-        self.inner.map.live().last_open.store(Moment::now().word(), Ordering::Relaxed);
+        self.inner.map.live().last_open.store(Timestamp::now().word(), Ordering::Relaxed);
     }
 
-    /// Where the object lives.
+    /// The object's location.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
         self.inner.identity.location()
     }
 
-    /// What pins its content.
+    /// The object's version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.identity.version()
     }
 }
 
-/// Some blocks of a version's file. Their bytes stay as they are while this lives, also where one of them turns out to be wrong.
+/// Blocks of a version's file, pinned: their bytes do not change while this lives, even if one of
+/// them turns out to be wrong.
 #[derive(Debug)]
-pub struct Lent {
+pub struct PinnedBlocks {
     cached: Cached,
     blocks: Range<u64>,
 }
 
-impl AsFd for Lent {
+impl AsFd for PinnedBlocks {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.cached.inner.data.file().as_fd()
     }
 }
 
-impl Drop for Lent {
+impl Drop for PinnedBlocks {
     fn drop(&mut self) {
-        self.cached.inner.locks.give_back(lock::lent(self.blocks.clone()));
+        self.cached.inner.locks.unlock(pins(self.blocks.clone()));
     }
 }
 
-/// The right to fetch some blocks. Dropped it is free again.
+/// The exclusive right to fetch some blocks, until it is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct FetchLease {
     cached: Cached,
     blocks: Range<u64>,
 }
 
-impl Claim {
-    /// The blocks it covers.
-    #[must_use]
-    pub fn blocks(&self) -> Range<u64> {
-        self.blocks.clone()
-    }
-
-    /// Gives up the blocks from `end` on.
-    pub fn truncate(&mut self, end: u64) {
-        let end = end.clamp(self.blocks.start, self.blocks.end);
-        if end < self.blocks.end {
-            self.cached.inner.locks.give_back(lock::claims(end..self.blocks.end));
-            self.blocks.end = end;
-        }
-    }
-}
-
-impl Drop for Claim {
+impl Drop for FetchLease {
     fn drop(&mut self) {
-        if !self.blocks.is_empty() {
-            self.cached.inner.locks.give_back(lock::claims(self.blocks.clone()));
-        }
+        self.cached.inner.locks.unlock(leases(self.blocks.clone()));
     }
 }
 
 impl OpenVersion {
     /// Bytes of a block.
     pub(super) fn block_len(&self, block: u64) -> usize {
-        BLOCK.min(self.identity.size() - block * BLOCK) as usize
+        to_usize(BLOCK.min(self.identity.size() - block * BLOCK))
     }
 
-    /// Changes when blocks are taken away.
+    /// Changes whenever blocks are removed.
     pub(super) fn generation(&self) -> u64 {
         self.map.live().generation.load(Ordering::Acquire)
     }
 
-    /// Whether no block was taken away since `generation` was read, and so what was read since is no hole.
+    /// Whether no block was removed since `generation` was loaded, so that what was read since is
+    /// not a hole.
     pub(super) fn is_generation(&self, generation: u64) -> bool {
         fence(Ordering::Acquire);
         self.generation() == generation
     }
 
-    pub(super) fn look(&self, block: u64) -> Look {
-        let Some(word) = self.map.word(block) else { return Look::Absent };
-        let entry = Entry(word.load(Ordering::Acquire));
-        if !entry.is_present() {
-            Look::Absent
-        } else if entry.has(self.stamp) || self.map.live().flags.load(Ordering::Acquire) & DURABLE != 0 {
-            Look::Here
+    pub(super) fn presence(&self, block: u64) -> Presence {
+        let Some(word) = self.map.word(block) else { return Presence::Absent };
+        let word = BlockWord(word.load(Ordering::Acquire));
+        if !word.is_present() {
+            Presence::Absent
+        } else if word.has(self.stamp) || self.map.live().flags.load(Ordering::Acquire) & DURABLE != 0 {
+            Presence::Present
         } else {
-            Look::Unverified
+            Presence::Unverified
         }
     }
 
     fn reference(&self, block: u64) {
         let Some(word) = self.map.word(block) else { return };
-        let entry = Entry(word.load(Ordering::Relaxed));
-        // Looked at first: a word that many readers write goes back and forth between processors.
-        if entry.is_present() && !entry.is_referenced() {
-            let _ =
-                word.compare_exchange(entry.0, entry.0 | REFERENCED, Ordering::Relaxed, Ordering::Relaxed);
+        let before = BlockWord(word.load(Ordering::Relaxed));
+        // Loaded first: a store by every reader would move the cache line between processors.
+        if before.is_present() && !before.is_referenced() {
+            let referenced = before.0 | REFERENCED;
+            let _ = word.compare_exchange(before.0, referenced, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
-}
-
-/// Bytes of disk behind `len` bytes: whole blocks of the file system, of the usual size.
-pub(super) fn on_disk(len: usize) -> u64 {
-    (len as u64).next_multiple_of(4096)
 }

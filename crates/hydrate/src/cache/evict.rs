@@ -1,70 +1,80 @@
-//! Making room: what was not used for longest goes first.
+//! Making room: versions not used for longest are removed first. And releasing versions on
+//! request.
 //!
-//! There is no index of what is here, in memory or on disk: it would have to be read at start, or kept right by all
-//! processes together. A handful of versions is looked at, in a directory chosen at random, and the oldest of them go:
-//! with many versions that is nearly the oldest of all, and with few all of them are looked at. Versions that nobody has
-//! open go whole; of open ones, blocks that were not read since eviction last came by (CLOCK) are punched, some MiB at a
-//! time. Pinned versions stay, and those whose file was handed out.
+//! There is no index of the cache: it would have to be read at start, or kept consistent by all
+//! processes. Instead a few versions are sampled from a random directory, and the oldest of them
+//! are removed: with many versions these are nearly the oldest of all, and with few all of them
+//! are examined. A version that no process has open is removed whole. Of open versions, blocks not
+//! read since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions stay,
+//! and those with a backing.
 
-use std::fs::File;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::ops::{AddAssign, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::boot::{boot, random};
-use super::directory::{SHARDS, maps, shard};
-use super::entry::{Entry, REFERENCED};
-use super::header::{Header, Live, PINNED};
-use super::lock::{HOLD, Lockable, Share, shut};
-use super::open::{Missing, Paths, open};
-use super::{Keep, Moment, OpenVersion, Shared, usage};
-use crate::BLOCK;
+use firstbyte_location::{Location, Strength, Version, to_usize};
 
-/// Versions looked at to find the oldest. Reading a header takes some microseconds.
+use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
+use super::cached::Cached;
+use super::clock::{boot, random};
+use super::directory::{Identity, Paths, SHARDS, maps, shard};
+use super::lock::{LockFile, Mode, WHOLE, lock_out};
+use super::open::{IfMissing, OpenVersion, open};
+use super::status::is_same;
+use super::usage::{block_cost, on_disk};
+use super::{Cache, Exempt, Retention, Shared, Timestamp};
+use crate::{BLOCK, Error, Result};
+
+/// Versions sampled to find the oldest. Reading a header takes a few microseconds.
 const SAMPLE: usize = 32;
-/// Of these, so many go before others are looked at.
+/// Of a sample, the number that may be removed.
 const OLDEST: usize = 8;
-/// Bytes made free at once: a look around costs a quarter of a millisecond, and is shared by 32 blocks.
+/// Bytes freed at a time: a round takes a quarter of a millisecond, shared by 32 blocks.
 const STEP: u64 = 4 << 20;
-/// Looks around before a read goes uncached instead: a limit that was lowered by much is met by several fills.
+/// Rounds before a read goes uncached instead. A limit lowered by much is reached by several
+/// fills.
 const ROUNDS: usize = 64;
-/// Looks around that may find nothing to take, where not everything was looked at.
-const IN_VAIN: usize = 4;
-/// Words that eviction looks at in one version before it is content with what it found: the map of 128 GiB.
+/// Rounds that may free nothing, if not everything was examined.
+const USELESS_ROUNDS: usize = 4;
+/// Words examined in one version: the map of 128 GiB.
 const LOOKS: u64 = 2 << 20;
+/// Blocks whose words are on one page of a map, at least.
+const IN_PAGE: u64 = 512;
 
-/// Makes `bytes` and some more free, of what `spare` leaves. Whether `bytes` fit now.
-pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, spare: Spare) -> bool {
+/// Frees `bytes` and some more, except what is exempt. Returns whether `bytes` fit now.
+pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
     let usage = &shared.usage;
     let limit = usage.limits().size.unwrap_or(u64::MAX);
-    // While it is not known how much is here, nothing need be too much.
+    // Until usage has been counted, evict nothing.
     if bytes > limit || !usage.is_known() {
         return false;
     }
     let goal = (bytes + STEP.min(limit / 8)).min(limit);
-    let mut in_vain = 0;
+    let mut useless = 0;
     for _ in 0..ROUNDS {
         let room = usage.room();
         if room >= bytes {
             break;
         }
-        in_vain += match round(shared, goal - room, spare) {
-            Round { freed: 0, saw: Saw::Everything } => IN_VAIN,
-            Round { freed: 0, saw: Saw::Some } => 1,
+        useless += match round(shared, goal - room, exempt) {
+            Round { freed: 0, examined: Examined::Everything } => USELESS_ROUNDS,
+            Round { freed: 0, examined: Examined::Sample } => 1,
             Round { .. } => 0,
         };
-        if in_vain >= IN_VAIN {
+        if useless >= USELESS_ROUNDS {
             break;
         }
     }
     usage.room() >= bytes
 }
 
-/// Whether so much could be made free that `bytes` fit: a look at the headers until it is enough, which evicts nothing.
-pub(super) fn could_make_room(shared: &Shared, bytes: u64, spare: Spare) -> bool {
+/// Whether enough could be freed that `bytes` fit. Reads headers until it is enough, and evicts
+/// nothing.
+fn could_make_room(shared: &Shared, bytes: u64, exempt: Exempt) -> bool {
     let mut left = bytes.saturating_sub(shared.usage.room());
     if bytes > shared.usage.limits().size.unwrap_or(u64::MAX) {
         return false;
@@ -76,7 +86,7 @@ pub(super) fn could_make_room(shared: &Shared, bytes: u64, spare: Spare) -> bool
         let directory = shard(&shared.objects, index);
         for name in maps(&directory).unwrap_or_default() {
             let Some(live) = header_of(&directory.join(name)).map(|header| header.live) else { continue };
-            if !spare.spares(&live) {
+            if !exempt.includes(&live) {
                 left = left.saturating_sub(live.charged.load(Ordering::Relaxed));
             }
         }
@@ -84,47 +94,48 @@ pub(super) fn could_make_room(shared: &Shared, bytes: u64, spare: Spare) -> bool
     left == 0
 }
 
-/// The header of a map that can be read.
+/// The header of a map, if it can be read.
 fn header_of(map: &Path) -> Option<Header> {
     File::open(map).ok().and_then(|file| Header::read(&file).ok().flatten())
 }
 
-/// Makes `bytes` free though the count says that there is room: the disk, or a quota, says otherwise. Whether any were.
-pub(super) fn make_space(shared: &Arc<Shared>, bytes: u64, spare: Spare) -> bool {
+/// Frees `bytes` although the usage counters report room, because the disk or a quota is full.
+/// Returns whether it did.
+pub(super) fn free_disk(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> bool {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
-    round(shared, bytes + STEP, spare).freed >= bytes
+    round(shared, bytes + STEP, exempt).freed >= bytes
 }
 
-/// Takes some of what is beyond a limit that was lowered. The bytes made free.
+/// Frees some of what exceeds a lowered limit. Returns the bytes freed.
 pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     let _one = shared.evicting.lock().unwrap_or_else(PoisonError::into_inner);
-    let beyond = shared.usage.taken().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
-    if beyond == 0 { 0 } else { round(shared, beyond.min(STEP), Spare::Pinned).freed }
+    let excess = shared.usage.used().saturating_sub(shared.usage.limits().size.unwrap_or(u64::MAX));
+    if excess == 0 { 0 } else { round(shared, excess.min(STEP), Exempt::Pinned).freed }
 }
 
-/// How much of the cache was looked at.
+/// How much of the cache a round examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Saw {
+enum Examined {
     Everything,
-    Some,
+    Sample,
 }
 
-/// What one look around brought.
 struct Round {
     freed: u64,
-    saw: Saw,
+    examined: Examined,
 }
 
-fn round(shared: &Arc<Shared>, goal: u64, spare: Spare) -> Round {
-    let (sample, saw) = sample(shared, spare);
-    let most = if saw == Saw::Everything { usize::MAX } else { OLDEST };
+/// Samples versions and removes the oldest until `goal` bytes are free.
+fn round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
+    let (sample, examined) = sample(shared, exempt);
+    let most = if examined == Examined::Everything { usize::MAX } else { OLDEST };
     let (mut freed, mut removed) = (0, 0);
     let mut in_use = Vec::new();
     for map in sample {
         if freed >= goal || removed == most {
             break;
         }
-        match remove(shared, &Paths::of_map(map.clone()), spare) {
+        match remove(shared, &Paths::of_map(map.clone()), exempt) {
             Removed::Bytes(bytes) => {
                 freed += bytes;
                 removed += 1;
@@ -134,149 +145,126 @@ fn round(shared: &Arc<Shared>, goal: u64, spare: Spare) -> Round {
         }
     }
     if freed < goal {
-        freed += shrink(shared, in_use, goal - freed, spare);
+        freed += shrink(shared, in_use, goal - freed, exempt);
     }
-    Round { freed, saw }
+    Round { freed, examined }
 }
 
-/// Maps of some versions, the least recently opened first. What was used since a job began is passed over: otherwise a job
-/// that has filled the cache would find little else.
-fn sample(shared: &Shared, spare: Spare) -> (Vec<PathBuf>, Saw) {
+/// Maps of some versions, the least recently opened first. Versions used since a job began are
+/// skipped: otherwise a job that filled the cache would find little else.
+fn sample(shared: &Shared, exempt: Exempt) -> (Vec<PathBuf>, Examined) {
     let mut found = Vec::new();
-    let mut saw = Saw::Everything;
+    let mut examined = Examined::Everything;
     let first = random() % SHARDS;
     for index in first..first + SHARDS {
         let directory = shard(&shared.objects, index);
         let mut names = maps(&directory).unwrap_or_default();
         while !names.is_empty() && found.len() < SAMPLE {
-            let name = names.swap_remove((random() % names.len() as u64) as usize);
+            let name = names.swap_remove(to_usize(random() % names.len() as u64));
             let map = directory.join(name);
             let header = header_of(&map);
-            let passed_over = |header: &Header| spare.spares(&header.live);
-            if matches!(spare, Spare::UsedSince(_)) && header.as_ref().is_some_and(passed_over) {
+            let skipped = |header: &Header| exempt.includes(&header.live);
+            if matches!(exempt, Exempt::UsedSince(_)) && header.as_ref().is_some_and(skipped) {
                 continue;
             }
-            // What is no map, or not yet, is the first to go.
-            let used = |header: Header| Moment::from_word(header.live.last_open.into_inner()).word();
+            // A file that is not a map, or not yet, sorts first.
+            let used = |header: Header| Timestamp::from_word(header.live.last_open.into_inner()).word();
             found.push((header.map_or(0, used), map));
         }
         if !names.is_empty() || (found.len() == SAMPLE && index + 1 < first + SHARDS) {
-            saw = Saw::Some;
+            examined = Examined::Sample;
             break;
         }
     }
     found.sort();
-    (found.into_iter().map(|(_, map)| map).collect(), saw)
+    (found.into_iter().map(|(_, map)| map).collect(), examined)
 }
 
-/// Which versions eviction leaves alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spare {
-    /// None of them.
-    None,
-    /// Pinned ones.
-    Pinned,
-    /// Pinned ones, and those opened since: a job must not evict what it has brought itself.
-    UsedSince(Moment),
-}
-
-impl Spare {
-    /// Whether it leaves a version alone.
-    fn spares(self, live: &Live) -> bool {
-        let is_pinned = live.flags.load(Ordering::Relaxed) & PINNED != 0;
-        match self {
-            Self::None => false,
-            Self::Pinned => is_pinned,
-            Self::UsedSince(start) => {
-                is_pinned || Moment::from_word(live.last_open.load(Ordering::Relaxed)) >= start
-            }
-        }
-    }
-}
-
-/// What became of a version that was to be removed.
+/// The outcome of removing a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removed {
-    /// It is gone; so many bytes are free.
+    /// Removed; this many bytes are free.
     Bytes(u64),
-    /// Somebody has it open.
+    /// A process has it open.
     InUse,
-    /// It had gone before, or is spared.
+    /// Already gone, or exempt.
     Nothing,
 }
 
-/// Removes a version that nobody has open.
-pub(super) fn remove(shared: &Shared, paths: &Paths, spare: Spare) -> Removed {
-    let map = OpenOptions::new().read(true).write(true).open(&paths.map).map(Lockable::new);
+/// Removes a version that no process has open.
+pub(super) fn remove(shared: &Shared, paths: &Paths, exempt: Exempt) -> Removed {
+    let map = OpenOptions::new().read(true).write(true).open(&paths.map).map(LockFile::new);
     let Ok(map) = map else { return Removed::Nothing };
-    match shut(&map) {
+    match lock_out(&map) {
         Ok(true) => {}
         Ok(false) => return Removed::InUse,
         Err(_) => return Removed::Nothing,
     }
     let header = Header::read(&map).ok().flatten();
     let gone = map.metadata().map_or(true, |meta| meta.nlink() == 0);
-    if gone || header.as_ref().is_some_and(|header| spare.spares(&header.live)) {
+    if gone || header.as_ref().is_some_and(|header| exempt.includes(&header.live)) {
         return Removed::Nothing;
     }
     let bytes = charged(header.as_ref(), &map, paths);
-    let returning = shared.usage.returning(bytes);
+    let freeing = shared.usage.free(bytes);
     if paths.remove().is_err() {
         return Removed::Nothing;
     }
-    returning.done();
+    freeing.done();
     Removed::Bytes(bytes)
 }
 
-/// Bytes that the shared usage counts for a version: what its header says, and where it was not opened since a restart
-/// what the disk says, for the header may be older than that. A recount goes by the same rule.
+/// Bytes that the usage counters include for a version: the number in its header, or, if it was
+/// not opened since the machine restarted and the header may be outdated, the number from the
+/// disk. A recount applies the same rule.
 pub(super) fn charged(header: Option<&Header>, map: &File, paths: &Paths) -> u64 {
     match header {
         Some(Header { live, .. }) if live.boot.load(Ordering::Relaxed) == boot() => {
             live.charged.load(Ordering::Relaxed)
         }
-        _ => usage::on_disk(map) + File::open(&paths.data).map_or(0, |data| usage::on_disk(&data)),
+        _ => on_disk(map) + File::open(&paths.data).map_or(0, |data| on_disk(&data)),
     }
 }
 
-/// Punches blocks of versions that are in use, beginning with any of them.
-fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, spare: Spare) -> u64 {
+/// Punches blocks of versions in use, in random order.
+fn shrink(shared: &Arc<Shared>, mut in_use: Vec<PathBuf>, goal: u64, exempt: Exempt) -> u64 {
     let mut freed = 0;
     while freed < goal && !in_use.is_empty() && shared.can_punch.load(Ordering::Relaxed) {
-        let map = in_use.swap_remove((random() % in_use.len() as u64) as usize);
-        if let Ok(Some(version)) = open(shared, Paths::of_map(map), Missing::Leave, Keep::Always) {
-            freed += version.shrink(goal - freed, spare);
+        let map = in_use.swap_remove(to_usize(random() % in_use.len() as u64));
+        let opened = open(shared, Paths::of_map(map), IfMissing::Skip, Retention::Persistent);
+        if let Ok(Some(version)) = opened {
+            freed += version.shrink(goal - freed, exempt);
         }
     }
-    for version in shared.nameless() {
+    for version in shared.unnamed() {
         if freed < goal && shared.can_punch.load(Ordering::Relaxed) {
-            freed += version.shrink(goal - freed, spare);
+            freed += version.shrink(goal - freed, exempt);
         }
     }
     freed
 }
 
 impl OpenVersion {
-    /// Takes blocks away that were not read lately, about `goal` bytes of them. The bytes made free.
-    fn shrink(&self, goal: u64, spare: Spare) -> u64 {
+    /// Removes blocks that were not read lately, about `goal` bytes. Returns the bytes freed.
+    fn shrink(&self, goal: u64, exempt: Exempt) -> u64 {
         let live = self.map.live();
-        let Some(_hold) = self.locks.guard(HOLD, Share::Exclusive) else { return 0 };
-        if self.map.blocks() == 0 || spare.spares(live) {
+        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+        if self.map.blocks() == 0 || exempt.includes(live) {
             return 0;
         }
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
-        // Once around to find blocks that were not read, and once more if all were.
+        // Twice around: if all blocks were read, the first pass clears their flags.
         let most = LOOKS.min(2 * self.map.blocks());
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
                 None => self.map.after_hole(hand),
                 Some(word) => {
-                    let before = Entry(word.fetch_and(!REFERENCED, Ordering::Relaxed));
+                    let before = BlockWord(word.fetch_and(!REFERENCED, Ordering::Relaxed));
                     if before.is_present() && !before.is_referenced() {
-                        let run = self.run(hand, goal - freed);
-                        freed += self.evict(hand..run);
-                        run
+                        let end = self.end_of_unread(hand, goal - freed);
+                        freed += self.evict(hand..end);
+                        end
                     } else {
                         hand + 1
                     }
@@ -289,29 +277,174 @@ impl OpenVersion {
         freed
     }
 
-    /// Where the run of blocks ends that begins at `block` and can go in one step: each punch costs a system call.
-    fn run(&self, block: u64, goal: u64) -> u64 {
+    /// The end of the run of unread blocks from `block`, up to `goal` bytes: each punch costs a
+    /// system call.
+    fn end_of_unread(&self, block: u64, goal: u64) -> u64 {
         let most = self.map.blocks().min(block + goal.div_ceil(BLOCK).max(1));
-        let goes = |block: &u64| {
+        let is_unread = |block: &u64| {
             self.map
                 .word(*block)
-                .map(|word| Entry(word.load(Ordering::Relaxed)))
-                .is_some_and(|entry| entry.is_present() && !entry.is_referenced())
+                .map(|word| BlockWord(word.load(Ordering::Relaxed)))
+                .is_some_and(|word| word.is_present() && !word.is_referenced())
         };
-        (block + 1..most).find(|block| !goes(block)).unwrap_or(most)
+        (block + 1..most).find(|block| !is_unread(block)).unwrap_or(most)
+    }
+
+    /// Removes all blocks that are not being changed. Returns the bytes freed.
+    fn empty(&self) -> u64 {
+        let Some(_whole) = self.locks.guard(WHOLE, Mode::Exclusive) else { return 0 };
+        self.map.live().flags.fetch_and(!PINNED, Ordering::AcqRel);
+        let (mut block, mut bytes) = (0, 0);
+        while block < self.map.blocks() {
+            // One page of words at a time: a block being filled keeps only its neighbours.
+            let end = self.map.next_page(block).min(self.map.blocks());
+            if self.map.word(block).is_some() {
+                bytes += match self.evict(block..end) {
+                    0 => (block..end).map(|block| self.evict(block..block + 1)).sum(),
+                    bytes => bytes,
+                };
+            }
+            block = end;
+        }
+        bytes
     }
 }
 
-impl Shared {
-    /// Remembers a version that only this process can find.
-    pub(super) fn add_nameless(&self, version: &Arc<OpenVersion>) {
-        let mut nameless = self.nameless.lock().unwrap_or_else(PoisonError::into_inner);
-        nameless.retain(|version| version.strong_count() > 0);
-        nameless.push(Arc::downgrade(version));
+/// What was released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Versions released.
+    pub versions: u64,
+    /// Bytes of disk freed.
+    pub bytes: u64,
+    /// Versions of which blocks remain, because the kernel reads the file or a block is being
+    /// written.
+    pub busy: u64,
+}
+
+impl AddAssign for Released {
+    fn add_assign(&mut self, other: Self) {
+        self.versions += other.versions;
+        self.bytes += other.bytes;
+        self.busy += other.busy;
+    }
+}
+
+impl Cache {
+    /// Releases every version of a location, pinned ones too.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: the directory cannot be read.
+    pub fn release(&self, location: &Location) -> Result<Released> {
+        let mut released = Released::default();
+        for map in self.maps_of(location)? {
+            let identity = header_of(&map).and_then(|header| Identity::from_text(&header.text));
+            let found = identity.and_then(|identity| identity.location());
+            if found.is_none_or(|found| is_same(&found, location)) {
+                self.release_map(map, &mut released)?;
+            }
+        }
+        Ok(released)
     }
 
-    fn nameless(&self) -> Vec<Arc<OpenVersion>> {
-        let nameless = self.nameless.lock().unwrap_or_else(PoisonError::into_inner);
-        nameless.iter().filter_map(std::sync::Weak::upgrade).collect()
+    /// Releases one version of a location.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: its files cannot be used.
+    pub fn release_version(&self, location: &Location, version: &Version) -> Result<Released> {
+        let mut released = Released::default();
+        if let Some(identity) = Identity::new(location, version) {
+            self.release_map(Paths::new(&self.shared.objects, &identity.name()).map, &mut released)?;
+        }
+        Ok(released)
     }
+
+    fn release_map(&self, map: PathBuf, released: &mut Released) -> Result<()> {
+        let paths = Paths::of_map(map);
+        match remove(&self.shared, &paths, Exempt::None) {
+            Removed::Bytes(bytes) => {
+                released.versions += 1;
+                released.bytes += bytes;
+            }
+            Removed::Nothing if paths.map.exists() => {
+                let error = std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it cannot be removed");
+                return Err(Error::cache(&paths.map, "cannot release a cached object")(error));
+            }
+            Removed::Nothing => {}
+            Removed::InUse => {
+                let opened = open(&self.shared, paths, IfMissing::Skip, Retention::Persistent)?;
+                if let Some(version) = opened {
+                    released.bytes += version.empty();
+                    let gone = version.map.live().present.load(Ordering::Acquire) == 0;
+                    *(if gone { &mut released.versions } else { &mut released.busy }) += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a version has files, so that opening it needs no room.
+    #[must_use]
+    pub fn has_files(&self, location: &Location, version: &Version) -> bool {
+        let named = Identity::new(location, version).filter(|_| version.strength() == Strength::Strong);
+        named.is_some_and(|identity| Paths::new(&self.shared.objects, &identity.name()).map.exists())
+    }
+
+    /// Bytes of disk for `blocks` of a version that has no files. `None` if it cannot be cached.
+    #[must_use]
+    pub fn cost(&self, location: &Location, version: &Version, blocks: &Range<u64>) -> Option<u64> {
+        let identity = Identity::new(location, version)?;
+        let header = Header::to_bytes(identity.size(), &identity.to_text(), 0, 0)?.len();
+        let first = first_cost(header, identity.size().div_ceil(BLOCK));
+        Some(first + cost_of(blocks, identity.size(), blocks.end - blocks.start))
+    }
+
+    /// Bytes that the cache can hold in total, by its limits and the last query of its file
+    /// system. Makes no system call.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.shared.usage.capacity()
+    }
+
+    /// Whether `bytes` fit without eviction.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.shared.usage.room() >= bytes
+    }
+
+    /// Evicts until `bytes` fit, except what is exempt. Returns whether they fit now; if they
+    /// cannot, nothing is evicted. The room is not reserved: other processes may use it first.
+    #[must_use]
+    pub fn make_room(&self, bytes: u64, exempt: Exempt) -> bool {
+        let shared = &self.shared;
+        shared.wait_for_count();
+        shared.usage.room() >= bytes
+            || (could_make_room(shared, bytes, exempt) && make_room(shared, bytes, exempt))
+    }
+}
+
+impl Cached {
+    /// Bytes of disk that the absent ones of `blocks` need.
+    #[must_use]
+    pub fn cost_of_missing(&self, blocks: &Range<u64>) -> u64 {
+        let present = self.inner.map.live().present.load(Ordering::Acquire);
+        let missing = if present == 0 {
+            blocks.end - blocks.start
+        } else {
+            blocks.clone().filter(|block| !self.is_present(*block)).count() as u64
+        };
+        cost_of(blocks, self.size(), missing)
+    }
+}
+
+/// Bytes for `missing` of `blocks`, with new pages of the map for all of them.
+fn cost_of(blocks: &Range<u64>, size: u64, missing: u64) -> u64 {
+    if missing == 0 {
+        return 0;
+    }
+    let bytes = (missing * BLOCK).min(size);
+    let pages = (blocks.end - blocks.start).div_ceil(IN_PAGE) + 1;
+    // The first words share the page of the header.
+    let pages = if blocks.end <= IN_PAGE / 2 { 0 } else { pages };
+    bytes.next_multiple_of(block_cost(1)) + pages * page_cost()
 }

@@ -1,8 +1,8 @@
-//! Putting a block where it belongs.
+//! Writing a block into the cache.
 //!
-//! The data first, read back ([`proven`](super::proven) says why now), then its word: a process killed in between has not
-//! filled the block. What it costs is counted before either. A disk that is full in spite of the count, or a quota, is no
-//! failure: the block is not kept.
+//! The data is written first and read back, then the word is set: if the process is killed in
+//! between, the block is absent. Its cost is counted before either. If the disk is full in spite
+//! of the count, or a quota is reached, the block is not cached; that is not a failure.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,61 +12,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstbyte_location::Hasher;
 use firstbyte_store::{Error as StoreError, Sink};
 
-use super::away::Hole;
-use super::cached::{Cached, Look, on_disk};
-use super::entry::{Entry, crc};
-use super::header::DIRTY;
-use super::lock::{self, Share};
-use super::map::page_cost;
-use super::proven::Run;
-use super::usage::subtract;
-use super::{OpenVersion, Spare, evict};
+use super::block_map::{BlockWord, DIRTY, crc, page_cost};
+use super::cached::{Cached, Presence};
+use super::lock::{Mode, changes};
+use super::open::OpenVersion;
+use super::punch::Bytes;
+use super::usage::{block_cost, subtract};
+use super::verified_runs::Run;
+use super::{Exempt, evict};
 use crate::BLOCK;
 
-/// Bytes read back at once where they are compared: with what was written they fit a processor's innermost cache.
+/// Bytes read back and compared at once: both buffers fit the innermost processor cache.
 const PIECE: usize = 16 << 10;
 
-/// What became of a block.
+/// The outcome of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It is here now.
+    /// It is in the cache now.
     Kept,
-    /// It was here.
+    /// It was in the cache already.
     Already,
-    /// There is no room for it, the disk refuses it, or somebody else writes or evicts it this instant.
+    /// There is no room, the disk refuses it, or it is being written or evicted at this moment.
     NoRoom,
 }
 
 impl Cached {
-    /// Fills a block with its bytes: all of them, of this version, which the caller has made sure of.
+    /// Fills a block with all of its bytes, of this version, evicting what `exempt` allows if
+    /// there is no room.
     ///
     /// # Panics
-    /// With bytes that are not as many as the block has, or a block that the object has not.
-    pub fn fill(&self, block: u64, bytes: &[u8]) -> Stored {
-        self.fill_sparing(block, bytes, Spare::Pinned)
-    }
-
-    /// As [`fill`](Self::fill), and where room has to be made for it, what `spare` says stays.
-    ///
-    /// # Panics
-    /// As [`fill`](Self::fill).
-    pub fn fill_sparing(&self, block: u64, bytes: &[u8], spare: Spare) -> Stored {
+    /// If the object has no such block, or the block another length.
+    pub fn fill(&self, block: u64, bytes: &[u8], exempt: Exempt) -> Stored {
         let inner = &self.inner;
         inner.assert_block(block, bytes);
         let write = || {
-            inner.write(block, spare, || {
+            inner.write(block, exempt, || {
                 let written = inner.data.write_all_at(bytes, block * BLOCK);
-                written.and_then(|()| inner.reads_back(block, bytes)).map_err(|error| inner.failed(error))?;
+                written
+                    .and_then(|()| inner.compare_written(block, bytes))
+                    .map_err(|error| inner.io_error(error))?;
                 Ok(bytes)
             })
         };
         match write() {
-            Err(error) if is_full(&error) && evict::make_space(&inner.shared, BLOCK, spare) => {
+            Err(error) if is_full(&error) && evict::free_disk(&inner.shared, BLOCK, exempt) => {
                 write().unwrap_or(Stored::NoRoom)
             }
             Err(error) => {
                 if !is_full(&error) {
-                    tracing::warn!("cannot keep a block: {error}");
+                    tracing::warn!("cannot cache a block: {error}");
                 }
                 Stored::NoRoom
             }
@@ -74,12 +68,13 @@ impl Cached {
         }
     }
 
-    /// Fills a block with what `bring` writes into the file at the offset it is told: all bytes of the block. `buffer`, of
-    /// that length, is `bring`'s to use, and has the block's bytes afterwards. Where room has to be made for it, what `spare` says
-    /// stays. Where the block is not kept, or was here, `bring` is not called.
+    /// Fills a block by calling `transfer`, which writes all of its bytes into the file at the
+    /// given offset. `buffer`, of the block's length, is free for its use, and holds the block
+    /// afterwards. `transfer` is not called if there is no room or the block is present.
     ///
     /// # Errors
-    /// Those of `bring`, and [`StoreError::Io`] where the file cannot be written or read: the block is not here then.
+    /// Those of `transfer`, and [`StoreError::Io`] if the file cannot be written or read. The
+    /// block is then absent.
     ///
     /// # Panics
     /// As [`fill`](Self::fill).
@@ -87,15 +82,15 @@ impl Cached {
         &self,
         block: u64,
         buffer: &mut [u8],
-        spare: Spare,
-        bring: impl FnOnce(&Sink, u64, &mut [u8]) -> std::result::Result<(), StoreError>,
-    ) -> std::result::Result<Stored, StoreError> {
+        exempt: Exempt,
+        transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<Stored, StoreError> {
         let inner = &self.inner;
         inner.assert_block(block, buffer);
-        inner.write(block, spare, || {
+        inner.write(block, exempt, || {
             let at = block * BLOCK;
-            bring(&inner.data, at, buffer)?;
-            inner.data.file().read_exact_at(buffer, at).map_err(|error| inner.failed(error))?;
+            transfer(&inner.data, at, buffer)?;
+            inner.data.file().read_exact_at(buffer, at).map_err(|error| inner.io_error(error))?;
             Ok(buffer)
         })
     }
@@ -108,59 +103,62 @@ fn is_full(error: &StoreError) -> bool {
 
 impl OpenVersion {
     fn assert_block(&self, block: u64, bytes: &[u8]) {
-        let right = block < self.map.blocks() && bytes.len() == self.block_len(block);
-        assert!(right, "not the bytes of block {block}");
+        let fits = block < self.map.blocks() && bytes.len() == self.block_len(block);
+        assert!(fits, "not the bytes of block {block}");
     }
 
-    fn failed(&self, source: io::Error) -> StoreError {
+    fn io_error(&self, source: io::Error) -> StoreError {
         StoreError::Io { location: self.paths.data.display().to_string(), source }
     }
 
-    /// Has `put` write a block into the file, and enters it with the bytes that `put` has then found there.
+    /// Calls `put` to write a block into the file, and marks it present with the bytes that `put`
+    /// read back.
     fn write<'a>(
         &self,
         block: u64,
-        spare: Spare,
-        put: impl FnOnce() -> std::result::Result<&'a [u8], StoreError>,
-    ) -> std::result::Result<Stored, StoreError> {
-        if self.look(block) == Look::Here {
+        exempt: Exempt,
+        put: impl FnOnce() -> Result<&'a [u8], StoreError>,
+    ) -> Result<Stored, StoreError> {
+        if self.presence(block) == Presence::Present {
             return Ok(Stored::Already);
         }
-        let cost = on_disk(self.block_len(block));
-        // A page of the map may be needed too. Pages never go while the map is open.
+        let cost = block_cost(self.block_len(block));
+        // The map may need a new page. Pages are never removed while the map is open.
         let page = if self.map.word(block).is_some() { 0 } else { page_cost() };
-        let Some(mut reservation) = self.shared.reserve(cost + page, spare) else {
+        let Some(mut reservation) = self.shared.reserve(cost + page, exempt) else {
             return Ok(Stored::NoRoom);
         };
-        // Shared by those who write it, for one may wait long for a network; it is the same bytes that they write.
-        let part = lock::blocks(block..block + 1);
-        let Some(writing) = self.locks.guard(part, Share::Shared) else { return Ok(Stored::NoRoom) };
+        // Shared by writers, for one may wait long for a network. They write the same bytes.
+        let Some(writing) = self.locks.guard(changes(block..block + 1), Mode::Shared) else {
+            return Ok(Stored::NoRoom);
+        };
         let live = self.map.live();
         live.flags.fetch_or(DIRTY, Ordering::AcqRel);
         reservation.charge(&live.charged);
-        let (word, new_page) = self.map.word_allocated(block).map_err(|error| self.failed(error))?;
+        let (word, new_page) = self.map.word_allocated(block).map_err(|error| self.io_error(error))?;
         if !new_page {
-            reservation.give_back(page);
+            reservation.reduce(page);
         }
-        let before = Entry(word.load(Ordering::Acquire));
+        let before = BlockWord(word.load(Ordering::Acquire));
         if before.is_present() {
-            // It is counted already.
-            reservation.give_back(cost);
+            // Counted already.
+            reservation.reduce(cost);
         } else {
             live.present.fetch_add(1, Ordering::AcqRel);
         }
         let generation = self.generation();
         let put = put();
-        let entered = put.as_ref().is_ok_and(|bytes| self.enter(word, Entry::new(crc(bytes), self.stamp)));
-        if !entered && !before.is_present() {
+        let marked =
+            put.as_ref().is_ok_and(|bytes| self.mark_present(word, BlockWord::new(crc(bytes), self.stamp)));
+        if !marked && !before.is_present() {
             subtract(&live.present, 1);
-            reservation.give_back(cost);
+            reservation.reduce(cost);
         }
-        // Whatever became of the block, its page of the map is there.
+        // Whether or not the block was written, its page of the map exists.
         reservation.keep();
         match put {
-            Ok(bytes) if entered => {
-                self.prove(generation, block, bytes);
+            Ok(bytes) if marked => {
+                self.record_verified(generation, block, bytes);
                 Ok(Stored::Kept)
             }
             Ok(_) => Ok(Stored::Already),
@@ -172,34 +170,36 @@ impl OpenVersion {
         }
     }
 
-    /// Makes a block present; false where another writer has been first.
-    fn enter(&self, word: &AtomicU64, entry: Entry) -> bool {
-        let by_us = |now| (!Entry(now).is_present() || !Entry(now).has(self.stamp)).then_some(entry.0);
-        word.fetch_update(Ordering::Release, Ordering::Acquire, by_us).is_ok()
+    /// Returns false if another writer was first.
+    fn mark_present(&self, word: &AtomicU64, new: BlockWord) -> bool {
+        let replace =
+            |now| (!BlockWord(now).is_present() || !BlockWord(now).has(self.stamp)).then_some(new.0);
+        word.fetch_update(Ordering::Release, Ordering::Acquire, replace).is_ok()
     }
 
-    /// Takes away what was written of a block, unless others write it too or have entered it meanwhile.
+    /// Removes what was written of a block, unless other threads write it too or marked it
+    /// present.
     fn undo(&self, block: u64) {
-        let part = lock::blocks(block..block + 1);
-        let Some(_alone) = self.locks.guard(part, Share::Exclusive) else { return };
-        match self.look(block) {
-            Look::Here => {}
-            // It was from before an unclean stop, and is half overwritten.
-            Look::Unverified => drop(self.take_away(block..block + 1, Hole::Leave)),
-            // Nobody has seen it: what else is known stays good.
-            Look::Absent => drop(self.punch(block..block + 1)),
+        let blocks = block..block + 1;
+        let Some(_alone) = self.locks.guard(changes(blocks.clone()), Mode::Exclusive) else { return };
+        match self.presence(block) {
+            Presence::Present => {}
+            // From before an unclean stop, and now partly overwritten.
+            Presence::Unverified => drop(self.remove_blocks(blocks, Bytes::Leave)),
+            // No reader has seen it, so the generation, and what is verified in it, stays valid.
+            Presence::Absent => drop(self.punch(blocks)),
         }
     }
 
-    /// Whether the file has what was written into it.
-    pub(super) fn reads_back(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Fails if the file does not return the bytes that were written into it.
+    pub(super) fn compare_written(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let mut piece = [0; PIECE];
         let mut at = block * BLOCK;
         for written in bytes.chunks(PIECE) {
             let read = &mut piece[..written.len()];
             self.data.file().read_exact_at(read, at)?;
             if read != written {
-                let what = "the file system gives back other bytes than were written";
+                let what = "the file system returned other bytes than were written";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             at += written.len() as u64;
@@ -207,13 +207,13 @@ impl OpenVersion {
         Ok(())
     }
 
-    /// A block that was read back counts as verified.
-    fn prove(&self, generation: u64, block: u64, bytes: &[u8]) {
+    /// Records a block that was read back as verified.
+    fn record_verified(&self, generation: u64, block: u64, bytes: &[u8]) {
         let expected = self.checksum.get().map(|checksum| checksum.algorithm);
         let checksum = expected
             .filter(|algorithm| algorithm.is_combinable())
             .map(|algorithm| Hasher::of(algorithm, bytes));
         let run = Run { blocks: block..block + 1, bytes: bytes.len() as u64, checksum };
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner).add(generation, run);
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).add(generation, run);
     }
 }

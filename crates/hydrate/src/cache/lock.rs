@@ -1,9 +1,10 @@
-//! Locks on parts of a version, which hold between the threads of a process and between processes.
+//! Locks on parts of a version, held against other threads and other processes.
 //!
-//! Open-file-description locks on the map, and not flock: one file serves several locks, a lock is changed from shared to
-//! exclusive in one step, and the kernel frees them when a process dies. They cover places beyond the map's end. Threads
-//! share the description, so the kernel would let two of them have the same lock: hence the table. So does a forked child,
-//! whose copy keeps it open after we close ours: hence [`Lockable`].
+//! They are open-file-description locks on the map, not `flock`: one file serves several locks, a
+//! lock changes from shared to exclusive in one step, and the kernel frees them when a process
+//! dies. They cover offsets beyond the map's end. Threads share the description, so the kernel
+//! would grant the same lock to two of them: hence the table in [`VersionLocks`]. A forked child
+//! shares it too, and keeps it open after the parent closes it: hence [`LockFile`].
 
 use std::fs::File;
 use std::io;
@@ -13,51 +14,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Held, shared, while a version is open; exclusively by whoever prepares or removes it.
+/// Shared while a version is open; exclusive while it is prepared or removed.
 pub(super) const OPEN: Range<u64> = 0..1;
-/// Held by whoever enters, until what is behind is as it should be, and by whoever looks at what nobody has open. Without
-/// it one who enters could be kept from preparing by another who only looks, and then find that other gone.
-pub(super) const ENTRANCE: Range<u64> = 2..3;
-/// Held, shared, while somebody relies on all blocks; exclusively by whoever takes blocks away.
-pub(super) const HOLD: Range<u64> = 1..2;
-/// From the first byte to the last there can be.
+/// Exclusive while a process opens a version, until it is prepared, and while a process examines a
+/// version that no process has open. Without it, a process that only examines the version could
+/// keep another from preparing it.
+const ENTRANCE: Range<u64> = 2..3;
+/// Shared while a caller relies on all blocks being present; exclusive while blocks are removed.
+pub(super) const WHOLE: Range<u64> = 1..2;
+/// Every offset.
 const EVERYTHING: Range<u64> = 0..i64::MAX as u64;
-/// Where the locks of those who fetch blocks begin; a byte a block.
-const CLAIMS: u64 = 1 << 60;
-/// Where the locks of those who write or punch blocks begin; a byte a block. Shared by those who write, since it is the same
-/// bytes; who punches has to have it alone.
-const BLOCKS: u64 = 1 << 61;
+const LEASES: u64 = 1 << 60;
+const CHANGES: u64 = 1 << 61;
+const PINS: u64 = 3 << 60;
 
-/// Where the locks of those who read blocks from the file itself begin; a byte a block. Shared by them; who punches has to have it alone.
-const LENT: u64 = 3 << 60;
-
-/// The lock of those who fetch these blocks.
-pub(super) fn claims(blocks: Range<u64>) -> Range<u64> {
-    CLAIMS + blocks.start..CLAIMS + blocks.end
+/// The lock of the fetch of these blocks: exclusive.
+pub(super) fn leases(blocks: Range<u64>) -> Range<u64> {
+    LEASES + blocks.start..LEASES + blocks.end
 }
 
-/// The lock of those who change these blocks.
-pub(super) fn blocks(blocks: Range<u64>) -> Range<u64> {
-    BLOCKS + blocks.start..BLOCKS + blocks.end
+/// The lock of changes to these blocks: shared by writers, which write the same bytes; exclusive
+/// to punch.
+pub(super) fn changes(blocks: Range<u64>) -> Range<u64> {
+    CHANGES + blocks.start..CHANGES + blocks.end
 }
 
-/// The lock of those to whom these blocks are lent.
-pub(super) fn lent(blocks: Range<u64>) -> Range<u64> {
-    LENT + blocks.start..LENT + blocks.end
+/// The lock of readers that read these blocks from the file itself: shared; exclusive to punch.
+pub(super) fn pins(blocks: Range<u64>) -> Range<u64> {
+    PINS + blocks.start..PINS + blocks.end
 }
 
-/// A file whose locks end with it. Closing it would not do: a child forked meanwhile has the same description, and others
-/// would be locked out for as long as that child lives.
+/// A file that frees its locks when it is dropped. Closing it is not enough: a forked child has
+/// the same description, and would hold the locks for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Lockable(File);
+pub(super) struct LockFile(File);
 
-impl Lockable {
+impl LockFile {
     pub(super) fn new(file: File) -> Self {
         Self(file)
     }
 }
 
-impl Deref for Lockable {
+impl Deref for LockFile {
     type Target = File;
 
     fn deref(&self) -> &File {
@@ -65,33 +63,32 @@ impl Deref for Lockable {
     }
 }
 
-impl AsFd for Lockable {
+impl AsFd for LockFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Lockable {
+impl Drop for LockFile {
     fn drop(&mut self) {
-        // It fails for want of memory only, and then closing frees them, unless there is such a child.
-        let _ = release(self, &EVERYTHING);
+        // Fails only if the kernel is out of memory.
+        let _ = unlock(self, &EVERYTHING);
     }
 }
 
-/// Who may hold the same part at the same time.
+/// Whether several holders may have a lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
-    /// Others who share it.
+pub(super) enum Mode {
     Shared,
-    /// Nobody.
     Exclusive,
 }
 
-/// Takes a lock for this description, or changes the one it has, if nobody else's is in the way; whether it did.
-pub(super) fn set(file: &File, part: &Range<u64>, share: Share) -> io::Result<bool> {
-    let kind = match share {
-        Share::Shared => libc::F_RDLCK,
-        Share::Exclusive => libc::F_WRLCK,
+/// Takes a lock for this description, or changes its mode, without waiting. Returns whether it
+/// did.
+pub(super) fn try_lock(file: &File, part: &Range<u64>, mode: Mode) -> io::Result<bool> {
+    let kind = match mode {
+        Mode::Shared => libc::F_RDLCK,
+        Mode::Exclusive => libc::F_WRLCK,
     };
     match control(file, part, kind) {
         Ok(()) => Ok(true),
@@ -100,14 +97,13 @@ pub(super) fn set(file: &File, part: &Range<u64>, share: Share) -> io::Result<bo
     }
 }
 
-/// Gives a lock back before its description is closed.
-pub(super) fn release(file: &File, part: &Range<u64>) -> io::Result<()> {
+/// Frees a lock before its description is closed.
+pub(super) fn unlock(file: &File, part: &Range<u64>) -> io::Result<()> {
     control(file, part, libc::F_UNLCK)
 }
 
 fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     let lock = libc::flock {
-        // The constants are small; the fields are as narrow as POSIX wants them.
         l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
         l_start: part.start.cast_signed(),
@@ -115,7 +111,7 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
         l_pid: 0,
     };
     loop {
-        // SAFETY: the descriptor is open while `file` lives, and the kernel only reads the structure.
+        // SAFETY: the descriptor is open while `file` lives, and the kernel only reads `lock`.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
             return Ok(());
         }
@@ -126,127 +122,122 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// How long others may take to prepare: some system calls, unless a process is stopped in the midst of them.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait while another process prepares: a few system calls, unless it is stopped.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether nobody else has it open.
+/// Whether a process is the only one to have a file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum First {
-    Yes,
-    No,
+pub(super) enum Opener {
+    /// It must prepare the file. Others wait until it calls [`opened`], or drops the file.
+    First,
+    /// The file is prepared.
+    Later,
 }
 
-/// Takes the lock that says "open": for itself alone if nobody has it, and then it is to be prepared. Others wait until
-/// [`entered`] is called, or `file` dropped.
-pub(super) fn enter(file: &Lockable) -> io::Result<First> {
+/// Takes the [`OPEN`] lock: exclusively if no other process has it.
+pub(super) fn lock_open(file: &LockFile) -> io::Result<Opener> {
     let started = Instant::now();
     let mut inside = false;
     loop {
-        inside = inside || set(file, &ENTRANCE, Share::Exclusive)?;
-        // One who leaves has the lock alone for a moment, and leaves nothing to be prepared.
-        if inside && set(file, &OPEN, Share::Exclusive)? {
-            return Ok(First::Yes);
+        inside = inside || try_lock(file, &ENTRANCE, Mode::Exclusive)?;
+        // A process that closes the file has the lock alone for a moment; then retry.
+        if inside && try_lock(file, &OPEN, Mode::Exclusive)? {
+            return Ok(Opener::First);
         }
-        if inside && set(file, &OPEN, Share::Shared)? {
-            return Ok(First::No);
+        if inside && try_lock(file, &OPEN, Mode::Shared)? {
+            return Ok(Opener::Later);
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > PREPARATION_TIMEOUT {
             return Err(io::ErrorKind::TimedOut.into());
         }
         thread::sleep(Duration::from_micros(100));
     }
 }
 
-/// It is prepared: others may enter.
-pub(super) fn entered(file: &Lockable) -> io::Result<()> {
-    set(file, &OPEN, Share::Shared)?;
-    release(file, &ENTRANCE)
+/// The file is prepared: lets other processes open it.
+pub(super) fn opened(file: &LockFile) -> io::Result<()> {
+    try_lock(file, &OPEN, Mode::Shared)?;
+    unlock(file, &ENTRANCE)
 }
 
-/// Keeps others out until `file` is dropped, if nobody is in or about to enter; whether that is so.
-pub(super) fn shut(file: &Lockable) -> io::Result<bool> {
-    Ok(set(file, &ENTRANCE, Share::Exclusive)? && set(file, &OPEN, Share::Exclusive)?)
+/// Locks other processes out until `file` is dropped. Returns whether it did: no process has the
+/// file open or is about to open it.
+pub(super) fn lock_out(file: &LockFile) -> io::Result<bool> {
+    Ok(try_lock(file, &ENTRANCE, Mode::Exclusive)? && try_lock(file, &OPEN, Mode::Exclusive)?)
 }
 
 /// The locks of one open version.
 #[derive(Debug)]
-pub(super) struct Locks {
-    file: Arc<Lockable>,
+pub(super) struct VersionLocks {
+    file: Arc<LockFile>,
     held: Mutex<Vec<Held>>,
 }
 
 #[derive(Debug)]
 struct Held {
     part: Range<u64>,
-    share: Share,
-    /// How many threads share it.
+    mode: Mode,
+    /// Threads that share it.
     count: usize,
 }
 
-impl Locks {
-    pub(super) fn new(file: Arc<Lockable>) -> Self {
+impl VersionLocks {
+    pub(super) fn new(file: Arc<LockFile>) -> Self {
         Self { file, held: Mutex::new(Vec::new()) }
     }
 
-    /// What the locks are on.
+    /// The file the locks are on.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Takes a lock if it is free; whether it was. What is shared is always shared as the same part.
-    pub(super) fn try_take(&self, part: Range<u64>, share: Share) -> bool {
+    /// Takes a lock if it is free, and returns whether it did. Callers that share a lock always
+    /// take the same part.
+    pub(super) fn try_lock(&self, part: Range<u64>, mode: Mode) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = held.iter_mut().find(|h| h.part.start < part.end && part.start < h.part.end) {
-            let shared = other.share == Share::Shared && share == Share::Shared && other.part == part;
+            let shared = other.mode == Mode::Shared && mode == Mode::Shared && other.part == part;
             other.count += usize::from(shared);
             return shared;
         }
-        // A file system without locks is one on which nothing is claimed, so nothing is kept.
-        let taken = set(&self.file, &part, share).unwrap_or(false);
-        if taken {
-            held.push(Held { part, share, count: 1 });
+        // On a file system without locks none is ever free, so nothing is cached there.
+        let locked = try_lock(&self.file, &part, mode).unwrap_or(false);
+        if locked {
+            held.push(Held { part, mode, count: 1 });
         }
-        taken
+        locked
     }
 
-    /// Gives back a lock that was taken, or a stretch of it.
-    pub(super) fn give_back(&self, part: Range<u64>) {
+    /// Frees a lock, with the part it was taken for.
+    pub(super) fn unlock(&self, part: Range<u64>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(index) = held.iter().position(|h| h.part.start <= part.start && part.end <= h.part.end)
-        else {
-            return;
-        };
+        let Some(index) = held.iter().position(|held| held.part == part) else { return };
         if held[index].count > 1 {
             held[index].count -= 1;
             return;
         }
-        let whole = held.swap_remove(index);
-        for rest in [whole.part.start..part.start, part.end..whole.part.end] {
-            if !rest.is_empty() {
-                held.push(Held { part: rest, share: whole.share, count: 1 });
-            }
-        }
-        // It fails for want of memory only; the lock then stays until the version is closed.
-        let _ = release(&self.file, &part);
+        held.swap_remove(index);
+        // Fails only if the kernel is out of memory. The lock is then held until the file is
+        // closed.
+        let _ = unlock(&self.file, &part);
     }
 
-    /// As [`try_take`](Self::try_take), for the length of a scope.
-    pub(super) fn guard(&self, part: Range<u64>, share: Share) -> Option<Guard<'_>> {
-        // Not made where there is none to give back.
-        self.try_take(part.clone(), share).then(|| Guard { locks: self, part })
+    /// Like [`try_lock`](Self::try_lock), for a scope.
+    pub(super) fn guard(&self, part: Range<u64>, mode: Mode) -> Option<Guard<'_>> {
+        self.try_lock(part.clone(), mode).then(|| Guard { locks: self, part })
     }
 }
 
 /// A lock held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Guard<'a> {
-    locks: &'a Locks,
+    locks: &'a VersionLocks,
     part: Range<u64>,
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.locks.give_back(self.part.clone());
+        self.locks.unlock(self.part.clone());
     }
 }
 
@@ -256,58 +247,56 @@ mod tests {
 
     use super::*;
 
-    /// Two descriptions of one file, whose name is gone already.
-    fn pair() -> (Locks, Locks) {
+    /// Two descriptions of one file.
+    fn pair() -> (VersionLocks, VersionLocks) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let open = || Locks::new(Arc::new(lockable(&path)));
+        let open = || VersionLocks::new(Arc::new(lock_file(&path)));
         (open(), open())
     }
 
-    /// A description of its own of the file at `path`.
-    fn lockable(path: &Path) -> Lockable {
+    /// A new description of the file at `path`.
+    fn lock_file(path: &Path) -> LockFile {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
-        Lockable::new(file.unwrap())
+        LockFile::new(file.unwrap())
     }
 
     #[test]
-    fn a_part_is_held_by_sharers_or_by_one_alone_among_threads_and_descriptions() {
+    fn a_part_is_shared_or_exclusive_among_threads_and_descriptions() {
         let (first, second) = pair();
-        let one = first.guard(HOLD, Share::Shared).unwrap();
-        let two = first.guard(HOLD, Share::Shared).unwrap();
-        assert!(second.guard(HOLD, Share::Shared).is_some());
+        let one = first.guard(WHOLE, Mode::Shared).unwrap();
+        let two = first.guard(WHOLE, Mode::Shared).unwrap();
+        assert!(second.guard(WHOLE, Mode::Shared).is_some());
         drop(one);
-        assert!(second.guard(HOLD, Share::Exclusive).is_none(), "one thread of the first still shares it");
-        assert!(first.guard(HOLD, Share::Exclusive).is_none());
-        assert!(second.guard(HOLD, Share::Exclusive).is_none(), "who asked in vain has given nothing back");
+        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "one thread of the first still shares it");
+        assert!(first.guard(WHOLE, Mode::Exclusive).is_none());
+        assert!(second.guard(WHOLE, Mode::Exclusive).is_none(), "a refused request frees nothing");
         drop(two);
-        assert!(second.guard(HOLD, Share::Exclusive).is_some());
+        assert!(second.guard(WHOLE, Mode::Exclusive).is_some());
     }
 
     #[test]
-    fn locks_end_with_their_file_though_a_forked_child_still_has_it() {
+    fn dropping_a_file_frees_its_locks_although_a_forked_child_still_has_it_open() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let looked = lockable(&path);
+        let looked = lock_file(&path);
         let inherited = looked.try_clone().unwrap();
-        assert!(shut(&looked).unwrap());
+        assert!(lock_out(&looked).unwrap());
         drop(looked);
-        let file = lockable(&path);
-        assert_eq!(enter(&file).unwrap(), First::Yes);
+        let file = lock_file(&path);
+        assert_eq!(lock_open(&file).unwrap(), Opener::First);
         drop((inherited, file));
     }
 
     #[test]
-    fn a_stretch_of_a_claim_is_given_back_by_itself() {
+    fn overlapping_leases_exclude_each_other() {
         let (first, second) = pair();
-        assert!(first.try_take(claims(0..10), Share::Exclusive));
-        assert!(!first.try_take(claims(9..11), Share::Exclusive));
-        first.give_back(claims(4..6));
-        assert!(second.try_take(claims(4..6), Share::Exclusive));
-        assert!(!second.try_take(claims(3..4), Share::Exclusive));
-        assert!(!second.try_take(claims(6..7), Share::Exclusive));
-        first.give_back(claims(6..10));
-        assert!(first.try_take(claims(8..9), Share::Exclusive));
-        assert!(second.try_take(claims(6..8), Share::Exclusive));
+        assert!(first.try_lock(leases(0..10), Mode::Exclusive));
+        assert!(!first.try_lock(leases(9..11), Mode::Exclusive));
+        assert!(!second.try_lock(leases(3..4), Mode::Exclusive));
+        assert!(second.try_lock(leases(10..12), Mode::Exclusive));
+        first.unlock(leases(0..10));
+        assert!(second.try_lock(leases(0..10), Mode::Exclusive));
+        assert!(!first.try_lock(leases(8..9), Mode::Exclusive));
     }
 }

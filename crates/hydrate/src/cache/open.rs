@@ -1,101 +1,86 @@
-//! Opening a version: its two files, found or made, and put right after an unclean stop.
+//! Opening a cached version: its two files, found or made, and repaired after an unclean stop.
 //!
-//! Whoever finds that nobody else has the version open holds its lock exclusively for a moment and prepares it: makes it,
-//! starts over what is corrupt, raises the epoch where the last one to have it did not close it or the machine has
-//! restarted. Everybody else waits for that moment. Nobody removes files that another has open, but for users by hand.
+//! A process that finds the version open in no other process holds its lock exclusively and
+//! prepares it: makes it, starts over what is corrupt, and raises the epoch if the last process
+//! did not close it or the machine has restarted. Other processes wait until then. Files that a
+//! process has open are never removed by another, except by users by hand.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use firstbyte_location::Checksum;
 use firstbyte_store::Sink;
 
-use super::boot::boot;
-use super::entry::{Entry, Stamp};
-use super::evict::Spare;
-use super::header::{DIRTY, DURABLE, Header, PINNED};
-use super::identity::{Identity, Name};
-use super::lock::{First, Lockable, Locks, OPEN, Share, enter, entered, set};
-use super::map::{Map, first_cost, write_new};
+use super::block_map::{BlockMap, DIRTY, DURABLE, Header, PINNED, Stamp, first_cost, write_new};
+use super::clock::boot;
+use super::directory::{Identity, Paths};
+use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, lock_open, opened, try_lock};
 use super::usage::on_disk;
-use super::{Keep, OpenVersion, Shared};
+use super::verified_runs::VerifiedRuns;
+use super::{Exempt, Retention, Shared};
 use crate::{BLOCK, Error, Result};
 
-/// How often files that others remove at the same instant are made again.
+/// How often to retry if other processes remove the files between open and lock.
 const ATTEMPTS: usize = 100;
 
-/// Where the two files of a version lie.
-#[derive(Clone, Debug)]
-pub(super) struct Paths {
-    pub(super) map: PathBuf,
-    pub(super) data: PathBuf,
+/// One version that is open.
+#[derive(Debug)]
+pub(super) struct OpenVersion {
+    pub(super) shared: Arc<Shared>,
+    pub(super) map: BlockMap,
+    pub(super) data: Sink,
+    pub(super) locks: VersionLocks,
+    pub(super) paths: Paths,
+    pub(super) identity: Identity,
+    pub(super) stamp: Stamp,
+    pub(super) checksum: OnceLock<Checksum>,
+    pub(super) verified: Mutex<VerifiedRuns>,
+    pub(super) retention: Retention,
 }
 
-impl Paths {
-    pub(super) fn new(objects: &Path, name: &Name) -> Self {
-        Self::of_map(objects.join(name.shard()).join(format!("{}.map", name.0)))
-    }
-
-    /// Those of a version known by its map.
-    pub(super) fn of_map(map: PathBuf) -> Self {
-        let data = map.with_extension("data");
-        Self { map, data }
-    }
-
-    /// The data first: a map without data is started over, data without a map would be found by nobody.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        for path in [&self.data, &self.map] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What to do where a version has no files, or corrupt ones.
+/// What to do if a version has no files, or corrupt ones.
 #[derive(Clone, Copy)]
-pub(super) enum Missing<'a> {
-    /// Make them.
+pub(super) enum IfMissing<'a> {
     Create(&'a Identity),
-    /// Leave it at that.
-    Leave,
+    Skip,
 }
 
-/// Opens the version at `paths`. `None` where it is missing and is to be left so.
+/// Opens the version at `paths`. `None` if it is missing and is not to be created.
 pub(super) fn open(
     shared: &Arc<Shared>,
     paths: Paths,
-    missing: Missing,
-    keep: Keep,
+    missing: IfMissing,
+    retention: Retention,
 ) -> Result<Option<OpenVersion>> {
     for _ in 0..ATTEMPTS {
         let map = match open_map(&paths.map, missing) {
-            Ok(map) => Lockable::new(map),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && matches!(missing, Missing::Leave) => {
+            Ok(map) => LockFile::new(map),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && matches!(missing, IfMissing::Skip) => {
                 return Ok(None);
             }
             Err(error) => {
                 return Err(Error::cache(&paths.map, "cannot open the map of a cached object")(error));
             }
         };
-        let first = enter(&map)
-            .map_err(Error::cache(&paths.map, "another process does not let go of a cached object"))?;
-        // Removed between our open and our lock.
+        let opener = lock_open(&map)
+            .map_err(Error::cache(&paths.map, "another process keeps a cached object locked"))?;
+        // Removed between open and lock.
         if map.metadata().is_ok_and(|meta| meta.nlink() == 0) {
             continue;
         }
-        return prepare(shared, paths, Arc::new(map), missing, first, keep);
+        return prepare(shared, paths, Arc::new(map), missing, opener, retention);
     }
-    Err(Error::cache(&paths.map, "others keep removing a cached object")(io::ErrorKind::ResourceBusy.into()))
+    Err(Error::cache(&paths.map, "other processes keep removing a cached object")(
+        io::ErrorKind::ResourceBusy.into(),
+    ))
 }
 
-fn open_map(path: &Path, missing: Missing) -> io::Result<File> {
-    let create = matches!(missing, Missing::Create(_));
+fn open_map(path: &Path, missing: IfMissing) -> io::Result<File> {
+    let create = matches!(missing, IfMissing::Create(_));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create).truncate(false).mode(0o600);
     match options.open(path) {
@@ -113,54 +98,53 @@ fn open_map(path: &Path, missing: Missing) -> io::Result<File> {
 fn prepare(
     shared: &Arc<Shared>,
     paths: Paths,
-    map: Arc<Lockable>,
-    missing: Missing,
-    first: First,
-    keep: Keep,
+    file: Arc<LockFile>,
+    missing: IfMissing,
+    opener: Opener,
+    retention: Retention,
 ) -> Result<Option<OpenVersion>> {
-    let failed = Error::cache(&paths.map, "cannot read a cached object");
-    let found = whole(&map, &paths.data).map_err(failed)?;
-    let (header, data) = match (found, missing) {
-        (Some(found), _) => found,
-        (None, Missing::Create(identity)) if first == First::Yes => create(shared, &paths, &map, identity)?,
-        (None, Missing::Leave) => return Ok(None),
-        (None, Missing::Create(_)) => {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "it is corrupt, and in use");
-            return Err(Error::cache(&paths.map, "cannot open a cached object")(error));
+    let invalid = |what| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, what);
+        Err(Error::cache(&paths.map, "cannot open a cached object")(error))
+    };
+    let existing = read_existing(&file, &paths.data);
+    let existing = existing.map_err(Error::cache(&paths.map, "cannot read a cached object"))?;
+    let (header, data) = match (existing, missing) {
+        (Some(existing), _) => existing,
+        (None, IfMissing::Create(identity)) if opener == Opener::First => {
+            create(shared, &paths, &file, identity)?
         }
+        (None, IfMissing::Skip) => return Ok(None),
+        (None, IfMissing::Create(_)) => return invalid("it is corrupt, and in use"),
     };
-    let identity = Identity::from_text(&header.text).filter(|found| match missing {
-        Missing::Create(wanted) => found == wanted,
-        Missing::Leave => true,
+    let identity = Identity::from_text(&header.text).filter(|identity| match missing {
+        IfMissing::Create(wanted) => identity == wanted,
+        IfMissing::Skip => true,
     });
-    let Some(identity) = identity else {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "it is another object of the same hash");
-        return Err(Error::cache(&paths.map, "cannot open a cached object")(error));
-    };
+    let Some(identity) = identity else { return invalid("it is another object of the same hash") };
     let failed = || Error::cache(&paths.map, "cannot map a cached object");
-    let mapped = Map::new(Arc::clone(&map), &header).map_err(failed())?;
-    if first == First::Yes {
-        recover(shared, &mapped, &map, &data);
+    let map = BlockMap::new(Arc::clone(&file), &header).map_err(failed())?;
+    if opener == Opener::First {
+        recover(shared, &map, &file, &data);
     }
-    entered(&map).map_err(failed())?;
-    let stamp = Stamp::new(boot(), mapped.live().epoch.load(Ordering::Acquire));
-    let locks = Locks::new(map);
+    opened(&file).map_err(failed())?;
+    let stamp = Stamp::new(boot(), map.live().epoch.load(Ordering::Acquire));
     Ok(Some(OpenVersion {
         shared: Arc::clone(shared),
-        map: mapped,
+        map,
         data: Sink::new(data),
-        locks,
+        locks: VersionLocks::new(file),
         paths,
         identity,
         stamp,
         checksum: OnceLock::new(),
-        proven: Mutex::default(),
-        keep,
+        verified: Mutex::default(),
+        retention,
     }))
 }
 
-/// Header and data, if both files are what they should be.
-fn whole(map: &File, data: &Path) -> io::Result<Option<(Header, File)>> {
+/// Header and data file, if both files are intact.
+fn read_existing(map: &File, data: &Path) -> io::Result<Option<(Header, File)>> {
     let Some(header) = Header::read(map)? else { return Ok(None) };
     if map.metadata()?.len() != header.map_len() {
         return Ok(None);
@@ -173,44 +157,41 @@ fn whole(map: &File, data: &Path) -> io::Result<Option<(Header, File)>> {
     Ok((file.metadata()?.len() == header.size).then_some((header, file)))
 }
 
-/// Makes both files, over whatever there is. The map comes last: without its header all else counts for nothing.
+/// Makes both files, replacing any content. The header is written last: without it, all else is
+/// ignored.
 fn create(shared: &Arc<Shared>, paths: &Paths, map: &File, identity: &Identity) -> Result<(Header, File)> {
     let failed = || Error::cache(&paths.map, "cannot make room for a cached object");
     let text = identity.to_text();
     let too_long = || failed()(io::ErrorKind::InvalidFilename.into());
-    let size = Header::to_bytes(identity.size(), &text, boot(), 0).ok_or_else(too_long)?.len();
-    let bytes = first_cost(size, identity.size().div_ceil(BLOCK));
+    let header_len = Header::to_bytes(identity.size(), &text, boot(), 0).ok_or_else(too_long)?.len();
+    let bytes = first_cost(header_len, identity.size().div_ceil(BLOCK));
     let reservation =
-        shared.reserve(bytes, Spare::Pinned).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
+        shared.reserve(bytes, Exempt::Pinned).ok_or_else(|| failed()(io::ErrorKind::StorageFull.into()))?;
     let header = Header::to_bytes(identity.size(), &text, boot(), bytes).ok_or_else(too_long)?;
-    let make = || -> io::Result<File> {
+    let make = || -> io::Result<(Header, File)> {
         firstbyte_store::empty(map)?;
-        let data = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&paths.data)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let data = options.open(&paths.data)?;
         data.set_len(identity.size())?;
         write_new(map, identity.size(), &text, &header)?;
-        Ok(data)
+        Ok((Header::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))
     };
-    match make().and_then(|data| Ok((Header::read(map)?.ok_or(io::ErrorKind::InvalidData)?, data))) {
+    match make() {
         Ok(made) => {
             reservation.keep();
             Ok(made)
         }
         Err(error) => {
-            // Nobody else has it, and an empty map is made again by whoever comes next.
+            // No other process uses it, and the next to open it makes it again.
             let _ = paths.remove();
             Err(failed()(error))
         }
     }
 }
 
-/// Puts a version right that nobody has open.
-fn recover(shared: &Shared, map: &Map, map_file: &File, data: &File) {
+/// Repairs a version that no other process has open.
+fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &File) {
     let live = map.live();
     let flags = live.flags.load(Ordering::Relaxed);
     let same_boot = live.boot.swap(boot(), Ordering::Relaxed) == boot();
@@ -221,55 +202,40 @@ fn recover(shared: &Shared, map: &Map, map_file: &File, data: &File) {
     live.flags.fetch_and(!DIRTY, Ordering::Relaxed);
     let (before, now) = (live.charged.load(Ordering::Relaxed), on_disk(map_file) + on_disk(data));
     if !same_boot {
-        // So it has been counted until now: see `evict::charged`.
+        // The usage counters include this number: see `evict::charged`.
         live.charged.store(now, Ordering::Relaxed);
     } else if now < before {
-        let returning = shared.usage.returning(before - now);
+        let freeing = shared.usage.free(before - now);
         live.charged.store(now, Ordering::SeqCst);
-        returning.done();
+        freeing.done();
     }
     if flags & DURABLE == 0 {
         live.complete.store(0, Ordering::Relaxed);
-        live.present.store(count(map), Ordering::Relaxed);
+        live.present.store(map.count_present(), Ordering::Relaxed);
     }
-}
-
-/// Blocks that are marked present. Pages of the map that do not exist are stepped over.
-pub(super) fn count(map: &Map) -> u64 {
-    let (mut block, mut present) = (0, 0);
-    while block < map.blocks() {
-        match map.word(block) {
-            Some(word) => {
-                present += u64::from(Entry(word.load(Ordering::Relaxed)).is_present());
-                block += 1;
-            }
-            None => block = map.after_hole(block),
-        }
-    }
-    present
 }
 
 impl Drop for OpenVersion {
     fn drop(&mut self) {
         let live = self.map.live();
-        let returning = || self.shared.usage.returning(live.charged.load(Ordering::SeqCst));
-        if self.keep == Keep::Never {
-            returning().done();
+        let free = || self.shared.usage.free(live.charged.load(Ordering::SeqCst));
+        if self.retention == Retention::Temporary {
+            free().done();
             return;
         }
-        // The last to close it leaves it clean.
-        if !set(self.locks.file(), &OPEN, Share::Exclusive).unwrap_or(false) {
+        // The last process to close it marks it clean.
+        if !try_lock(self.locks.file(), &OPEN, Mode::Exclusive).unwrap_or(false) {
             return;
         }
         let removed = self.locks.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
-        let unwanted =
+        let empty =
             live.flags.load(Ordering::Acquire) & PINNED == 0 && live.present.load(Ordering::Acquire) == 0;
         live.flags.fetch_and(!DIRTY, Ordering::Release);
-        let returning = (removed || unwanted).then(returning);
-        if let Some(returning) = returning
+        let freeing = (removed || empty).then(free);
+        if let Some(freeing) = freeing
             && (removed || self.paths.remove().is_ok())
         {
-            returning.done();
+            freeing.done();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is here, told without opening it: from the headers of the maps, one at a time.
+//! The state of cached versions, read from the headers of their maps without opening them.
 
 use std::fs::File;
 use std::io;
@@ -8,26 +8,25 @@ use std::time::SystemTime;
 
 use firstbyte_location::{Location, Version};
 
-use super::cached::Cached;
-use super::directory::{SHARDS, maps, shard};
-use super::header::{DIRTY, DURABLE, Header, Live, PINNED};
-use super::identity::{Identity, Name};
-use super::{Cache, Moment, Pin};
+use super::block_map::{DIRTY, DURABLE, Header, Live, PINNED};
+use super::cached::{Cached, Pin};
+use super::directory::{Identity, Name, SHARDS, maps, shard};
+use super::{Cache, Timestamp};
 use crate::{BLOCK, Error, Result};
 
-/// How much of a version is here.
+/// How much of a version is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// All blocks.
     Hydrated,
-    /// Some.
+    /// Some blocks.
     Partial,
-    /// None.
+    /// No block.
     Released,
 }
 
 impl State {
-    /// What programs read it as: `hydrated`, `partial` or `released`.
+    /// As a word for programs: `hydrated`, `partial` or `released`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -43,22 +42,22 @@ impl State {
 pub struct Status {
     /// The object.
     pub location: Location,
-    /// What pins its content: the strongest fact that the store told.
+    /// Its version: the strongest fact that the store reported.
     pub version: Version,
     /// Bytes of the object.
     pub size: u64,
-    /// Bytes of it that are here.
+    /// Bytes that are cached.
     pub here: u64,
     /// When it was last opened.
     pub last_use: SystemTime,
-    /// How much is here.
+    /// How much is cached.
     pub state: State,
-    /// Whether it stays when room is needed.
+    /// Whether it is exempt from eviction.
     pub pin: Pin,
 }
 
 impl Status {
-    /// How much of `size` bytes `here` bytes are, in whole percents: 100 only where nothing is missing.
+    /// The percentage that `here` is of `size`, rounded down: 100 only if nothing is missing.
     #[must_use]
     pub fn percent(here: u64, size: u64) -> u128 {
         (u128::from(here) * 100).checked_div(u128::from(size)).unwrap_or(100)
@@ -75,9 +74,9 @@ impl Status {
             version: identity.version(),
             size,
             here: (present * BLOCK).min(size),
-            last_use: Moment::from_word(live.last_open.load(Ordering::Relaxed)).time(),
+            last_use: Timestamp::from_word(live.last_open.load(Ordering::Relaxed)).time(),
             state: match present {
-                // While blocks are being filled the count runs a little ahead.
+                // While blocks are being filled the count is slightly too high.
                 present if present == blocks && complete => State::Hydrated,
                 0 => State::Released,
                 _ => State::Partial,
@@ -88,7 +87,7 @@ impl Status {
 }
 
 impl Cached {
-    /// What is here of it.
+    /// The state of the version.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         Status::new(&self.inner.identity, self.inner.map.live())
@@ -96,23 +95,23 @@ impl Cached {
 }
 
 impl Cache {
-    /// All versions of a location that something is here of.
+    /// All cached versions of a location.
     ///
     /// # Errors
     /// [`Error::Cache`]: the directory cannot be read.
     pub fn find(&self, location: &Location) -> Result<Vec<Status>> {
         let found = self.maps_of(location)?.into_iter().map(|path| read(&path));
         let found = found.filter_map(Result::transpose);
-        // A name is a hash: the text decides.
+        // Names are hashes and may collide; the identity decides.
         found
             .filter(|status| status.as_ref().map_or(true, |status| is_same(&status.location, location)))
             .collect()
     }
 
-    /// Every version, in no order; a directory of the cache is read when its turn comes.
+    /// Every version, in any order. Directories of the cache are read one at a time.
     #[must_use]
-    pub fn entries(&self) -> Entries {
-        Entries { objects: self.shared.objects.clone(), next: 0, maps: Vec::new() }
+    pub fn statuses(&self) -> Statuses {
+        Statuses { objects: self.shared.objects.clone(), next: 0, maps: Vec::new() }
     }
 
     /// The maps of all versions of a location, and of others with the same hash.
@@ -130,16 +129,16 @@ pub(super) fn is_same(found: &Location, wanted: &Location) -> bool {
     Name::prefix(found) == Name::prefix(wanted)
 }
 
-/// The versions in a cache.
+/// Iterates over the versions in a cache.
 #[derive(Debug)]
-pub struct Entries {
+pub struct Statuses {
     objects: PathBuf,
     next: u64,
     maps: Vec<PathBuf>,
 }
 
-impl Entries {
-    /// The next map, whatever is in it.
+impl Statuses {
+    /// The next map, without reading it.
     pub(super) fn next_map(&mut self) -> Option<Result<PathBuf>> {
         while self.maps.is_empty() {
             if self.next == SHARDS {
@@ -158,7 +157,7 @@ impl Entries {
     }
 }
 
-impl Iterator for Entries {
+impl Iterator for Statuses {
     type Item = Result<Status>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -171,7 +170,8 @@ impl Iterator for Entries {
     }
 }
 
-/// What a map tells. `None` where it has gone, is being made, or is corrupt: then nothing is here.
+/// The state recorded in a map. `None` if the map is gone, being made, or corrupt: no block is
+/// cached.
 fn read(path: &PathBuf) -> Result<Option<Status>> {
     let header = File::open(path).and_then(|file| Header::read(&file));
     match header {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundred_percent_is_said_only_of_what_is_whole() {
+    fn only_a_whole_version_is_at_100_percent() {
         assert_eq!(Status::percent(999_999, 1_000_000), 99);
         assert_eq!(Status::percent(u64::MAX, u64::MAX), 100);
         assert_eq!(Status::percent(0, 0), 100);

@@ -45,18 +45,18 @@ fn block(cached: &Cached, seed: u64, block: u64) -> Vec<u8> {
     bytes_at(seed, block * BLOCK, usize::try_from(len).unwrap())
 }
 
-/// Fills a block in one of the two ways, and as a fetch does, from memory where the file did not take it.
+/// Fills a block in one of the two ways; like a fetch, from memory if the file refused it.
 fn fill(cached: &Cached, seed: u64, index: u64) -> Stored {
     let bytes = block(cached, seed, index);
     if index.is_multiple_of(2) {
-        return cached.fill(index, &bytes);
+        return cached.fill(index, &bytes, Exempt::Pinned);
     }
     let mut found = vec![0xEE; bytes.len()];
-    let received = cached.receive(index, &mut found, Spare::Pinned, |sink, at, _| {
+    let received = cached.receive(index, &mut found, Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&bytes, at).map_err(|source| StoreError::Io { location: String::new(), source })
     });
     assert!(received.as_ref().ok() != Some(&Stored::Kept) || found == bytes);
-    received.unwrap_or_else(|_| cached.fill(index, &bytes))
+    received.unwrap_or_else(|_| cached.fill(index, &bytes, Exempt::Pinned))
 }
 
 fn fill_all(cached: &Cached, seed: u64) {
@@ -65,7 +65,7 @@ fn fill_all(cached: &Cached, seed: u64) {
     }
 }
 
-/// Reads a block and makes sure that it is right; whether it is here.
+/// Reads a block and asserts that it is right. Returns whether it is present.
 fn is_right(cached: &Cached, seed: u64, index: u64) -> bool {
     let expected = block(cached, seed, index);
     let mut buffer = vec![0xEE; expected.len()];
@@ -74,7 +74,7 @@ fn is_right(cached: &Cached, seed: u64, index: u64) -> bool {
     read > 0
 }
 
-/// Blocks that are here, each of them right.
+/// The present blocks, each of them right.
 fn present(cached: &Cached, seed: u64) -> Vec<u64> {
     (0..cached.blocks()).filter(|index| is_right(cached, seed, *index)).collect()
 }
@@ -85,7 +85,7 @@ fn end_with(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     files.filter(|path| path.to_str().unwrap().ends_with(suffix)).collect()
 }
 
-/// Bytes that the disk says are taken.
+/// Bytes that the disk allocates.
 fn on_disk(dir: &Path) -> u64 {
     end_with(dir, "").iter().map(|path| fs::metadata(path).unwrap().blocks() * 512).sum()
 }
@@ -97,10 +97,10 @@ fn change(path: &Path, at: u64, change: impl Fn(u64) -> u64) {
     file.write_all_at(&change(u64::from_ne_bytes(word)).to_ne_bytes(), at).unwrap();
 }
 
-/// Waits until nobody has a file open.
+/// Waits until no cache has a file open.
 fn alone(path: &Path) {
-    let open = || lock::Lockable::new(File::options().read(true).write(true).open(path).unwrap());
-    while !lock::shut(&open()).unwrap() {
+    let open = || lock::LockFile::new(File::options().read(true).write(true).open(path).unwrap());
+    while !lock::lock_out(&open()).unwrap() {
         std::thread::yield_now();
     }
 }
@@ -110,24 +110,24 @@ fn all_alone(dir: &Path) {
     alone(&dir.join("usage"));
 }
 
-/// Makes a directory that nobody has open look as if its last process had been killed.
+/// Makes a closed directory look as if its last process had been killed.
 fn as_if_killed(dir: &Path) {
     all_alone(dir);
-    end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | header::DIRTY));
+    end_with(dir, ".map").iter().for_each(|map| change(map, 48, |flags| flags | block_map::DIRTY));
     change(&dir.join("usage"), 16, |_| 1);
 }
 
-/// Makes a directory that nobody has open look as if the machine had restarted since.
+/// Makes a closed directory look as if the machine had restarted since.
 fn as_if_restarted(dir: &Path) {
     all_alone(dir);
     end_with(dir, ".map").iter().for_each(|map| change(map, 64, |boot| boot ^ 1));
     change(&dir.join("usage"), 8, |boot| boot ^ 1);
 }
 
-/// Waits until the count is right.
+/// Waits until the count is exact, and returns it.
 fn counted(cache: &Cache) -> u64 {
     while !cache.shared.usage.is_exact() {
         std::thread::yield_now();
     }
-    cache.usage().taken.unwrap()
+    cache.usage().used.unwrap()
 }

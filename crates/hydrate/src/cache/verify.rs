@@ -1,117 +1,310 @@
-//! Every block against its CRC: finds what other hands, a faulty disk or a lost write changed, and drops it.
+//! Verification: of a version as a whole when all of its blocks are present, and of every block of
+//! the cache on request.
+//!
+//! Each block that another process wrote, or an earlier open, is read again and checked against
+//! its CRC: that finds errors of disk and memory. Blocks written by this process were read back
+//! then. All of them together are checked against the store's checksum: that finds errors of the
+//! network. A large version is then synced, so that it is still complete after a power cut; a
+//! small one is cheaper to verify again than to sync.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::panic::resume_unwind;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::thread::{Builder, available_parallelism, scope};
 
-use super::entry::{Entry, crc};
-use super::open::{Missing, Paths, open};
-use super::{Cache, Keep, OpenVersion};
-use crate::{BLOCK, Result};
+use firstbyte_location::{Algorithm, Checksum, Hasher, to_usize};
 
-/// What a verification of the whole cache found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Versions looked at.
-    pub versions: u64,
-    /// Versions whose files are not what they should be; they are started over when they are next opened. One that was killed
-    /// while it was made is none: nothing was in it.
-    pub corrupt: u64,
-    /// Blocks that are right.
-    pub blocks: u64,
-    /// Blocks that were wrong, and are not here any more.
-    pub wrong: u64,
+use super::block_map::{BlockWord, DURABLE, crc};
+use super::cached::Cached;
+use super::directory::Paths;
+use super::lock::{Mode, WHOLE};
+use super::open::{IfMissing, OpenVersion, open};
+use super::usage::subtract;
+use super::verified_runs::Run;
+use super::{Cache, Retention};
+use crate::{BLOCK, Error, Result};
+
+/// Size from which a complete version is synced. A sync takes a few milliseconds, in which a disk
+/// reads about this much.
+const SYNC_FROM: u64 = 4 << 20;
+/// Error in the count of present blocks that is tolerated: blocks being filled, now and by
+/// processes that were killed.
+const COUNT_ERROR: u64 = 64;
+/// Limit on verifying threads: four use the memory bandwidth of most machines.
+const MOST_THREADS: u64 = 4;
+/// Blocks for one thread: 16 MiB, which take it some 3 ms.
+const BLOCKS_PER_THREAD: u64 = (16 << 20) / BLOCK;
+
+/// The result of verifying a whole version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// All blocks are present and right.
+    Complete,
+    /// Blocks are absent, or were wrong and are absent now.
+    Missing,
+    /// Blocks are being removed at this moment.
+    Busy,
 }
 
-impl Cache {
-    /// Reads every block of every version, and drops those that are not what was filled. Others may use the cache meanwhile.
+impl Cached {
+    /// Whether every block is present, perhaps unverified.
+    #[must_use]
+    pub fn has_all_blocks(&self) -> bool {
+        let near = self.inner.map.live().present.load(Ordering::Acquire) + COUNT_ERROR >= self.blocks();
+        near && self.next_missing(0).is_none()
+    }
+
+    /// Whether all blocks are present and were verified as a whole.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.inner.is_complete()
+    }
+
+    /// Verifies the whole version: reads every block that was not read back since it was written.
+    /// Other threads can get a [`Backing`] as soon as it is verified, before it is synced.
     ///
     /// # Errors
-    /// [`Error::Cache`](crate::Error::Cache): the directory, or a file in it, cannot be read.
-    pub fn verify(&self) -> Result<Report> {
-        let mut report = Report::default();
-        let mut entries = self.entries();
-        let mut buffer = vec![0; BLOCK as usize];
-        while let Some(map) = entries.next_map() {
-            let paths = Paths::of_map(map?);
-            let Some(version) = open(&self.shared, paths.clone(), Missing::Leave, Keep::Always)? else {
-                report.corrupt += u64::from(paths.map.exists() && !is_begun(&paths));
-                continue;
-            };
-            report.versions += 1;
-            let mut block = 0;
-            while block < version.map.blocks() {
-                if version.map.word(block).is_none() {
-                    block = version.map.after_hole(block);
-                    continue;
-                }
-                match version.check(block, &mut buffer) {
-                    Check::Right(_) => report.blocks += 1,
-                    Check::Missing => {}
-                    Check::Wrong => {
-                        report.wrong += 1;
-                        version.drop_blocks(block..block + 1);
-                    }
-                }
-                block += 1;
+    /// [`Error::Checksum`]: the blocks together are not the object; all of them are dropped.
+    /// [`Error::Cache`]: the version could not be synced, and is complete until the machine
+    /// restarts.
+    pub fn verify_complete(&self) -> Result<Verified> {
+        let inner = &self.inner;
+        if self.is_complete() {
+            return Ok(Verified::Complete);
+        }
+        let Some(whole) = inner.locks.guard(WHOLE, Mode::Shared) else { return Ok(Verified::Busy) };
+        if self.next_missing(0).is_some() {
+            inner.correct_count();
+            return Ok(Verified::Missing);
+        }
+        let generation = inner.generation();
+        let expected = inner.checksum.get();
+        let VerifyPass { missing, wrong, checksum, .. } =
+            inner.verify_pass(generation, expected.map(|checksum| checksum.algorithm));
+        if missing || !wrong.is_empty() {
+            inner.correct_count();
+            // Freed first, because blocks are punched only if no thread relies on the whole.
+            drop(whole);
+            wrong.into_iter().for_each(|block| inner.drop_blocks(block..block + 1));
+            return Ok(Verified::Missing);
+        }
+        if let Some((expected, found)) = expected.zip(checksum) {
+            let place = self.location().map_or_else(String::new, |location| location.to_string());
+            if let Err(error) = expected.verify(&found, &place) {
+                drop(whole);
+                inner.drop_blocks(0..self.blocks());
+                return Err(Error::Checksum(error));
             }
         }
-        Ok(report)
+        let complete = &inner.map.live().complete;
+        complete.store(inner.stamp.as_number(), Ordering::SeqCst);
+        if !inner.is_generation(generation) {
+            complete.store(0, Ordering::SeqCst);
+            return Ok(Verified::Missing);
+        }
+        if self.size() >= SYNC_FROM && inner.retention == Retention::Persistent {
+            inner.make_durable().map_err(Error::cache(&inner.paths.data, "cannot sync it to disk"))?;
+        }
+        Ok(Verified::Complete)
+    }
+
+    /// The whole file, if it is complete. No block of it is removed while the backing lives.
+    #[must_use]
+    pub fn backing(&self) -> Option<Backing> {
+        if !self.is_complete() || !self.inner.locks.try_lock(WHOLE, Mode::Shared) {
+            return None;
+        }
+        let lock = BackingLock(self.clone());
+        // Checked again: it may have been evicted before the lock was taken.
+        let file = self.inner.data.file().try_clone().ok().filter(|_| self.is_complete())?;
+        Some(Backing { file, _lock: lock })
     }
 }
 
-/// Whether a version was only about to be made when its maker was killed: the header comes last, and no block before it.
-fn is_begun(paths: &Paths) -> bool {
-    let mut magic = [0; 8];
-    let unwritten = File::open(&paths.map).is_ok_and(|map| {
-        let read = map.read_exact_at(&mut magic, 0);
-        read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) || magic == [0; 8]
-    });
-    unwritten && fs::metadata(&paths.data).map_or(true, |data| data.blocks() == 0)
+/// The file of a complete version, exempt from eviction. The descriptor is writable; writing to it
+/// corrupts the cache.
+#[derive(Debug)]
+pub struct Backing {
+    file: File,
+    _lock: BackingLock,
 }
 
-/// What a block turned out to be.
-pub(super) enum Check<'a> {
-    /// Here, and these bytes.
-    Right(&'a [u8]),
-    /// Not here.
-    Missing,
-    /// Not what was filled.
-    Wrong,
+impl AsFd for Backing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[derive(Debug)]
+struct BackingLock(Cached);
+
+impl Drop for BackingLock {
+    fn drop(&mut self) {
+        self.0.inner.locks.unlock(WHOLE);
+    }
+}
+
+/// The result of reading adjacent blocks; the default is of no blocks.
+#[derive(Default)]
+struct VerifyPass {
+    bytes: u64,
+    /// Whether blocks are absent.
+    missing: bool,
+    /// Blocks that do not match their CRC.
+    wrong: Vec<u64>,
+    /// The requested checksum over all bytes; meaningless if blocks are missing or wrong.
+    checksum: Option<Checksum>,
+}
+
+impl VerifyPass {
+    /// Adds the result of the blocks that follow.
+    fn append(&mut self, next: Self) {
+        self.missing |= next.missing;
+        self.wrong.extend(next.wrong);
+        self.checksum = match (self.bytes, next.bytes) {
+            (0, _) => next.checksum,
+            (_, 0) => self.checksum.take(),
+            (_, bytes) => self
+                .checksum
+                .take()
+                .zip(next.checksum)
+                .and_then(|(so_far, next)| so_far.combine(&next, bytes)),
+        };
+        self.bytes += next.bytes;
+    }
+}
+
+impl From<Run> for VerifyPass {
+    fn from(run: Run) -> Self {
+        Self { bytes: run.bytes, checksum: run.checksum, ..Self::default() }
+    }
 }
 
 impl OpenVersion {
-    /// Reads a block and compares it with its CRC, whatever is known of it.
-    pub(super) fn check<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Check<'a> {
+    pub(super) fn is_complete(&self) -> bool {
+        let live = self.map.live();
+        let complete = live.complete.load(Ordering::SeqCst);
+        // The stamp of another boot counts if everything was synced.
+        let durable = || complete != 0 && live.flags.load(Ordering::SeqCst) & DURABLE != 0;
+        self.map.blocks() == 0 || complete == self.stamp.as_number() || durable()
+    }
+
+    /// Corrects the count of present blocks, which is too high after a kill. Called while no block
+    /// is removed.
+    fn correct_count(&self) {
+        let present = &self.map.live().present;
+        let before = present.load(Ordering::Acquire);
+        subtract(present, before.saturating_sub(self.map.count_present()));
+    }
+
+    /// Syncs data and words before it sets the flag, so that the flag is never ahead of them.
+    /// Blocks are not evicted meanwhile, but wrong ones may be dropped, which clears `complete`.
+    fn make_durable(&self) -> io::Result<()> {
+        self.data.file().sync_data()?;
+        self.map.sync()?;
+        let live = self.map.live();
+        live.flags.fetch_or(DURABLE, Ordering::SeqCst);
+        if live.complete.load(Ordering::SeqCst) == 0 {
+            live.flags.fetch_and(!DURABLE, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Checks every block that is not yet verified in this generation against its CRC, and
+    /// computes `algorithm` over all.
+    fn verify_pass(&self, generation: u64, algorithm: Option<Algorithm>) -> VerifyPass {
+        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner).runs(generation);
+        // A sequential algorithm has no checksums of parts, so all blocks are read for it.
+        known.retain(|run| run.checksum.as_ref().map(|checksum| checksum.algorithm) == algorithm);
+        let (mut pass, mut at) = (VerifyPass::default(), 0);
+        for run in known {
+            pass.append(self.verify_gap(at..run.blocks.start, algorithm));
+            at = run.blocks.end;
+            pass.append(run.into());
+        }
+        pass.append(self.verify_gap(at..self.map.blocks(), algorithm));
+        pass
+    }
+
+    /// Reads unverified blocks, with several threads if there are many: one thread checks 1 GiB in
+    /// 0.2 s, and the readers of the whole wait for it.
+    fn verify_gap(&self, gap: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
+        let blocks = gap.end - gap.start;
+        let sequential = algorithm.is_some_and(|algorithm| !algorithm.is_combinable());
+        let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+        let parts =
+            if sequential { 1 } else { threads.min(MOST_THREADS).min(blocks / BLOCKS_PER_THREAD).max(1) };
+        let part = |index| gap.start + blocks * index / parts..gap.start + blocks * (index + 1) / parts;
+        scope(|scope| {
+            let others: Vec<_> = (1..parts)
+                .map(|index| {
+                    let thread = Builder::new().name("verify".into());
+                    (index, thread.spawn_scoped(scope, move || self.verify_part(part(index), algorithm)))
+                })
+                .collect();
+            let mut pass = self.verify_part(part(0), algorithm);
+            for (index, thread) in others {
+                pass.append(match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    Err(_) => self.verify_part(part(index), algorithm),
+                });
+            }
+            pass
+        })
+    }
+
+    fn verify_part(&self, blocks: Range<u64>, algorithm: Option<Algorithm>) -> VerifyPass {
+        let mut hasher = algorithm.map(Hasher::new);
+        let mut pass = VerifyPass::default();
+        let mut buffer = vec![0; to_usize(BLOCK)];
+        for block in blocks {
+            match self.check(block, &mut buffer) {
+                Check::Right(bytes) => hasher.as_mut().into_iter().for_each(|hasher| hasher.update(bytes)),
+                Check::Missing => pass.missing = true,
+                Check::Wrong => pass.wrong.push(block),
+            }
+            pass.bytes += self.block_len(block) as u64;
+        }
+        pass.checksum = hasher.map(Hasher::finish);
+        pass
+    }
+
+    /// Reads a block and compares it with its CRC, even if it was verified before.
+    fn check<'a>(&self, block: u64, buffer: &'a mut [u8]) -> Check<'a> {
         let bytes = &mut buffer[..self.block_len(block)];
         loop {
             let generation = self.generation();
             let Some(word) = self.map.word(block) else { return Check::Missing };
-            let entry = Entry(word.load(Ordering::Acquire));
-            if !entry.is_present() {
+            let before = BlockWord(word.load(Ordering::Acquire));
+            if !before.is_present() {
                 return Check::Missing;
             }
             let read = self.data.file().read_exact_at(bytes, block * BLOCK);
             if let Err(error) = read {
-                self.unreadable(&error);
+                self.warn_unreadable(&error);
                 return Check::Wrong;
             }
             if !self.is_generation(generation) {
                 continue;
             }
-            if crc(bytes) != entry.crc() {
+            if crc(bytes) != before.crc() {
                 return Check::Wrong;
             }
-            if !entry.has(self.stamp) {
-                let fresh = Entry::new(entry.crc(), self.stamp);
-                let _ = word.compare_exchange(entry.0, fresh.0, Ordering::Release, Ordering::Relaxed);
+            if !before.has(self.stamp) {
+                let fresh = BlockWord::new(before.crc(), self.stamp);
+                let _ = word.compare_exchange(before.0, fresh.0, Ordering::Release, Ordering::Relaxed);
             }
             return Check::Right(bytes);
         }
     }
 
-    /// Whether a block is here and right. A wrong one is dropped.
+    /// Whether a block is present and right. A wrong block is dropped.
     pub(super) fn verify_block(&self, block: u64) -> bool {
         match self.check(block, &mut vec![0; self.block_len(block)]) {
             Check::Right(_) => true,
@@ -122,4 +315,71 @@ impl OpenVersion {
             }
         }
     }
+}
+
+/// The result of checking one block.
+enum Check<'a> {
+    /// Present, with these bytes.
+    Right(&'a [u8]),
+    Missing,
+    /// Different from what was filled.
+    Wrong,
+}
+
+/// The result of verifying the whole cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Versions examined.
+    pub versions: u64,
+    /// Versions whose files are corrupt. They are started over at the next open. A version whose
+    /// creation was interrupted does not count: it held no blocks.
+    pub corrupt: u64,
+    /// Blocks that are right.
+    pub blocks: u64,
+    /// Blocks that were wrong, and are absent now.
+    pub wrong: u64,
+}
+
+impl Cache {
+    /// Reads every block of every version and drops those that differ from what was filled. Other
+    /// processes may use the cache meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Cache`]: the directory, or a file in it, cannot be read.
+    pub fn verify(&self) -> Result<Report> {
+        let mut report = Report::default();
+        let mut statuses = self.statuses();
+        let mut buffer = vec![0; to_usize(BLOCK)];
+        while let Some(map) = statuses.next_map() {
+            let paths = Paths::of_map(map?);
+            let opened = open(&self.shared, paths.clone(), IfMissing::Skip, Retention::Persistent)?;
+            let Some(version) = opened else {
+                report.corrupt += u64::from(paths.map.exists() && !is_unfinished(&paths));
+                continue;
+            };
+            report.versions += 1;
+            for (block, _) in version.map.words() {
+                match version.check(block, &mut buffer) {
+                    Check::Right(_) => report.blocks += 1,
+                    Check::Missing => {}
+                    Check::Wrong => {
+                        report.wrong += 1;
+                        version.drop_blocks(block..block + 1);
+                    }
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Whether the creation of a version was interrupted: the header is written last, and no block
+/// before it.
+fn is_unfinished(paths: &Paths) -> bool {
+    let mut magic = [0; 8];
+    let unwritten = File::open(&paths.map).is_ok_and(|map| {
+        let read = map.read_exact_at(&mut magic, 0);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) || magic == [0; 8]
+    });
+    unwritten && fs::metadata(&paths.data).map_or(true, |data| data.blocks() == 0)
 }

@@ -1,13 +1,15 @@
-//! Lists a tree with several threads: each reads directories into its own batch and shows it to its own visitor.
+//! Lists a tree with several threads: each reads directories into its own batch and shows it to its
+//! own visitor.
 //!
-//! What a worker reads it also renders or sums up, on its own processor and from its own cache; nothing passes through
-//! a queue. A large directory is handed on between reads: while one worker deals with what it read, another may read
-//! on. That, and that a worker takes the directories it found before it reads on in theirs, also bounds what waits:
-//! some buffers' worth of names a level, however wide the tree.
+//! What a worker reads it also renders or sums up, on its own processor and from its own cache;
+//! nothing passes through a queue. A large directory is handed on between reads: while one worker
+//! deals with what it read, another may read on. That, and that a worker takes the directories it
+//! found before it reads on in theirs, also bounds what waits: some buffers' worth of names a
+//! level, however wide the tree.
 
 mod cursor;
 mod pool;
-mod standing;
+mod thread_cwd;
 mod worker;
 
 use std::ops::ControlFlow;
@@ -22,17 +24,18 @@ use crate::open::Open;
 use crate::{Batch, Detail, Error, Options, Reach, Result, Tuning};
 use cursor::{Cursor, Job};
 use pool::Pool;
-use standing::Standing;
+use thread_cwd::ThreadCwd;
 use worker::Worker;
 
-/// Whoever is shown what a listing finds; one a thread.
+/// Receives what a listing finds; one per thread.
 pub trait Visitor {
-    /// Deals with a batch, which is cleared and filled again afterwards; one may also be swapped in for it. Breaking
-    /// off stops all threads soon, each after at most one more batch.
+    /// Deals with a batch, which is cleared and filled again afterwards; one may also be swapped in
+    /// for it. Breaking off stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
 
-    /// Whether what lies below the directory `name` in `directory` is of any interest, both from the root, the latter with a
-    /// `/` at its end. Asked of each directory that the options let in, before it is opened, and before or after it is visited.
+    /// Whether what lies below the directory `name` in `directory` is of any interest, both from
+    /// the root, the latter with a `/` at its end. Asked of each directory that the options let in,
+    /// before it is opened, and before or after it is visited.
     fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
         true
     }
@@ -44,12 +47,14 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
     }
 }
 
-/// Lists what is below the directory `root`, in no order, and returns once all of it has been visited. `visitor` makes
-/// one for each thread that turns out to be of use, on that thread; they come back for their sums to be added up. The
-/// first batch comes as soon as there is anything, later ones when they are full or a millisecond old.
+/// Lists what is below the directory `root`, in no order, and returns once all of it has been
+/// visited. `visitor` makes one for each thread that turns out to be of use, on that thread; they
+/// come back for their sums to be added up. The first batch comes as soon as there is anything,
+/// later ones when they are full or a millisecond old.
 ///
 /// # Errors
-/// [`Error::Io`] if `root` cannot be opened as a directory. All else that goes wrong is in the batches.
+/// [`Error::Io`] if `root` cannot be opened as a directory. All else that goes wrong is in the
+/// batches.
 pub fn scan<V: Visitor + Send>(
     root: &Path,
     options: &Options,
@@ -82,7 +87,8 @@ impl Scan {
         &self.tuning
     }
 
-    /// Whether workers go to the directories they ask about: where they ask of every entry, and the answer is near.
+    /// Whether workers go to the directories they ask about: where they ask of every entry, and the
+    /// answer is near.
     fn moves(&self) -> bool {
         self.options.detail != Detail::Names && self.tuning.file_system.reach == Reach::Local
     }
@@ -91,11 +97,11 @@ impl Scan {
     pub(crate) fn run<V: Visitor + Send>(self, visitor: impl Fn() -> V + Sync) -> Vec<V> {
         let above = Some(Arc::new(Chain { identity: self.identity, above: None }));
         self.pool.push(0, Job::Read(Cursor::new(Arc::clone(&self.root), Vec::new(), 0, true, above)));
-        let home = if self.moves() { standing::here() } else { None };
+        let home = if self.moves() { thread_cwd::here() } else { None };
         let crew = Crew { scan: &self, visitor, home, done: Mutex::default() };
         std::thread::scope(|scope| {
             if crew.home.is_none() || !crew.start(scope, 0) {
-                crew.work(scope, 0, Standing::shared());
+                crew.work(scope, 0, ThreadCwd::shared());
             }
         });
         crew.done.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -106,17 +112,17 @@ impl Scan {
 struct Crew<'env, V, F> {
     scan: &'env Scan,
     visitor: F,
-    /// Where the process stands, if workers move.
+    /// The working directory of the process, if workers change theirs.
     home: Option<OwnedFd>,
     done: Mutex<Vec<V>>,
 }
 
 impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     /// Works as worker `index` until nothing is left.
-    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize, standing: Standing<'_>) {
+    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize, thread_cwd: ThreadCwd<'_>) {
         let pool = &self.scan.pool;
         let _guard = StopOnPanic(pool);
-        let mut worker = Worker::new(self.scan, index, (self.visitor)(), standing);
+        let mut worker = Worker::new(self.scan, index, (self.visitor)(), thread_cwd);
         loop {
             let job = pool.take(index).or_else(|| {
                 worker.flush();
@@ -130,7 +136,8 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(worker.into_visitor());
     }
 
-    /// Starts one more thread if it would find work. Without one the listing is slower and as complete.
+    /// Starts one more thread if it would find work. Without one the listing is slower and as
+    /// complete.
     fn enlist<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         if let Some(index) = self.scan.pool.enlist() {
             self.start(scope, index);
@@ -140,8 +147,8 @@ impl<V: Visitor + Send, F: Fn() -> V + Sync> Crew<'_, V, F> {
     /// Starts worker `index` on a thread of its own, if there is one to be had.
     fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> bool {
         let begin = move || {
-            let standing = self.home.as_ref().map_or_else(Standing::shared, Standing::own);
-            self.work(scope, index, standing);
+            let thread_cwd = self.home.as_ref().map_or_else(ThreadCwd::shared, ThreadCwd::own);
+            self.work(scope, index, thread_cwd);
         };
         Builder::new().name("listing".into()).spawn_scoped(scope, begin).is_ok()
     }

@@ -1,9 +1,10 @@
-//! Who does which job next: a queue a worker, from which the others steal when theirs are empty.
+//! A work-stealing pool: each worker has a queue, and steals from the others when it is empty.
 //!
-//! A worker takes its newest job first, which goes deep before wide and keeps few jobs waiting; thieves take the older
-//! half, which is the larger work and leaves the owner alone the longest. A lock a queue is taken by its owner and,
-//! rarely, one thief: it costs some 20 ns beside a directory's 5 us and more. Workers are only asked for while jobs
-//! wait and nobody sleeps, so a small listing asks for no thread at all.
+//! A worker takes its newest job first. So it goes deep before wide, and few jobs wait. A thief
+//! takes the older half of a queue: those jobs are the larger ones, and the owner is not disturbed
+//! again for the longest time. Each queue has a lock, which its owner takes and, rarely, one thief.
+//! The lock costs some 20 ns; a directory costs 5 us or more. Another worker is requested only
+//! while jobs wait and no worker sleeps, so a small listing requests none.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +20,8 @@ pub(crate) struct Pool<J> {
     /// Workers that have begun.
     enlisted: AtomicUsize,
     sleeping: AtomicUsize,
-    /// Held from the last look at `waiting` to falling asleep, so that no push is missed in between.
+    /// Held from the last look at `waiting` to falling asleep, so that no push is missed in
+    /// between.
     bed: Mutex<()>,
     wake: Condvar,
     stopped: AtomicBool,
@@ -60,7 +62,7 @@ impl<J> Pool<J> {
         self.enlisted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
     }
 
-    /// A job for the worker, its own newest or somebody else's oldest; nothing if none waits now.
+    /// A job for the worker, its own newest or another's oldest; `None` if no job waits.
     pub(crate) fn take(&self, worker: usize) -> Option<J> {
         if self.is_stopped() {
             return None;
@@ -71,7 +73,7 @@ impl<J> Pool<J> {
         Some(job)
     }
 
-    /// Sleeps until a job waits; nothing when all are finished or the pool was stopped.
+    /// Sleeps until a job waits; `None` when all are finished or the pool was stopped.
     pub(crate) fn wait(&self, worker: usize) -> Option<J> {
         loop {
             if let Some(job) = self.take(worker) {
@@ -112,7 +114,7 @@ impl<J> Pool<J> {
         self.wake.notify_all();
     }
 
-    /// Moves the older half of somebody's queue to the worker's, but for one, which it returns.
+    /// Moves the older half of another queue to the worker's, except one job, which it returns.
     fn steal(&self, worker: usize) -> Option<J> {
         let count = self.queues.len();
         for victim in (1..count).map(|step| (worker + step) % count) {
@@ -122,7 +124,8 @@ impl<J> Pool<J> {
                 queue.drain(..half).collect()
             };
             if let Some(job) = stolen.pop_back() {
-                // Nobody else adds to this queue, and it was empty: what is put in front is in order.
+                // Only this worker adds to its queue, and it was empty: what is put in front is in
+                // order.
                 lock(&self.queues[worker]).extend(stolen);
                 return Some(job);
             }

@@ -94,7 +94,7 @@ fn whether_a_directory_is_read_from_several_positions_its_own_file_system_says()
     let options = Options { threads: 2.try_into().ok(), ..Options::default() };
     for root in [&disk, &memory] {
         let scan = Scan::open(root.path(), &options).unwrap();
-        let worker = Worker::new(&scan, 0, Names::default(), Standing::shared());
+        let worker = Worker::new(&scan, 0, Names::default(), ThreadCwd::shared());
         for below in [&disk, &memory] {
             let open = Arc::new(Open::root(below.path(), &Arc::default()).unwrap());
             let cursor = Cursor::new(open, Vec::new(), 1, false, None);

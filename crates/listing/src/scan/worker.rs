@@ -1,4 +1,5 @@
-//! One thread's part of a listing: reads directories into its batch, finds out what is asked for, queues what it found.
+//! One thread's part of a listing: reads directories into its batch, finds out what is asked for,
+//! queues what it found.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use firstbyte_location::Kind;
 use rustix::io::Errno;
 
 use super::cursor::{Cursor, Found, Job};
-use super::standing::Standing;
+use super::thread_cwd::ThreadCwd;
 use super::{Scan, Visitor};
 use crate::batch::Take;
 use crate::chain::{Chain, Identity};
@@ -17,8 +18,8 @@ use crate::open::Open;
 use crate::split::{self, Part};
 use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks, Tuning};
 
-/// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand visits a second cost
-/// nothing that can be measured.
+/// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand
+/// visits a second cost nothing that can be measured.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 pub(super) struct Worker<'a, V> {
@@ -26,7 +27,7 @@ pub(super) struct Worker<'a, V> {
     index: usize,
     batch: Batch,
     visitor: V,
-    standing: Standing<'a>,
+    thread_cwd: ThreadCwd<'a>,
     /// When the batch was last shown.
     shown: Option<Instant>,
 }
@@ -38,15 +39,16 @@ enum Read {
 }
 
 impl<'a, V: Visitor> Worker<'a, V> {
-    pub(super) fn new(scan: &'a Scan, index: usize, visitor: V, standing: Standing<'a>) -> Self {
-        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, standing, shown: None }
+    pub(super) fn new(scan: &'a Scan, index: usize, visitor: V, thread_cwd: ThreadCwd<'a>) -> Self {
+        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, thread_cwd, shown: None }
     }
 
     pub(super) fn into_visitor(self) -> V {
         self.visitor
     }
 
-    /// Does a job. What follows from it is pushed, and `enlist` called then, for other threads to help with.
+    /// Does a job. What follows from it is pushed, and `enlist` called then, for other threads to
+    /// help with.
     pub(super) fn run(&mut self, job: Job, enlist: &dyn Fn()) {
         let cursor = match job {
             Job::Enter(found) => self.enter(found),
@@ -65,7 +67,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Shows the batch to the visitor, if there is anything in it.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.standing.back();
+            self.thread_cwd.back();
             if !self.scan.pool.is_stopped() && self.visitor.visit(&mut self.batch).is_break() {
                 self.scan.pool.stop();
             }
@@ -114,7 +116,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Some(Cursor::new(Arc::new(open), found.path, found.depth, found.on_root, chain))
     }
 
-    /// What tells loops and other file systems, where either matters: it costs a system call a directory.
+    /// The identity by which loops and other file systems are found, where either matters: it costs
+    /// a system call a directory.
     fn identify(&self, open: &Open) -> rustix::io::Result<Option<Identity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow || options.boundary == Boundary::Stay;
@@ -137,7 +140,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
     }
 
-    /// Reads on in a directory and deals with what was read; what is left of it, unless that was handed on.
+    /// Reads on in a directory and deals with what was read; what is left of it, unless that was
+    /// handed on.
     fn step(&mut self, cursor: Cursor, enlist: &dyn Fn()) -> Option<Cursor> {
         if self.batch.room() < self.batch.capacity() / 4 {
             self.flush();
@@ -210,7 +214,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         read > room / 2 || waits
     }
 
-    /// Leaves the rest of a directory to whoever comes first, as several parts where that is possible.
+    /// Leaves the rest of a directory to any worker, in several parts if that is possible.
     fn share(&self, mut cursor: Cursor) {
         if cursor.part.is_none() && self.splits(&cursor) {
             let mut parts = split::plan(&*cursor.open, cursor.so_far, cursor.next, split::FEW).into_iter();
@@ -222,8 +226,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.scan.pool.push(self.index, Job::Read(cursor));
     }
 
-    /// Whether a directory may be read from several positions: where it is on another file system than the root, that one
-    /// says so.
+    /// Whether a directory may be read from several positions: where it is on another file system
+    /// than the root, that one says so.
     pub(super) fn splits(&self, cursor: &Cursor) -> bool {
         let tuning = &self.scan.tuning;
         if cursor.on_root {
@@ -239,7 +243,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
         let options = &self.scan.options;
         let details = Details {
-            directory: &self.standing.go(open),
+            directory: &self.thread_cwd.go(open),
             root: &self.scan.path,
             symlinks: options.symlinks,
             detail: options.detail,

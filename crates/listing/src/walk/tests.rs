@@ -3,6 +3,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use firstbyte_location::Kind;
+
 use super::*;
 use crate::{Boundary, Depth, Detail};
 
@@ -71,7 +73,7 @@ fn one_level_shows_directories_and_does_not_enter_them() {
 }
 
 #[test]
-fn size_and_time_are_told_when_asked_for_and_a_name_need_not_be_utf8() {
+fn size_and_time_are_given_on_request_and_a_name_need_not_be_utf8() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
     fs::write(&path, b"12345").unwrap();
@@ -126,7 +128,8 @@ fn two_links_to_one_directory_are_no_loop() {
 fn a_failing_directory_is_a_value_and_the_rest_goes_on() {
     let root = tree(&["a/x", "b/x", "c/x"]);
     let mut found: Vec<Result<Entry>> = Vec::new();
-    // A file where the listing saw a directory: what a reader without permission meets too, and root does not.
+    // A file where the listing saw a directory: what a reader without permission meets too, and
+    // root does not.
     for entry in sorted(root.path(), TREE) {
         if let Ok(entry) = &entry
             && entry.name == b"b"

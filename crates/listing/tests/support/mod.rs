@@ -1,4 +1,5 @@
-//! What the tests of listings share: trees to list, file systems to put them on, and both tellers of their names.
+//! What the tests of listings share: trees to list, file systems to put them on, and both tellers
+//! of their names.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -104,7 +105,8 @@ pub(crate) fn find(root: &Path) -> Vec<Vec<u8>> {
     names
 }
 
-/// Puts into `root` a flat directory of `flat` files, a deep chain, names of every byte, and all kinds of entries.
+/// Puts into `root` a flat directory of `flat` files, a deep chain, names of every byte, and all
+/// kinds of entries.
 pub(crate) fn plant(root: &Path, flat: u32) {
     let directory = root.join("flat");
     fs::create_dir(&directory).unwrap();

@@ -1,5 +1,5 @@
-//! File systems of many kinds, made in an image file and mounted for one test. That takes root, as continuous
-//! integration has it; elsewhere there is only what the temporary directory lies on.
+//! File systems of many kinds, made in an image file and mounted for one test. That takes root, as
+//! continuous integration has it; elsewhere there is only what the temporary directory lies on.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

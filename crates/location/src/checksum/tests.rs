@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The check values of the catalogue of CRC algorithms, RFC 1321, FIPS 180-4: what each gives for `123456789`.
+/// Checksums of `123456789`, from the catalogue of CRC algorithms, RFC 1321 and FIPS 180-4.
 const CHECK_VALUES: [(&str, &str); 6] = [
     ("crc64nvme", "ae8b14860a799888"),
     ("crc32c", "e3069283"),
@@ -33,7 +33,7 @@ fn hex_and_base64_parse_to_the_same_checksum() {
 }
 
 #[test]
-fn a_wrong_length_an_unknown_name_and_a_missing_name_are_refused_with_the_way_out() {
+fn malformed_checksums_are_refused_and_the_error_says_what_to_write() {
     let why = |text: &str| Checksum::parse(text).unwrap_err().to_string();
     assert!(why("sha256:abcd").contains("64 hex digits"));
     assert!(why("crc32:zzzzzzzz").contains("8 hex digits"));
@@ -42,13 +42,13 @@ fn a_wrong_length_an_unknown_name_and_a_missing_name_are_refused_with_the_way_ou
 }
 
 #[test]
-fn a_composite_checksum_is_not_taken_for_one_of_the_whole() {
+fn a_composite_checksum_is_not_a_full_object_checksum() {
     assert!(Checksum::from_base64(Algorithm::Crc32, "y/Q5Jg==").is_some());
     assert_eq!(Checksum::from_base64(Algorithm::Crc32, "y/Q5Jg==-2"), None);
 }
 
 #[test]
-fn a_mismatch_names_the_place_and_both_values() {
+fn a_mismatch_names_the_location_and_both_values() {
     let (good, bad) = (Hasher::of(Algorithm::Crc32, b"a"), Hasher::of(Algorithm::Crc32, b"b"));
     good.verify(&good.clone(), &"x").unwrap();
     let text = good.verify(&bad, &"s3://b/k").unwrap_err().to_string();
@@ -59,7 +59,7 @@ fn a_mismatch_names_the_place_and_both_values() {
 }
 
 #[test]
-fn hashes_and_unlike_algorithms_do_not_combine() {
+fn sequential_and_differing_algorithms_do_not_combine() {
     let crc = Hasher::of(Algorithm::Crc32, b"a");
     assert_eq!(crc.combine(&Hasher::of(Algorithm::Crc32c, b"b"), 1), None);
     let sha = Hasher::of(Algorithm::Sha256, b"a");
@@ -91,9 +91,9 @@ proptest! {
         }
     }
 
-    /// Lengths nobody hashes in a test; S3 has objects of up to 5 TiB.
+    /// Lengths that are too large to hash in a test. S3 allows objects of up to 5 TiB.
     #[test]
-    fn any_length_combines_as_the_crc_library_has_it(first: u64, next: u64, len in 0..=5_u64 << 40) {
+    fn any_length_combines_as_in_the_crc_library(first: u64, next: u64, len in 0..=5_u64 << 40) {
         let algorithms = [
             (CrcAlgorithm::Crc64Nvme, &CRC_64_NVME, u64::MAX),
             (CrcAlgorithm::Crc32Iscsi, &CRC_32C, u64::from(u32::MAX)),

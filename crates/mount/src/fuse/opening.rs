@@ -1,9 +1,9 @@
-//! How a file is opened: lazily, or, where it is not too large for that, when it is whole; and read by the kernel itself
-//! where it is.
+//! Opens files: lazily, or, if `--eager` covers their size, when they are hydrated. The kernel then
+//! reads a hydrated file directly.
 //!
-//! A lazy open costs nothing, and every byte that is read for the first time passes through this process and twice through
-//! memory. For a program that reads nearly all of a file, and memory-maps it, that costs more than waiting for the file at
-//! once: so an open may be asked to wait ([`Options::eager`](crate::Options::eager)).
+//! A lazy open costs nothing, but every byte read for the first time passes through this process.
+//! For a program that reads nearly all of a file, or memory-maps it, waiting for the whole file is
+//! faster: see [`Options::eager`](crate::Options::eager).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use firstbyte_hydrate::{Backing, File, Job, Wanted};
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 
 use super::reply::Failing;
+use crate::blocking_pool::BlockingPool;
 use crate::filesystem::FileSystem;
-use crate::opens::{Opens, Way};
+use crate::handles::{HandleTable, Way};
+use crate::inodes::Ino;
 use crate::operations::{Operation, Outcome};
 use crate::reader::Reader;
-use crate::tree::Ino;
-use crate::waiters::Waiters;
 
-/// How often it is looked whether a file is whole: at first, and where it takes long.
+/// Intervals at which a file is checked for completeness: at first, and later.
 const LOOK: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(10);
 
@@ -34,15 +34,15 @@ pub(super) struct Through {
 /// Opens files.
 pub(super) struct Opening {
     core: Arc<FileSystem>,
-    pub(super) opens: Arc<Opens<Reader, Through>>,
-    waiters: Waiters,
+    pub(super) handles: Arc<HandleTable<Reader, Through>>,
+    pool: BlockingPool,
     /// The kernel passes no file through.
     refused: AtomicBool,
 }
 
 impl Opening {
-    pub(super) fn new(core: Arc<FileSystem>, waiters: Waiters) -> Self {
-        Self { core, waiters, opens: Arc::new(Opens::new()), refused: AtomicBool::new(false) }
+    pub(super) fn new(core: Arc<FileSystem>, pool: BlockingPool) -> Self {
+        Self { core, pool, handles: Arc::new(HandleTable::new()), refused: AtomicBool::new(false) }
     }
 
     /// No file can be passed through.
@@ -50,7 +50,7 @@ impl Opening {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Opens an inode, and answers: at once, or when it is whole.
+    /// Opens an inode, and answers: at once, or when it is hydrated.
     pub(super) fn open(self: &Arc<Self>, ino: Ino, reply: ReplyOpen) {
         let begun = Instant::now();
         let reader = self.core.open(ino);
@@ -62,12 +62,12 @@ impl Opening {
         match self.brought(ino, &reader) {
             None => self.answer(ino, reader, reply),
             Some(job) => {
-                let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.waiters.deadline());
+                let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.pool.deadline());
                 let file = reader.handle.file().clone();
-                self.waiters.within(
+                self.pool.within(
                     (reply, reader),
                     move || {
-                        // A job ends when what it brought is on the disk, too, which nobody has to wait for.
+                        // The job itself ends later, when its bytes are on the disk.
                         while begun.elapsed() < deadline && file.backing().is_none() {
                             let progress = job.wait_for_more((begun.elapsed() / 8).clamp(LOOK, LATER));
                             let failed =
@@ -77,7 +77,8 @@ impl Opening {
                             }
                         }
                     },
-                    // Whole or not: what could not be brought is asked for again by its reader, who is told why it fails.
+                    // Whole or not: a read of what could not be fetched asks again, and reports why
+                    // it fails.
                     move |(reply, reader), ()| done.answer(ino, reader, reply),
                     move |(reply, reader)| late.answer(ino, reader, reply),
                 );
@@ -85,24 +86,24 @@ impl Opening {
         }
     }
 
-    /// Begins to bring here the whole of a file that is to be waited for, and behind it the next of its series; `None` where it
-    /// is opened as it is.
+    /// Begins to hydrate a file that the open waits for, and behind it the next of its series;
+    /// `None` if the file is opened as it is.
     fn brought(&self, ino: Ino, reader: &Reader) -> Option<Job> {
         let file = reader.handle.file();
-        // Without passing through nothing would be gained.
-        if !self.core.is_eager(file.size()) || self.is_refused() || self.opens.is_open(ino) {
+        // Waiting pays only if the kernel then reads the file itself.
+        if !self.core.prefetch.is_eager(file.size()) || self.is_refused() || self.handles.is_open(ino) {
             return None;
         }
         let is_whole = file.backing().is_some();
-        let next = self.core.series.open(&reader.node.path);
+        let next = self.core.prefetch.next_in_series(&reader.node.path);
         if is_whole && next.is_none() {
             return None;
         }
         let (location, version) = (file.location().clone(), Some(file.version().clone()));
         let this = (!is_whole).then_some(Wanted { location, version, range: None });
-        let core = Arc::clone(&self.core);
-        // Looked up when its turn has come: nobody waits for it.
-        let next = next.into_iter().filter_map(move |path| core.wanted_next(&path));
+        // Looked up by the job, when its turn has come.
+        let prefetch = Arc::clone(&self.core.prefetch);
+        let next = next.into_iter().filter_map(move |path| prefetch.wanted(&path));
         let job = self.core.hydrator.hydrate(Box::new(this.into_iter().chain(next).map(Ok)), None);
         job.inspect_err(|error| tracing::warn!("not waited for: {error}")).ok().filter(|_| !is_whole)
     }
@@ -111,9 +112,10 @@ impl Opening {
         let operations = &self.core.operations;
         operations.open.fetch_add(1, Ordering::Relaxed);
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
-        let (handle, way) = self.opens.open(ino, reader, || self.through(&file, &reply));
+        let (handle, way) = self.handles.open(ino, reader, || self.through(&file, &reply));
         match way {
-            // What an inode holds never changes, so its pages are good for ever; there is nothing to flush.
+            // What an inode holds never changes, so its pages are good for ever; there is nothing
+            // to flush.
             Way::Cached => {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.opened(FileHandle(handle), flags);
@@ -123,10 +125,10 @@ impl Opening {
                 reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
             }
         }
-        self.core.opened(&node, &self.waiters);
+        self.core.prefetch.file_opened(&node, &self.pool);
     }
 
-    /// A local file for the kernel to read, where the inode is hydrated and the kernel takes it.
+    /// The cached file for the kernel to read, if the inode is hydrated and the kernel supports it.
     fn through(&self, file: &File, reply: &ReplyOpen) -> Option<Through> {
         if self.is_refused() {
             return None;

@@ -1,18 +1,20 @@
-//! Asks the kernel to forget inodes that nothing uses, many in one message (Linux 6.18).
+//! Asks the kernel to forget unused inodes, many in one message (Linux 6.18).
 //!
-//! Unlike the invalidation of a name it waits for no lock on a directory, which a program that lists one holds nearly all the
-//! time, and leaves alone what is open or a current directory. The library does not know the message yet, so it is made here.
+//! Unlike the invalidation of a name, the message waits for no lock on a directory, and skips
+//! inodes that are open or a current directory. `fuser` does not support the message, so it is
+//! built here.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::tree::Ino;
+use crate::inodes::Ino;
 
 /// The message's code, `FUSE_NOTIFY_PRUNE`; it stands where a reply has its error number.
 const CODE: i32 = 9;
-/// Bytes before the inodes' numbers: the header of every message, their count, and room for later use.
+/// Bytes before the inodes' numbers: the header of every message, their count, and room for later
+/// use.
 const HEAD: usize = 16 + 16;
 /// Inodes in one message.
 const MOST: usize = 1024;
@@ -21,12 +23,12 @@ const MOST: usize = 1024;
 #[derive(Default)]
 pub(super) struct Pruning {
     device: OnceLock<OwnedFd>,
-    /// Whether the kernel does not know the message.
+    /// True if the kernel does not support the message.
     is_unknown: AtomicBool,
 }
 
 impl Pruning {
-    /// The connection to the kernel is this one from now on.
+    /// Sets the connection to the kernel.
     pub(super) fn on(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
             // Nothing else sets it.
@@ -34,7 +36,7 @@ impl Pruning {
         }
     }
 
-    /// Has the kernel forget those of `inodes` that nothing uses. False where it cannot be asked.
+    /// Asks the kernel to forget those of `inodes` that are unused. False if it cannot be asked.
     pub(super) fn forget(&self, inodes: &[Ino]) -> bool {
         let Some(device) = self.device.get().filter(|_| !self.is_unknown.load(Ordering::Relaxed)) else {
             return false;

@@ -1,4 +1,4 @@
-//! What is told to the kernel: attributes, entries, error numbers.
+//! Replies to the kernel: attributes, entries, error numbers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,16 +12,16 @@ use fuser::{
 
 use super::FOR_EVER;
 use crate::Error;
+use crate::dir_handles::Named;
 use crate::filesystem::{FileSystem, Lookup};
-use crate::streams::Named;
-use crate::tree::{Attributes, Fullness, Ino, ROOT};
+use crate::inodes::{Attributes, Fullness, Ino, ROOT};
 
 pub(super) fn answer_lookup(core: &FileSystem, reply: ReplyEntry, found: Lookup) {
     match found {
         Lookup::Found(found, valid) => {
             reply.entry_with_ttls(&FOR_EVER, &core.to_keep(valid), &attributes(core, found), Generation(0));
         }
-        // Inode 0 is how the kernel is told that it may remember that nothing is there.
+        // Inode 0 lets the kernel remember that the name does not exist.
         Lookup::Missing(valid) => reply.entry(&valid, &of_kind(core, 0, Kind::File), Generation(0)),
     }
 }
@@ -39,18 +39,18 @@ pub(super) fn add_with_attributes(
     reply: &mut ReplyDirectoryPlus,
 ) -> bool {
     let name = OsStr::from_bytes(named.name());
-    let told = named.child().filter(|child| child.is_known() && core.tree.fullness() != Fullness::Full);
+    let told = named.child().filter(|child| child.is_known() && core.inodes.fullness() != Fullness::Full);
     let Some(child) = told else {
-        // `.`, `..`, and what has to be looked up by itself, as everything has while the kernel holds too much: a name without an
-        // inode.
+        // `.`, `..`, and what has to be looked up by itself, as everything has while the kernel
+        // holds too much: a name without an inode.
         let attributes = of_kind(core, named.ino(), named.kind());
         return reply.add(INodeNo(0), named.next, name, &Duration::ZERO, &attributes, Generation(0));
     };
-    let found = core.tree.enter(path, child, Some(named.ino()));
+    let found = core.inodes.enter(path, child, Some(named.ino()));
     let shown = attributes(core, found);
     let full = reply.add(INodeNo(found.ino), named.next, name, &named.valid, &shown, Generation(0));
     if full {
-        core.tree.forget(found.ino, 1);
+        core.inodes.forget(found.ino, 1);
     }
     full
 }
@@ -95,7 +95,7 @@ fn of_kind(core: &FileSystem, ino: Ino, of: Kind) -> FileAttr {
     }
 }
 
-/// The error number that programs get to see.
+/// The error number that programs see.
 fn number(error: &Error) -> Errno {
     use firstbyte_hydrate::Error as Data;
     use firstbyte_store::Error as Store;
@@ -111,7 +111,7 @@ fn number(error: &Error) -> Errno {
     }
 }
 
-/// A reply that can tell of an error.
+/// A reply that can carry an error.
 pub(super) trait Failing: Send + 'static {
     fn fail(self, error: &Error);
 }

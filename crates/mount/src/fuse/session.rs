@@ -1,4 +1,5 @@
-//! The connection to the kernel: made, served by a few threads, and used to have inodes forgotten.
+//! The connection to the kernel: opens it, serves it with a few threads, and asks the kernel to
+//! forget inodes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,18 +19,19 @@ use super::opening::Through;
 use super::prune::Pruning;
 use super::splice::Splicing;
 use crate::filesystem::FileSystem;
-use crate::opens::Opens;
+use crate::handles::HandleTable;
+use crate::inodes::Fullness;
 use crate::options::Access;
 use crate::reader::Reader;
-use crate::tree::Fullness;
 
-/// Threads that take requests. None of them waits for a network; two serve one that copies and one that looks up, and more
-/// than four only contend for the kernel's queue. Each has a buffer of 16 MiB, of which a mount that is never written to uses a page.
+/// Threads that take requests. None of them waits for a network; two serve one that copies and one
+/// that looks up, and more than four only contend for the kernel's queue. Each has a buffer of 16
+/// MiB, of which a mount that is never written to uses a page.
 const THREADS: RangeInclusive<usize> = 2..=4;
-/// How long the kernel may take to tell of what it was asked to forget, and how often that is looked at.
+/// How long the kernel may take to send FORGET after a request, and how often that is checked.
 const PATIENCE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(1);
-/// How long the kernel is left alone where it cannot forget enough.
+/// The pause after the kernel could not forget enough.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A mount being served.
@@ -42,7 +44,7 @@ impl Serving {
     }
 }
 
-/// What it takes to have inodes forgotten.
+/// Asks the kernel to forget inodes.
 #[derive(Default)]
 pub(super) struct Forgetting {
     notifier: OnceLock<Notifier>,
@@ -51,39 +53,41 @@ pub(super) struct Forgetting {
 }
 
 impl Forgetting {
-    /// Has the kernel forget inodes that nothing uses. It keeps them as long as it has memory, and so would this process:
-    /// `ls -lR` of a bucket would leave an inode for every object.
-    fn forget(&self, core: &FileSystem, opens: &Opens<Reader, Through>) {
-        let most = core.tree.bounds().soft;
-        // A listing finds more meanwhile, and when it ends nothing comes here again: so until they are few, each asked once.
+    /// Asks the kernel to forget unused inodes. It keeps them as long as it has memory, and
+    /// so would this process: `ls -lR` of a bucket would leave an inode for every object.
+    fn forget(&self, core: &FileSystem, handles: &HandleTable<Reader, Through>) {
+        let most = core.inodes.bounds().soft;
+        // A listing adds inodes meanwhile, and no call may follow its end. So this repeats until
+        // they are few, and asks for each once.
         let mut asked = 0;
         loop {
-            let len = core.tree.len();
-            let oldest = core.tree.oldest(asked, len.saturating_sub(most / 8 * 7));
+            let len = core.inodes.len();
+            let oldest = core.inodes.oldest(asked, len.saturating_sub(most / 8 * 7));
             let Some(last) = oldest.last().filter(|_| len > most) else { break };
             asked = *last;
             let expected = len - oldest.len() / 2;
             if self.pruning.forget(&oldest) {
-                wait_until(|| core.tree.len() <= expected);
+                wait_until(|| core.inodes.len() <= expected);
                 continue;
             }
             let Some(notifier) = self.notifier.get() else { break };
-            for ino in oldest.into_iter().filter(|ino| !opens.is_open(*ino)) {
-                if let Some((directory, name)) = core.tree.place(ino) {
-                    // What it does not know any more it need not forget.
+            for ino in oldest.into_iter().filter(|ino| !handles.is_open(*ino)) {
+                if let Some((directory, name)) = core.inodes.place(ino) {
+                    // It fails if the kernel has forgotten the name already.
                     let _ = notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(&name));
                 }
             }
-            wait_until(|| core.tree.len() <= expected);
+            wait_until(|| core.inodes.len() <= expected);
         }
-        if core.tree.len() > most {
-            // All is in use, and will be for a while.
+        if core.inodes.len() > most {
+            // The rest is in use.
             thread::sleep(PAUSE);
         }
     }
 }
 
-/// Waits a moment for what the kernel tells of inodes it forgets. Without the pause the next ones would be requested and discarded.
+/// Waits a moment for the FORGET requests of the kernel. Without the pause the next ones
+/// would be requested and discarded.
 fn wait_until(arrived: impl Fn() -> bool) {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE && !arrived() {
@@ -110,18 +114,19 @@ impl Fuse {
         serving(Session::new(self, directory, &config)?, &forgetting, &splicing)
     }
 
-    /// Has the kernel forget the inodes found longest ago where it holds many.
+    /// Asks the kernel to forget the oldest inodes if it holds many.
     pub(super) fn bound_memory(&self) {
-        if self.core.tree.fullness() == Fullness::Room
+        if self.core.inodes.fullness() == Fullness::Room
             || self.forgetting.under_way.swap(true, Ordering::Relaxed)
         {
             return;
         }
-        let (core, opens, forgetting) =
-            (Arc::clone(&self.core), Arc::clone(&self.opening.opens), Arc::clone(&self.forgetting));
-        // Not on a thread that answers: the kernel may hold the directory while it waits for one of those.
-        self.waiters.run(move || {
-            forgetting.forget(&core, &opens);
+        let (core, handles, forgetting) =
+            (Arc::clone(&self.core), Arc::clone(&self.opening.handles), Arc::clone(&self.forgetting));
+        // Not on a thread that answers: the kernel may hold the directory while it waits for one of
+        // those.
+        self.pool.run(move || {
+            forgetting.forget(&core, &handles);
             forgetting.under_way.store(false, Ordering::Relaxed);
         });
     }
@@ -130,7 +135,7 @@ impl Fuse {
 fn serving(session: Session<Fuse>, forgetting: &Forgetting, splicing: &Splicing) -> io::Result<Serving> {
     splicing.on(session.as_fd());
     forgetting.pruning.on(session.as_fd());
-    // Nobody else sets it.
+    // It is set here only.
     let _ = forgetting.notifier.set(session.notifier());
     Ok(Serving(session.spawn()?))
 }

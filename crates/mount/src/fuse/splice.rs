@@ -1,14 +1,15 @@
-//! Read replies by splice: pages of the cached file go through a pipe to the kernel, which copies them once.
+//! Read replies by splice: pages of the cached file go through a pipe to the kernel, which copies
+//! them once.
 //!
-//! Read into memory and written from there they are copied twice, and their pages looked up a second time. The library replies from
-//! memory only, so what it would send is made here: a header, then the bytes.
+//! A reply from memory would copy the bytes twice. `fuser` replies from memory only, so the reply
+//! is built here: a header, then the bytes.
 
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 use fuser::{ReplyData, RequestId};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
@@ -17,7 +18,8 @@ use super::LARGEST_READ;
 
 /// Below this the calls cost more than the copy.
 const LEAST: u32 = 64 << 10;
-/// A slot a page, and one for the header. The kernel rounds up to a power of two, and everybody may have a megabyte.
+/// A slot a page, and one for the header. The kernel rounds up to a power of two, and allows any
+/// process a megabyte.
 const PIPE: usize = LARGEST_READ as usize + 4096;
 /// Bytes of the header: their number with its own, an error number, the request's number.
 const HEADER: usize = 16;
@@ -29,7 +31,7 @@ struct Pipe {
 }
 
 thread_local! {
-    /// Each thread's own: nothing of another reply ever gets between.
+    /// One pipe per thread, so that replies never mix.
     static OWN: Cell<Option<Pipe>> = const { Cell::new(None) };
 }
 
@@ -40,15 +42,16 @@ pub(super) struct Splicing {
 }
 
 impl Splicing {
-    /// The connection is this one from now on. Without a descriptor of our own replies are copied.
+    /// Sets the connection. If its descriptor cannot be duplicated, replies are copied.
     pub(super) fn on(&self, device: BorrowedFd<'_>) {
         if let Ok(own) = device.try_clone_to_owned() {
-            // Nobody else sets it.
+            // It is set here only.
             let _ = self.device.set(own);
         }
     }
 
-    /// Answers request `id` with what `lend` lends: how many bytes that was. The reply is given back where nothing was answered.
+    /// Answers request `id` with the range that `lend` returns, and returns its length. If nothing
+    /// was sent, the reply is returned.
     pub(super) fn read<F: AsFd>(
         &self,
         id: RequestId,
@@ -63,13 +66,13 @@ impl Splicing {
             return Err(reply);
         };
         if let Err(error) = pipe.answer(device, id, file, range) {
-            // The pipe goes with what is in it.
+            // The pipe is dropped with its content.
             tracing::debug!("a reply is copied: {error}");
             return Err(reply);
         }
         OWN.set(Some(pipe));
-        // Dropped it would answer once more. It owns nothing but a count of the connection's users: the connection ends when it is
-        // unmounted, and its descriptor with the process.
+        // Dropping it would answer once more. It owns nothing but a count of the connection's
+        // users: the connection ends when it is unmounted, and its descriptor with the process.
         std::mem::forget(reply);
         Ok(range.len())
     }
@@ -84,20 +87,20 @@ impl Pipe {
 
     /// Answers request `id` with `range` of `file`, on `device`.
     fn answer(&self, device: &OwnedFd, id: RequestId, file: impl AsFd, range: ByteRange) -> io::Result<()> {
-        let whole = HEADER + usize::try_from(range.len()).map_err(io::Error::other)?;
+        let whole = HEADER + to_usize(range.len());
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&u32::try_from(whole).map_err(io::Error::other)?.to_ne_bytes());
         header[8..].copy_from_slice(&id.0.to_ne_bytes());
         rustix::io::write(&self.write, &header)?;
         let (mut at, none) = (range.start, SpliceFlags::empty());
         while at < range.end {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let left = to_usize(range.end - at);
             if splice(&file, Some(&mut at), &self.write, None, left, SpliceFlags::NONBLOCK)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         match splice(&self.read, None, device, None, whole, none) {
-            // Whoever asked has gone.
+            // The process that asked has gone.
             Err(Errno::NOENT) | Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }

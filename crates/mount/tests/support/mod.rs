@@ -4,7 +4,7 @@
     dead_code,
     missing_docs,
     unreachable_pub,
-    reason = "every test binary uses its own part, and nobody else does"
+    reason = "every test binary uses its own part, and no other does"
 )]
 
 pub mod keys;
@@ -30,7 +30,8 @@ pub struct Mounted {
     cache: TempDir,
 }
 
-/// Options for tests: names are believed for a minute unless a test says otherwise, so that nothing depends on its speed.
+/// Options for tests: names are believed for a minute unless a test says otherwise, so that nothing
+/// depends on its speed.
 pub fn options() -> Options {
     Options { metadata_ttl: Duration::from_secs(60), ..Options::default() }
 }

@@ -1,9 +1,9 @@
-//! The Arrow C data interface: three C structures by which one library hands columns to another without a copy.
+//! The Arrow C data interface: three C structures with which libraries pass columns without a copy.
 //!
-//! Written out here because that is all we need of Arrow: no crate of it is a dependency, and neither is `pyarrow`.
-//! Field order and meaning are the specification's (<https://arrow.apache.org/docs/format/CDataInterface.html>). Who
-//! holds a structure frees it by its `release`; a consumer that took it over has set that to null. A release callback
-//! may come on any thread, with or without the interpreter: nothing here touches Python.
+//! They are defined here, since nothing else of Arrow is needed; fields follow the specification
+//! (<https://arrow.apache.org/docs/format/CDataInterface.html>). The holder of a structure frees it
+//! by calling its `release`; a consumer that took it over sets that to null. A release callback may
+//! run on any thread, with or without the interpreter, so nothing here touches Python.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -85,13 +85,15 @@ macro_rules! release_on_drop {
         impl Drop for $structure {
             fn drop(&mut self) {
                 if let Some(release) = self.release {
-                    // SAFETY: the callback was set by whoever made the structure, and is called once: it clears itself.
+                    // SAFETY: the callback was set by the producer of the structure, and is called
+                    // once: it clears itself.
                     unsafe { release(self) }
                 }
             }
         }
 
-        // SAFETY: what the pointers lead to is owned by the structure alone and is not bound to a thread.
+        // SAFETY: what the pointers lead to is owned by the structure alone and is not bound to a
+        // thread.
         unsafe impl Send for $structure {}
     )*};
 }

@@ -1,4 +1,4 @@
-//! Columns in memory, laid out as Arrow wants them, so that handing them over costs nothing.
+//! Columns in memory in the layout of Arrow, so that they are exported without a copy.
 
 use std::ffi::{CStr, c_void};
 

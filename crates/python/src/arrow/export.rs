@@ -1,7 +1,7 @@
 //! Batches and their types as the C structures of the Arrow data interface.
 //!
-//! Nothing is copied: an exported array keeps its batch alive, and each of its columns does so on its own, because a
-//! consumer may take a column and let the rest go.
+//! Nothing is copied: an exported array keeps its batch alive, and each of its columns does so on
+//! its own, because a consumer may take a column and let the rest go.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -86,7 +86,8 @@ fn own_schema(
 }
 
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
-    // SAFETY: called once, with a structure made by `own_schema`; its parts and their members came from boxes.
+    // SAFETY: called once, with a structure made by `own_schema`; its parts and their members came
+    // from boxes.
     unsafe {
         let parts = Box::from_raw((*schema).private_data.cast::<SchemaParts>());
         (*schema).release = None;
@@ -127,7 +128,8 @@ fn own_array(rows: usize, missing: usize, parts: ArrayParts) -> ArrowArray {
 }
 
 unsafe extern "C" fn release_array(array: *mut ArrowArray) {
-    // SAFETY: called once, with a structure made by `own_array`; its parts and their members came from boxes.
+    // SAFETY: called once, with a structure made by `own_array`; its parts and their members came
+    // from boxes.
     unsafe {
         let parts = Box::from_raw((*array).private_data.cast::<ArrayParts>());
         (*array).release = None;

@@ -1,4 +1,5 @@
-//! Columns for any library that reads Arrow: pyarrow, polars, duckdb and others, none of them needed here.
+//! Columns for libraries that read Arrow: pyarrow, polars, duckdb and others. None of them is a
+//! dependency.
 
 mod abi;
 mod batch;

@@ -1,7 +1,7 @@
-//! Any iterator of batches as the C structure of an Arrow stream.
+//! Exports any iterator of batches as an Arrow C stream.
 //!
-//! A consumer pulls one batch after another, from whatever thread, and never needs the interpreter for it: so a
-//! listing runs into a query engine in constant memory.
+//! A consumer pulls one batch after another, from any thread and without the interpreter, so a
+//! query engine reads a listing in constant memory.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null;
@@ -14,7 +14,8 @@ use super::export;
 /// Batches, or the line that says why there are no more.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<Arc<Batch>, String>> + Send>;
 
-/// `EINVAL`: a name that the column cannot hold is the one thing that can fail; the text says which.
+/// `EINVAL`: a name that the column cannot hold is the one thing that can fail; the text says
+/// which.
 const FAILED: c_int = 22;
 
 /// What an exported stream owns.
@@ -37,7 +38,8 @@ pub(crate) fn stream(fields: Arc<[Field]>, batches: Batches) -> ArrowArrayStream
 }
 
 unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSchema) -> c_int {
-    // SAFETY: the stream is one of ours and not released; `out` is the consumer's, and holds nothing yet.
+    // SAFETY: the stream is one of ours and not released; `out` is the consumer's, and holds
+    // nothing yet.
     unsafe {
         let source = &*(*stream).private_data.cast::<Source>();
         out.write(export::schema(&source.fields));

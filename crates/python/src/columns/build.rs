@@ -1,4 +1,4 @@
-//! Columns from batches of entries: one pass over the batch a column.
+//! Builds columns from batches of entries: one pass over a batch for each column.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ const WORDS: &[&str] = &[Kind::File.word(), Kind::Directory.word(), Kind::Symlin
 /// Bytes of names after which a batch ends whatever its rows: Arrow's offsets have 31 bits.
 const MOST: usize = 1 << 30;
 
-/// What a column tells of an entry.
+/// What a column holds of an entry.
 #[derive(Clone, Copy)]
 enum Fact {
     /// The directory's path and the entry's name.
@@ -102,7 +102,8 @@ impl Builder {
         !self.full.is_empty()
     }
 
-    /// Ends the batch in the making; one without rows is none. Its names are looked at while they are in the core's cache.
+    /// Ends the batch being built; `None` if it has no rows. Its names are checked while they
+    /// are in the core's cache.
     pub(super) fn complete(&mut self) {
         if self.current.rows > 0 {
             // The next one is likely as large, and need not grow again.

@@ -1,8 +1,8 @@
 //! `list_arrow` and `iter_batches`: a listing as columns.
 //!
-//! `list_arrow` builds the columns on the threads that read the directories, and all is there when it returns;
-//! `iter_batches` takes batches from a stream, and holds a few. What goes wrong below the root is kept beside the
-//! columns and the rest goes on.
+//! `list_arrow` builds all columns on the threads that read the directories, and returns when it is
+//! complete; `iter_batches` takes batches from a stream, and holds a few. Errors below the root are
+//! kept beside the columns; the listing continues.
 
 mod build;
 mod source;
@@ -130,7 +130,8 @@ impl Listing {
         arrow::schema_capsule(py, &self.fields)
     }
 
-    /// The columns, for any consumer and any number of times. A type that was requested is not converted to.
+    /// The columns, for any consumer and any number of times. A type that was requested is not
+    /// converted to.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -240,7 +241,8 @@ impl RecordBatch {
         arrow::schema_capsule(py, &self.fields)
     }
 
-    /// The columns, for any consumer and any number of times. A type that was requested is not converted to.
+    /// The columns, for any consumer and any number of times. A type that was requested is not
+    /// converted to.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! A stream of the listing crate as batches of columns.
+//! Turns a stream of the listing crate into batches of columns.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,8 @@ pub(super) const INHERITED: &str = "this listing was begun before a fork: begin 
 
 /// Batches of the size asked for, from batches of the size they were read in.
 pub(crate) struct Source {
-    stream: Stream,
+    /// `None` only while it is dropped.
+    stream: Option<Stream>,
     builder: Builder,
     errors: Arc<Mutex<Vec<Error>>>,
     over: bool,
@@ -22,12 +23,22 @@ pub(crate) struct Source {
 
 impl Source {
     pub(super) fn new(stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>) -> Self {
-        Self { stream, builder, errors, over: false, process: std::process::id() }
+        Self { stream: Some(stream), builder, errors, over: false, process: std::process::id() }
     }
 
     /// Whether this process is a child of the one that lists.
     pub(super) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // A thread may have been sending when the process forked. To drop the receiver would
+            // wait for the rest of that batch, for ever.
+            std::mem::forget(self.stream.take());
+        }
     }
 }
 
@@ -39,11 +50,12 @@ impl Iterator for Source {
             return Some(Err(INHERITED.into()));
         }
         while !self.over && !self.builder.is_ready() {
-            match self.stream.next() {
+            let Some(stream) = &mut self.stream else { break };
+            match stream.next() {
                 Some(mut batch) => {
                     // It never asks to stop.
                     let _ = self.builder.visit(&mut batch);
-                    self.stream.recycle(batch);
+                    stream.recycle(batch);
                 }
                 None => {
                     self.over = true;

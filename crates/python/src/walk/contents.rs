@@ -1,8 +1,9 @@
-//! What is in a directory, read whole, and whether that is still so.
+//! The contents of a directory, read completely, and whether they are still current.
 //!
-//! A directory's times change with every name that comes, goes or changes its type, so what was read is current as
-//! long as they are the same. But times have a grain: a change right after another may leave the same. So a directory
-//! that changed within [`SETTLED`] before it was read is never taken for current, as git treats its index.
+//! The times of a directory change with every name that is added, removed or changes its type, so
+//! contents are current while the times are the same. But times are coarse: a change right after
+//! another may leave them equal. So a directory that changed within [`SETTLED`] before it was read
+//! never counts as current, as in the index of git.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,11 +15,12 @@ use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use crate::place::open;
 
-/// Seconds a directory must have been unchanged before it was read. Local times have a grain of 10 ms at most, FAT's
-/// of 2 s; a file server's clock may differ from ours by about as much.
+/// Seconds a directory must have been unchanged before it was read. Local times have a grain of 10
+/// ms at most, FAT's of 2 s; a file server's clock may differ from ours by about as much.
 const SETTLED: i64 = 3;
 
-/// The names in a directory. One is filled again and again: what another thread allocated is slow to free.
+/// The names in a directory. One is filled again and again: what another thread allocated is slow
+/// to free.
 #[derive(Default)]
 pub(super) struct Contents {
     /// End to end.
@@ -80,7 +82,8 @@ impl Contents {
         self.names.capacity() + self.ends.capacity() * size_of::<(u32, FileType)>()
     }
 
-    /// Whether reading `path` now would give the same; a link never does where `links` says not to follow any.
+    /// Whether reading `path` now would give the same; a link never does where `links` says not to
+    /// follow any.
     pub(super) fn is_current(&self, path: &Path, links: AtFlags) -> bool {
         self.stamp.settled
             && statat(CWD, path, links)

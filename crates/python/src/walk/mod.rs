@@ -1,8 +1,9 @@
-//! `walk`: the directories still to come are read by threads while Python works on this one.
+//! `walk`: threads read the directories still to come while Python works on this one.
 //!
-//! The Python half is `os.walk`'s own loop with its stack of paths; here are the same paths once more, as the work to
-//! be done: threads read from the top, which is what is asked for next. What was read ahead is used only if it is what
-//! would be read now ([`contents`]), so a caller who changes the tree while walking it sees what `os.walk` shows.
+//! The Python half is the loop of `os.walk` with its stack of paths. Here the same paths are a
+//! queue of work: threads read from the top, which is what Python asks for next. What was read
+//! ahead is used only if it is still current ([`contents`]), so a caller that changes the tree
+//! while walking it sees what `os.walk` shows.
 
 mod contents;
 mod pool;
@@ -25,11 +26,12 @@ use crate::reading::Reading;
 use contents::Contents;
 use pool::Pool;
 
-/// Directories after which threads begin to read ahead: a small tree is walked before they would have started.
+/// Directories after which threads begin to read ahead: a small tree is walked before they would
+/// have started.
 const SMALL: usize = 16;
 
-/// The names in a directory as `os.walk` parts them: what is a directory, also through a link, and the rest; and once
-/// more the links among the former.
+/// The names in a directory as `os.walk` parts them: what is a directory, also through a link, and
+/// the rest; and once more the links among the former.
 #[derive(IntoPyObject)]
 struct Found<'py>(Bound<'py, PyList>, Bound<'py, PyList>, Bound<'py, PyList>);
 
@@ -65,7 +67,8 @@ impl Ahead {
         }
     }
 
-    /// Reads the directory `path`, or takes what was read ahead; nothing if it is a link that is not to be followed.
+    /// Reads the directory `path`, or takes what was read ahead; `None` if it is a link that is
+    /// not to be followed.
     ///
     /// # Errors
     /// `OSError`, as `os.scandir` raises it.
@@ -75,7 +78,8 @@ impl Ahead {
         let found = Found(PyList::empty(py), PyList::empty(py), PyList::empty(py));
         let mut state = self.0.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let state = &mut *state;
-        // One look tells whether it is a link and whether what was read ahead is still what is there.
+        // One call shows whether it is a link and whether what was read ahead is still what is
+        // there.
         let links = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let taken = place.path().and_then(|path| py.detach(|| state.take(path, links)));
         if taken.is_none() && !follow && place.path().is_some_and(|path| py.detach(|| is_link(path))) {
@@ -145,8 +149,8 @@ enum Seen {
     Other,
 }
 
-/// Looks at a name that is a link, or not known to be anything. Never done ahead of the walk, since what a link leads
-/// to may change and leave no trace in the directory.
+/// Looks at a name that is a link, or not known to be anything. Never done ahead of the walk, since
+/// what a link leads to may change and leave no trace in the directory.
 fn look(directory: Option<&Path>, name: &[u8], known: FileType) -> io::Result<Seen> {
     let path = directory.unwrap_or(Path::new("")).join(OsStr::from_bytes(name));
     let ask = |flags| statat(CWD, &path, flags).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -164,7 +168,7 @@ fn is_link(path: &Path) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-/// Tells the audit hooks what `os.scandir` would.
+/// Raises the audit event of `os.scandir`.
 fn audit(path: &Bound<'_, PyAny>) -> PyResult<()> {
     static AUDIT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     AUDIT.import(path.py(), "sys", "audit")?.call1(("os.scandir", path))?;

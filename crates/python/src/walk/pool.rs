@@ -1,9 +1,9 @@
-//! Threads that read the directories a walk will ask for, those nearest first.
+//! Threads that read the directories a walk will ask for, nearest first.
 //!
-//! The pool's work is the walk's own stack: threads take what lies nearest below its top and nobody has begun, the walk
-//! takes the top, read or not. Nothing can wait for itself: what no thread has begun, the walk reads. Threads that have
-//! read all within [`WINDOW`] sleep until a good part of it is free again: woken for each directory, they would cost more
-//! than they save.
+//! The work of the pool is the walk's own stack. Threads take the entry nearest to its top that no
+//! thread has begun; the walk takes the top, read or not. There is no deadlock: what no thread has
+//! begun, the walk reads itself. Threads that have read everything within [`WINDOW`] sleep until a
+//! good part of it is free again; waking them for each directory would cost more than it saves.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,11 +15,13 @@ use firstbyte_listing::{Batch, Reach, Tuning};
 
 use super::contents::Contents;
 
-/// How far from the top of the stack threads read: some for each of the threads that a remote file system gets.
+/// How far from the top of the stack threads read: some for each of the threads that a remote file
+/// system gets.
 const WINDOW: usize = 256;
 
-/// Directories at the top that are left to the walk itself. Locally it reads one about as fast as a thread would, and
-/// would else wait for the very one that was begun; from afar it has to wait anyway.
+/// Directories at the top that are left to the walk itself. Locally it reads one about as fast as a
+/// thread would, and would else wait for the very one that was begun; from afar it has to wait
+/// anyway.
 const NEAR: usize = 4;
 
 /// Directories the walk takes before threads that sleep are woken.
@@ -77,7 +79,7 @@ struct Entry {
 enum Work {
     Expected,
     Begun,
-    /// Read; nothing if it could not be, which the walk will then find out itself.
+    /// Read; `None` if that failed, in which case the walk reads it itself and reports the error.
     Done(Option<Box<Contents>>),
 }
 
@@ -113,8 +115,8 @@ impl Pool {
         self.shared.wake(stack);
     }
 
-    /// Takes `path` from the stack: what is in it, if a thread has read it or is about to. What was taken before may be
-    /// given back.
+    /// Takes `path` from the stack: what is in it, if a thread has read it or is about to. What was
+    /// taken before may be given back.
     pub(super) fn take(&self, path: &Path, spent: Option<Box<Contents>>) -> Option<Box<Contents>> {
         if self.process != std::process::id() {
             return None;

@@ -22,8 +22,8 @@ pub(super) fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
 }
 
-/// A file's name for people: bytes that are no UTF-8 as `\xNN`, and characters that would break the line or make one
-/// name look like another as their code. Not yet escaped.
+/// A file's name for people: bytes that are no UTF-8 as `\xNN`, and characters that would break the
+/// line or make one name look like another as their code. Not yet escaped.
 pub(super) fn visible(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -51,7 +51,8 @@ pub(super) fn visible(name: &[u8]) -> String {
     out
 }
 
-/// `bytes` percent-encoded but for `/` and what RFC 3986 leaves unreserved: safe in any URL and any attribute.
+/// `bytes` percent-encoded but for `/` and what RFC 3986 leaves unreserved: safe in any URL and any
+/// attribute.
 pub(super) fn url_path(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -1,5 +1,6 @@
-//! Signing in from a browser: key and secret once, then a session cookie that scripts cannot read and other sites
-//! cannot send. It leads to what was asked for, or to the first page where the key does not open that.
+//! Signing in from a browser: key and secret once, then a session cookie that scripts cannot read
+//! and other sites cannot send. It leads to what was asked for, or to the first page where the key
+//! does not open that.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
@@ -51,8 +52,8 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
     }
 }
 
-/// Whether `next`, a path on this server, leads to something the key opens. The first page always does: it shows what
-/// the key may read.
+/// Whether `next`, a path on this server, leads to something the key opens. The first page always
+/// does: it shows what the key may read.
 fn opens(site: &Site, access: &Access, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = split_bucket(&site.config.buckets, path).map_or(path, |(_, rest)| rest);

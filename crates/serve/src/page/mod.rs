@@ -1,9 +1,9 @@
 //! What people see in a browser: the directory page, uploads from it, and signing in.
 //!
-//! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing programs read, and keeps only the
-//! rows in view in the document: it opens at once however many entries there are. Below the reserved path
-//! `/.firstbyte/` live its worker script, the [`mod@login`] form, and the upload [`protocol`] over [`upload`], which knows
-//! nothing of HTTP.
+//! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing programs read,
+//! and keeps only the rows in view in the document: it opens at once however many entries there
+//! are. Below the reserved path `/.firstbyte/` live its worker script, the [`mod@login`] form, and
+//! the upload [`protocol`] over [`upload`], which knows nothing of HTTP.
 
 mod html;
 mod login;
@@ -17,7 +17,7 @@ use http::{Method, StatusCode};
 
 use crate::auth::Access;
 use crate::config::Buckets;
-use crate::files;
+use crate::refusal;
 use crate::request::Request;
 use crate::response::Response;
 use crate::root::EntryPath;
@@ -31,8 +31,8 @@ pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, 
     let (root, below, reader) = (site.root.clone(), path.clone(), access.clone());
     let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(error)) => return files::failure(&error),
-        Err(stopped) => return files::failure(&std::io::Error::other(stopped)),
+        Ok(Err(error)) => return refusal::failure(&error),
+        Err(stopped) => return refusal::failure(&std::io::Error::other(stopped)),
     };
     let uploading = if site.writable(access, path).is_some() {
         shell::Uploading::Offered
@@ -50,8 +50,8 @@ pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, 
     })
 }
 
-/// Leads from the root to the same page below the bucket's name, where the directory holds an entry of that name: the
-/// links of the page to that entry would lead back to the bucket.
+/// Leads from the root to the same page below the bucket's name, where the directory holds an entry
+/// of that name: the links of the page to that entry would lead back to the bucket.
 async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> Option<Response> {
     let Buckets::Named(name) = &site.config.buckets else { return None };
     if !path.is_root() || !own_prefix(site, request).is_empty() {
@@ -63,7 +63,8 @@ async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> O
     Some(moved.with_header(LOCATION, target))
 }
 
-/// Asks a browser that showed no key to sign in, and brings it back to what it asked for afterwards.
+/// Asks a browser that showed no key to sign in, and brings it back to what it asked for
+/// afterwards.
 pub(crate) fn login(site: &Site, request: &Request) -> Response {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
     let next = format!("{}{}{query}", own_prefix(site, request), request.path);
@@ -86,7 +87,8 @@ pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: 
     }
 }
 
-/// Refuses a page that the visitor's key does not open, and shows the way to what it does open or to another key.
+/// Refuses a page that the visitor's key does not open, and shows the way to what it does open or
+/// to another key.
 pub(crate) fn refused(site: &Site, request: &Request, access: &Access) -> Response {
     let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
     let next = format!("{}{}", own_prefix(site, request), request.path);
@@ -95,7 +97,8 @@ pub(crate) fn refused(site: &Site, request: &Request, access: &Access) -> Respon
     answer
 }
 
-/// What stands before the request's path beside the base path: the name of the one bucket, where it was named.
+/// What stands before the request's path beside the base path: the name of the one bucket, where it
+/// was named.
 fn own_prefix<'a>(site: &Site, request: &'a Request) -> &'a str {
     request.prefix.strip_prefix(site.config.base_path.as_str()).unwrap_or_default()
 }

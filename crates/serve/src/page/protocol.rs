@@ -1,16 +1,18 @@
-//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`, written as in its URL.
+//! Uploads over HTTP, below `/.firstbyte/uploads`. Every request names the directory by `path`,
+//! written as in its URL.
 //!
 //! | request | does | answers |
 //! | --- | --- | --- |
 //! | `GET uploads?path=` | lists what is unfinished there | an array of states |
-//! | `POST uploads?path=` `{name, size, mtime, type}` | begins, or finds what is there | `{id, part_size, held, existing, ...}` |
-//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N in place | 201; 200 when it was held already |
+//! | `POST uploads?path=` `{name, size, mtime, type}` | begins, resumes | `{id, part_size, ...}` |
+//! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if already held |
 //! | `POST uploads/ID/complete?path=` `{existing}` | puts the file in place | `{name}` |
 //! | `DELETE uploads/ID?path=` | forgets it | 204 |
 //!
-//! A refusal is `{error, message}` with a fitting status. All but GET need the header `x-firstbyte-page`, which no other
-//! site can make a browser send, besides the checks on Host and Origin. A body goes from the socket to the file piece by
-//! piece; only one piece is held at a time.
+//! A refusal is `{error, message}` with a fitting status. All but GET need the header
+//! `x-firstbyte-page`, which no other site can make a browser send, besides the checks on Host and
+//! Origin. A body goes from the socket to the file piece by piece; only one piece is held at a
+//! time.
 
 use std::sync::atomic::Ordering::Relaxed;
 

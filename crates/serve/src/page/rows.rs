@@ -7,7 +7,8 @@ use crate::auth::Access;
 use crate::directory::{Kind, Reader};
 use crate::root::{EntryPath, Root};
 
-/// Rows a page brings along: whole for the directories people browse by hand, and some 100 KB for others.
+/// The most rows that a page contains for browsers without scripts, some 100 KB. Directories that
+/// people browse by hand usually have fewer entries.
 pub(super) const ROWS_WITHOUT_SCRIPTS: usize = 1000;
 
 /// One row of a page without scripts.
@@ -19,7 +20,8 @@ pub(super) struct Row {
     pub(super) size: Option<u64>,
 }
 
-/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts these: directories first, then by name. Blocking.
+/// Reads at most [`ROWS_WITHOUT_SCRIPTS`] entries of `path` that `access` may see, then sorts
+/// these: directories first, then by name. Blocking.
 pub(super) fn first(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Vec<Row>> {
     let mut reader = Reader::open_for(root, path, access)?;
     let mut rows = Vec::new();

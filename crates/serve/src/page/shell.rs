@@ -1,7 +1,8 @@
-//! The pages themselves: one HTML shell with its style and scripts inside, so that a page is one request.
+//! The pages themselves: one HTML shell with its style and scripts inside, so that a page is one
+//! request.
 //!
-//! Nothing is loaded from elsewhere. The content security policy names the hashes of exactly these scripts and this
-//! style, so markup that got in through a name or a file would still not run.
+//! Nothing is loaded from elsewhere. The content security policy names the hashes of exactly these
+//! scripts and this style, so markup that got in through a name or a file would still not run.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -52,19 +53,21 @@ pub(super) enum Uploading {
 pub(super) struct Directory<'a> {
     /// Path prefix of a reverse proxy, such as `/data`; empty for none.
     pub(super) base: &'a str,
-    /// What links to files and directories begin with: the base, and the name of the one bucket where it was named.
+    /// What links to files and directories begin with: the base, and the name of the one bucket
+    /// where it was named.
     pub(super) links: &'a str,
     /// The directory.
     pub(super) path: &'a EntryPath,
     /// Whether to offer uploads.
     pub(super) uploading: Uploading,
-    /// Who is signed in, where somebody is.
+    /// The signed-in user, if any.
     pub(super) account: Option<&'a str>,
     /// The first [`ROWS_WITHOUT_SCRIPTS`] entries, directories first.
     pub(super) rows: &'a [Row],
 }
 
-/// The page of a directory. Its entries come by the program listing, so it is as small for 10^6 of them as for one.
+/// The page of a directory. Its entries come by the program listing, so it is as small for 10^6 of
+/// them as for one.
 pub(super) fn directory(of: &Directory<'_>) -> Response {
     let trail = of.path.as_bytes();
     let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
@@ -121,7 +124,7 @@ fn page(status: StatusCode, html: String) -> Response {
         .with_header(CONTENT_TYPE, "text/html; charset=utf-8")
         .with_header(CONTENT_SECURITY_POLICY, &*POLICY)
         .with_header(REFERRER_POLICY, "same-origin")
-        // It depends on who asks, and on what the server was told at its last start.
+        // The page depends on the user, and on the configuration at the last start.
         .with_header(CACHE_CONTROL, "no-cache, private")
         .with_body(Body::Bytes(html.into()))
 }

@@ -1,5 +1,6 @@
-//! What every operation needs: names become paths, rights beyond the request's own path are checked. The operations
-//! themselves stand in files of their own; [`operations`](crate::s3::operations) says which.
+//! What every operation needs: names become paths, rights beyond the request's own path are
+//! checked. The operations themselves stand in files of their own;
+//! [`operations`](crate::s3::operations) says which.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::s3::access::access;
 use crate::s3::below;
 use crate::s3::error::from_path;
 use crate::s3::index::Index;
-use crate::s3::objects::{self, Found};
+use crate::s3::objects::{self, Found, Target};
 use crate::s3::signed::version_2_refused;
 use crate::uploads::Uploads;
 
@@ -31,13 +32,6 @@ pub(crate) struct Api {
     pub(crate) uploads: Arc<Uploads>,
     /// How long an upload may lie untouched.
     pub(crate) abandoned: Duration,
-}
-
-/// What a request works on.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) bucket: EntryPath,
-    pub(crate) path: EntryPath,
 }
 
 impl Api {
@@ -65,8 +59,9 @@ impl Api {
         }
     }
 
-    /// The bucket and path of an object that `access` has `rights` to. These are judged by the names alone, before
-    /// it is looked up whether there is such a bucket; the path is fenced by them.
+    /// The bucket and path of an object that `access` has `rights` to. These are judged by the
+    /// names alone, before it is looked up whether there is such a bucket; the path is fenced by
+    /// them.
     pub(crate) async fn target(
         &self,
         access: &Access,
@@ -119,8 +114,8 @@ impl Api {
         self.target(&self.access(request), Rights::Write, bucket, key).await
     }
 
-    /// Refuses an object put by an HTML form that is signed by Signature Version 2, where that is not taken: only
-    /// version 4 names a region.
+    /// Refuses an object put by an HTML form that is signed by Signature Version 2, where that is
+    /// not taken: only version 4 names a region.
     pub(crate) fn check_form<T>(&self, request: &S3Request<T>) -> S3Result<()> {
         let is_version_2 = request.region.is_none();
         if self.keys.is_some() && is_version_2 && self.signatures == SignatureVersions::V4Only {
@@ -135,7 +130,8 @@ impl Api {
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
-    /// The source of a copy, which the signer must be allowed to read and which must be what the request expects.
+    /// The source of a copy, which the signer must be allowed to read and which must be what the
+    /// request expects.
     pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key"));

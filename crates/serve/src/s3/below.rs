@@ -1,10 +1,11 @@
 //! Signed requests below a base path.
 //!
-//! A signature covers the path as it was sent, and s3s takes what to verify and what to answer from one URI. So below a
-//! base path two services stand behind one another: the first knows the keys, gets the path as it was sent and does nothing
-//! but verify; by the one route it has it hands the request on to the second, which answers, without signature and base.
-//! Who signed goes along among the request's extensions, where nothing a client sends can come. A body whose chunks are
-//! signed is still verified by the first as the second reads it.
+//! A signature covers the path as it was sent, and s3s takes what to verify and what to answer from
+//! one URI. So below a base path two services stand behind one another: the first knows the keys,
+//! gets the path as it was sent and does nothing but verify; by the one route it has it hands the
+//! request on to the second, which answers, without signature and base. Who signed goes along among
+//! the request's extensions, where nothing a client sends can come. A body whose chunks are signed
+//! is still verified by the first as the second reads it.
 
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, Method, Uri};
@@ -51,7 +52,7 @@ impl S3Route for Below {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        // `check_access` lets nobody without credentials come here.
+        // `check_access` has refused requests without credentials.
         let credentials = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
         let path = match request.uri.path().strip_prefix(self.base.as_str()) {
             Some("") => "/",

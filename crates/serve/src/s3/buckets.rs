@@ -8,10 +8,10 @@ use crate::condition::Condition;
 use crate::config::Buckets;
 use crate::directory::{Kind, Reader};
 use crate::root::EntryPath;
-use crate::s3::api::{Api, Target};
+use crate::s3::api::Api;
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
-use crate::s3::objects::{self, blocking};
+use crate::s3::objects::{self, Target, blocking};
 use crate::s3::outputs;
 use crate::staging;
 
@@ -64,8 +64,8 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 takes a bucket of this name. Directories of other names are served, but clients of S3 cannot count on
-/// reaching them: some put the bucket's name into a host name.
+/// Whether S3 takes a bucket of this name. Directories of other names are served, but clients of S3
+/// cannot count on reaching them: some put the bucket's name into a host name.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];

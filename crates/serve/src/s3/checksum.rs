@@ -1,7 +1,9 @@
-//! Checksums of what clients send: computed while it is written, compared with what they announced, kept for readers.
+//! Checksums of what clients send: computed while it is written, compared with what they announced,
+//! kept for readers.
 //!
-//! CRC-64/NVME is computed always, as S3 does, so that every object written here can be read verified. Others are computed
-//! when announced. CRCs of parts combine into the CRC of the whole, which is why multipart objects have one too.
+//! CRC-64/NVME is computed always, as S3 does, so that every object written here can be read
+//! verified. Others are computed when announced. CRCs of parts combine into the CRC of the whole,
+//! which is why multipart objects have one too.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,8 @@ pub(crate) type Values = BTreeMap<Algorithm, String>;
 pub(crate) struct Checksums(Vec<Hasher>);
 
 impl Checksums {
-    /// Those a request with these headers needs: CRC-64/NVME, what it announces, and what its trailer will.
+    /// Those a request with these headers needs: CRC-64/NVME, what it announces, and what its
+    /// trailer will.
     pub(crate) fn for_request(headers: &HeaderMap) -> Self {
         let trailer = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let named = headers.get("x-amz-sdk-checksum-algorithm").and_then(|value| value.to_str().ok());
@@ -66,7 +69,8 @@ pub(crate) fn mismatch(computed: &Values, headers: &HeaderMap) -> Option<&'stati
     Algorithm::ALL.into_iter().find(differs).map(header)
 }
 
-/// The checksums of the whole from those of its parts in order, with their lengths: the CRCs all parts have.
+/// The checksums of the whole from those of its parts in order, with their lengths: the CRCs all
+/// parts have.
 pub(crate) fn combine<'a>(parts: impl Iterator<Item = (&'a Values, u64)> + Clone) -> Values {
     let whole = |algorithm: Algorithm| {
         let mut pieces = parts.clone().map(|(values, length)| {

@@ -1,8 +1,9 @@
 //! Request bodies for s3s, and the `aws-chunked` coding undone where no signature is to be read.
 //!
-//! With keys, s3s undoes the coding itself and checks each chunk's signature; it takes a body without its last chunk for a
-//! whole one, so [`Watch`] looks for that chunk as the body passes. Without keys s3s would refuse every signed request, so
-//! signatures are taken off before it sees the request, and the coding has to be undone here.
+//! With keys, s3s undoes the coding itself and checks each chunk's signature; it takes a body
+//! without its last chunk for a whole one, so [`Watch`] looks for that chunk as the body passes.
+//! Without keys s3s would refuse every signed request, so signatures are taken off before it sees
+//! the request, and the coding has to be undone here.
 
 use std::io;
 use std::pin::Pin;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use firstbyte_location::to_usize;
 use futures::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use s3s::stream::{ByteStream, RemainingLength};
@@ -46,7 +48,8 @@ pub(crate) struct S3Body {
     watch: Option<Watch>,
 }
 
-/// Follows the `aws-chunked` coding of a body that passes unchanged, to know whether its empty last chunk came.
+/// Follows the `aws-chunked` coding of a body that passes unchanged, to know whether its empty last
+/// chunk came.
 #[derive(Debug)]
 struct Watch {
     chunks: Chunks,
@@ -67,7 +70,7 @@ impl Watch {
                 _ if bytes.is_empty() => 0,
                 Next::End => 0,
                 Next::Data(left) => {
-                    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    let count = to_usize(left).min(bytes.len());
                     self.chunks.took(count as u64);
                     count
                 }
@@ -94,8 +97,8 @@ impl S3Body {
         Self { body, chunks: None, buffer: BytesMut::new(), left, trailers: Trailers::default(), watch: None }
     }
 
-    /// The body as it comes. s3s refuses an unsigned payload whose length is not announced; it counts none, so that an
-    /// announced length which cannot come true stands for it.
+    /// The body as it comes. s3s refuses an unsigned payload whose length is not announced; it
+    /// counts none, so that an announced length which cannot come true stands for it.
     pub(crate) fn of_any_length(body: RequestBody) -> Self {
         Self { left: Some(u64::MAX >> 1), ..Self::plain(body) }
     }
@@ -128,7 +131,7 @@ impl S3Body {
             match chunks.next(&mut self.buffer, |name, value| trailers.keep(name, value))? {
                 Next::End => return Poll::Ready(Ok(None)),
                 Next::Data(left) if !self.buffer.is_empty() => {
-                    let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.buffer.len());
+                    let count = to_usize(left).min(self.buffer.len());
                     chunks.took(count as u64);
                     return Poll::Ready(Ok(Some(self.buffer.split_to(count).freeze())));
                 }

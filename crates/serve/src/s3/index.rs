@@ -1,8 +1,10 @@
-//! Sorted directories, kept while unchanged, so that paging through a wide one reads and sorts it once.
+//! Sorted directories, kept while unchanged, so that paging through a wide one reads and sorts it
+//! once.
 //!
-//! A name is kept with `/` behind it when it is a directory, which gives S3's byte order of whole keys: `a.txt` before `a/`.
-//! What is kept is bounded ([`SortedNames`] spills what is more than fits), and each use checks the directory's own
-//! modification time, which every change of its names moves.
+//! A name is kept with `/` behind it when it is a directory, which gives S3's byte order of whole
+//! keys: `a.txt` before `a/`. What is kept is bounded ([`SortedNames`] spills what is more than
+//! fits), and each use checks the directory's own modification time, which every change of its
+//! names moves.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,10 +17,12 @@ use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
 use crate::s3::sorted::SortedNames;
 
-/// What names take in memory while a directory is read: 150,000 of common length, which is more than most have.
+/// What names take in memory while a directory is read: 150,000 of common length, which is more
+/// than most have.
 const ROOM: usize = 4 << 20;
 
-/// What all kept directories may take together: one or two that just fit [`ROOM`], or 32 that were spilled.
+/// What all kept directories may take together: one or two that just fit [`ROOM`], or 32 that were
+/// spilled.
 const MOST_BYTES: usize = 8 << 20;
 
 /// A directory changed so recently may change again within the same tick of its clock, unseen.
@@ -44,7 +48,8 @@ struct State {
 pub(crate) struct Index {
     room: usize,
     state: Mutex<State>,
-    /// Held while a directory is read: whoever waits finds it kept, and the room is taken once.
+    /// Held while a directory is read: threads that wait use the result, so it is read and stored
+    /// once.
     reading: Mutex<()>,
 }
 
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!(names(), ["a.txt", "a/", "b"]);
     }
 
-    /// Makes a directory of two files that nobody has touched for long.
+    /// Makes a directory of two files that were not modified for long.
     fn settled_directory(path: &std::path::Path) {
         std::fs::create_dir_all(path).unwrap();
         for name in ["a", "b"] {

@@ -1,7 +1,8 @@
 //! One page of a listing: keys in byte order behind a given one, grouped by a delimiter.
 //!
-//! The walk begins in the directory the prefix names, goes straight to the entry behind the last key in each directory on
-//! the way, and stops when the page is full; so a page costs what it holds, given sorted directories ([`Index`]).
+//! The walk begins in the directory the prefix names, goes straight to the entry behind the last
+//! key in each directory on the way, and stops when the page is full; so a page costs what it
+//! holds, given sorted directories ([`Index`]).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -127,7 +128,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` of a directory that may not be read as a whole may be read, or leads to what may.
+    /// Whether the entry `name` of a directory that may not be read as a whole may be read, or
+    /// leads to what may.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -142,7 +144,7 @@ impl Walk<'_> {
         }
         if let Some(name) = name.strip_suffix('/') {
             return match self.directory(&path.join(name.as_ref()), full) {
-                // It went away meanwhile, or is none of our business.
+                // It was removed meanwhile, or may not be read.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
                 {
@@ -173,7 +175,8 @@ impl Walk<'_> {
         Ok(self.put_object(key.to_owned(), identity))
     }
 
-    /// Whether every key of entry `name` below `key` lies before the page's beginning or before the prefix.
+    /// Whether every key of entry `name` below `key` lies before the page's beginning or before the
+    /// prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {
             let Some(rest) = bound.strip_prefix(key) else { return false };

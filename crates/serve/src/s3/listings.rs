@@ -1,4 +1,5 @@
-//! A page of keys in the shapes of both versions of the list call, and as the versions of an unversioned bucket.
+//! A page of keys in the shapes of both versions of the list call, and as the versions of an
+//! unversioned bucket.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
@@ -78,7 +79,8 @@ pub(crate) async fn first_version(
     }))
 }
 
-/// `ListObjectVersions`: each object is its own and only version, called `null` as in any bucket without versioning.
+/// `ListObjectVersions`: each object is its own and only version, called `null` as in any bucket
+/// without versioning.
 pub(crate) async fn versions(
     api: &Api,
     request: S3Request<ListObjectVersionsInput>,
@@ -124,7 +126,8 @@ pub(crate) async fn versions(
     }))
 }
 
-/// Where the page behind a marker begins. One that ends with the delimiter is a common prefix, the last of its page.
+/// Where the page behind a marker begins. One that ends with the delimiter is a common prefix, the
+/// last of its page.
 fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     match (marker.filter(|marker| !marker.is_empty()), delimiter) {
         (None, _) => After::Start,

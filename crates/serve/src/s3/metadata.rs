@@ -1,9 +1,10 @@
-//! What S3 keeps of an object beside its bytes: content type, user metadata, checksums, in one extended attribute.
+//! What S3 keeps of an object beside its bytes: content type, user metadata, checksums, in one
+//! extended attribute.
 //!
-//! The attribute is bound to size and modification time: after an edit by hand it no longer counts, so a checksum is
-//! never reported of other bytes. What a client sends is kept or refused ([`NotKept`]), never dropped. One exception:
-//! where the file system has no extended attributes, content types, checksums and part boundaries are not kept; the log
-//! says so once.
+//! The attribute is bound to size and modification time: after an edit by hand it no longer counts,
+//! so a checksum is never reported of other bytes. What a client sends is kept or refused
+//! ([`NotKept`]), never dropped. One exception: where the file system has no extended attributes,
+//! content types, checksums and part boundaries are not kept; the log says so once.
 
 use std::fs::File;
 use std::io;
@@ -21,16 +22,19 @@ use crate::s3::checksum::{Values, header};
 
 const ATTRIBUTE: &str = "user.firstbyte.object";
 
-/// The most an attribute may hold, by the kernel's rule. ext4 takes some 4,000 bytes of all attributes of a file.
+/// The most an attribute may hold, by the kernel's rule. ext4 takes some 4,000 bytes of all
+/// attributes of a file.
 const LONGEST: usize = 64 << 10;
 
-/// An attribute up to this length fits wherever there are attributes: if there is no space for it, the disk is full.
+/// An attribute up to this length fits wherever there are attributes: if there is no space for it,
+/// the disk is full.
 const SMALL: usize = 1024;
 
 /// The user metadata that clients send a file's modification time as.
 const MTIME: &str = "mtime";
 
-/// S3's limit for user metadata, keys and values together, and for the other headers kept with an object, in bytes.
+/// S3's limit for user metadata, keys and values together, and for the other headers kept with an
+/// object, in bytes.
 const MOST_METADATA: usize = 2048;
 
 /// What S3 keeps of an object beside its bytes.
@@ -108,7 +112,7 @@ struct Bound {
 }
 
 impl ObjectMetadata {
-    /// What is kept with `file`; nothing when it was changed since.
+    /// The metadata stored with `file`; empty if the file has changed since.
     pub(crate) fn read(file: &File) -> Self {
         let mut value = vec![0; 4096];
         let mut read = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]);
@@ -126,8 +130,8 @@ impl ObjectMetadata {
         }
     }
 
-    /// It as the headers S3 answers with, beside the content type. Checksums are of the whole object, whatever part of it
-    /// the answer holds.
+    /// It as the headers S3 answers with, beside the content type. Checksums are of the whole
+    /// object, whatever part of it the answer holds.
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &str, value: &str| {
@@ -173,13 +177,15 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether losing it would lose what a client asked to be kept. A modification time is kept by the file itself.
+    /// Whether losing it would lose what a client asked to be kept. A modification time is kept by
+    /// the file itself.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
             || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
     }
 
-    /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent along.
+    /// Keeps it with `file`, whose bytes are complete; sets the modification time a client sent
+    /// along.
     ///
     /// # Errors
     /// The file system's; [`NotKept`] where it has no room for all of it.
@@ -228,7 +234,8 @@ impl ObjectMetadata {
         }
     }
 
-    /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with a fraction.
+    /// The modification time rclone and others send as `x-amz-meta-mtime`: seconds since 1970, with
+    /// a fraction.
     fn sent_modification_time(&self) -> Option<SystemTime> {
         let (_, text) = self.user.iter().find(|(name, _)| name == MTIME)?;
         let (is_before, text) = text.strip_prefix('-').map_or((false, text.as_str()), |text| (true, text));
@@ -250,7 +257,8 @@ pub(crate) fn carry_over(from: &File, to: &File) -> io::Result<()> {
     if kept == ObjectMetadata::default() { Ok(()) } else { kept.keep(to) }
 }
 
-/// The lengths of an object's parts, in order: runs of equal ones, so that 10,000 like parts take some bytes.
+/// The lengths of an object's parts, in order: runs of equal ones, so that 10,000 like parts take
+/// some bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Parts(Vec<(u32, u64)>);
 

@@ -1,7 +1,8 @@
 //! The S3 API over the directory: s3s parses, verifies and renders; [`api`] answers from files.
 //!
-//! s3s is called as a service with the request the loop has read. A file it answers with is not streamed through it: the
-//! handler leaves a [`FileRange`] among the response's extensions, and the loop sends that range itself.
+//! s3s is called as a service with the request the loop has read. A file it answers with is not
+//! streamed through it: the handler leaves a [`FileRange`] among the response's extensions, and the
+//! loop sends that range itself.
 
 mod access;
 mod api;
@@ -22,6 +23,7 @@ mod outputs;
 mod pages;
 mod private;
 mod reads;
+mod service;
 mod signed;
 mod sorted;
 mod unfinished;
@@ -37,43 +39,16 @@ use firstbyte_location::ByteRange;
 use futures::StreamExt;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, Method, StatusCode, Uri};
-use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{S3, S3Error, S3ErrorCode};
+use s3s::{S3Error, S3ErrorCode};
 
-use self::api::Api;
-use self::below::{Below, NoOperations};
 use self::chunked::{S3Body, Trailers};
-use crate::auth::Keys;
-use crate::config::{Authentication, Config};
+pub(crate) use self::service::Service;
 use crate::request::{Request, RequestBody, query_pairs};
 use crate::response::{Body, Response};
-use crate::root::Root;
 use crate::site::Site;
-use crate::uploads::Uploads;
-
-/// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is half of it.
-const LARGEST_XML: usize = 4 << 20;
-
-/// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by their own protocol.
-const LARGEST_FORM: u64 = 1 << 20;
 
 /// The header that says how a signature covers the body.
 const PAYLOAD: &str = "x-amz-content-sha256";
-
-/// The S3 API of one server.
-pub(crate) struct Service {
-    service: S3Service,
-    /// What verifies signatures below a base path, where there are both.
-    verifying: Option<S3Service>,
-    authentication: Authentication,
-}
-
-impl std::fmt::Debug for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service").field("authentication", &self.authentication).finish_non_exhaustive()
-    }
-}
 
 /// Part of a file, for the loop to send.
 #[derive(Clone, Debug)]
@@ -82,50 +57,8 @@ struct FileRange {
     range: ByteRange,
 }
 
-impl Service {
-    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
-        let mut builder = builder(Api::new(root, uploads, config), &config.authentication);
-        if let Authentication::Keys(keys) = &config.authentication {
-            builder
-                .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
-        }
-        builder.set_route(unknown::UnknownWrites);
-        let service = builder.build();
-        let has_both =
-            !config.base_path.is_empty() && matches!(config.authentication, Authentication::Keys(_));
-        let verifying = has_both.then(|| {
-            let mut builder = self::builder(NoOperations, &config.authentication);
-            builder.set_route(Below { base: config.base_path.clone(), service: service.clone() });
-            builder.build()
-        });
-        Self { service, verifying, authentication: config.authentication.clone() }
-    }
-
-    fn keys(&self) -> Option<&Keys> {
-        match &self.authentication {
-            Authentication::Keys(keys) => Some(keys),
-            Authentication::None => None,
-        }
-    }
-}
-
-/// A service with what both of a server's have in common.
-fn builder(operations: impl S3, authentication: &Authentication) -> S3ServiceBuilder {
-    let mut builder = S3ServiceBuilder::new(operations);
-    let mut limits = S3Config::default();
-    limits.xml_max_body_size = LARGEST_XML;
-    limits.post_object_max_file_size = LARGEST_FORM;
-    limits.form_max_fields_size = LARGEST_XML;
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
-    builder.set_validation(access::DirectoryNames);
-    if let Authentication::Keys(keys) = authentication {
-        builder.set_auth(access::KeyFile(keys.clone()));
-    }
-    builder
-}
-
-/// Answers an S3 request; tells the access key that signed it, for the log. `sent_path` is its path with the base path,
-/// where there is one.
+/// Answers an S3 request. Also returns the access key that signed it, for the log. `sent_path` is
+/// its path with the base path, where there is one.
 pub(crate) async fn answer(
     site: &Arc<Site>,
     mut request: Request,
@@ -186,7 +119,8 @@ fn error_response(error: S3Error) -> Response {
     }
 }
 
-/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a key.
+/// Asks to try later, in the words that S3 clients wait upon: too many wrong signatures came for a
+/// key.
 fn too_many_attempts(wait: Duration) -> Response {
     let seconds = wait.as_secs() + 1;
     let message =

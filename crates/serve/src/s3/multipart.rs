@@ -13,11 +13,11 @@ use crate::copying::copy_digesting;
 use crate::etag::Identity;
 use crate::publish::{check, publish};
 use crate::range::{RangeAnswer, parse_range};
-use crate::s3::api::{Api, Target};
+use crate::s3::api::Api;
 use crate::s3::checksum::{Checksums, Values, combine, mismatch};
 use crate::s3::error::{from_publish, from_upload};
 use crate::s3::metadata::{Completed, ObjectMetadata, Parts};
-use crate::s3::objects;
+use crate::s3::objects::{self, Target};
 use crate::s3::outputs::{self, tag, with_checksums};
 use crate::s3::writes::described;
 use crate::uploads::{self, Claim, Claimed, Description, Origin, Part, Resending, Upload, Whole};
@@ -161,8 +161,8 @@ fn listed(
     Ok(chosen)
 }
 
-/// What the completed object says of the request that completed it, so that it can be told from
-/// another when it is repeated: the upload, and a digest of the parts listed.
+/// Identifies the request that completed an object, so that a repeated request is recognised: the
+/// upload id, and a digest of the listed parts.
 fn completed(input: &CompleteMultipartUploadInput) -> Completed {
     let parts =
         input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();

@@ -15,7 +15,6 @@ use crate::condition::Condition;
 use crate::etag::Identity;
 use crate::publish::{self, Kind};
 use crate::root::{EntryPath, Root};
-use crate::s3::api::Target;
 use crate::s3::below;
 use crate::s3::checksum::{Checksums, Values, mismatch};
 use crate::s3::chunked::Trailers;
@@ -23,6 +22,13 @@ use crate::s3::error::{from_io, from_publish};
 use crate::s3::metadata::ObjectMetadata;
 use crate::staging::TemporaryFile;
 use crate::writer::{WriteAt, Writer};
+
+/// What a request works on.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) bucket: EntryPath,
+    pub(crate) path: EntryPath,
+}
 
 /// An object as it is now.
 #[derive(Debug)]
@@ -54,8 +60,9 @@ pub(crate) async fn open(root: &Root, path: &EntryPath, key: &str) -> S3Result<F
     Ok(Found { file: Arc::new(file), identity, metadata })
 }
 
-/// Writes `body`, taken from `request`, to `file` from `offset` on; gives its length and the checksums to keep, compared
-/// with those announced in the request's headers and in the trailers that follow the body.
+/// Writes `body`, taken from `request`, to `file` from `offset` on; gives its length and the
+/// checksums to keep, compared with those announced in the request's headers and in the trailers
+/// that follow the body.
 pub(crate) async fn receive<T>(
     request: &S3Request<T>,
     body: Option<StreamingBlob>,
@@ -130,7 +137,8 @@ pub(crate) async fn create(root: &Root, bucket: &EntryPath) -> S3Result<Temporar
         .map_err(|error| from_publish(&publish::Error::Io(error)))
 }
 
-/// Puts a complete file and what is kept beside it in place if `condition` holds; gives its new version.
+/// Puts a complete file and what is kept beside it in place if `condition` holds; gives its new
+/// version.
 pub(crate) async fn commit(
     root: &Root,
     temporary: TemporaryFile,
@@ -152,8 +160,8 @@ pub(crate) async fn make_directory(root: &Root, target: Target, condition: Condi
     publishing(move || publish::publish_directory(&root, &target.bucket, &target.path, &condition)).await
 }
 
-/// Removes an object if `condition` holds, and the directories it leaves empty, as a prefix disappears with its last key.
-/// What is not there is removed already.
+/// Removes an object if `condition` holds, and the directories it leaves empty, as a prefix
+/// disappears with its last key. What is not there is removed already.
 pub(crate) async fn delete(root: &Root, target: Target, key: &str, condition: Condition) -> S3Result<()> {
     let kind = if key.ends_with('/') { Kind::Directory } else { Kind::File };
     let root = root.clone();

@@ -1,13 +1,13 @@
-//! Answers of an unversioned private bucket: one that has an owner and nothing configured. Called by
-//! [`operations`](crate::s3::operations) for what clients ask before they work with a bucket. None of it is kept: what
-//! would change it is refused.
+//! Answers of an unversioned private bucket: one that has an owner and nothing configured. Called
+//! by [`operations`](crate::s3::operations) for what clients ask before they work with a bucket.
+//! None of it is kept: what would change it is refused.
 
 use http::StatusCode;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use crate::s3::api::{Api, Target};
-use crate::s3::objects;
+use crate::s3::api::Api;
+use crate::s3::objects::{self, Target};
 
 /// The owner of everything: the server has users, but no accounts.
 const OWNER: &str = "firstbyte";
@@ -58,7 +58,8 @@ pub(crate) async fn object_acl(
     Ok(S3Response::new(GetObjectAclOutput { grants, owner, ..Default::default() }))
 }
 
-/// Confirms what holds anyway; any other access list is refused, as by a bucket whose owner owns all objects.
+/// Confirms what holds anyway; any other access list is refused, as by a bucket whose owner owns
+/// all objects.
 fn check_acl<T>(request: &S3Request<T>, canned: Option<&str>) -> S3Result<()> {
     let has_grants = request.headers.keys().any(|name| name.as_str().starts_with("x-amz-grant-"));
     match canned {

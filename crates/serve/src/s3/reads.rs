@@ -15,7 +15,7 @@ use crate::s3::metadata::ObjectMetadata;
 use crate::s3::objects::{self, Found};
 use crate::s3::outputs::{expires, modified, tag, with_checksums};
 
-/// What a read asks to be told beside the object's own headers.
+/// What a read requests in addition to the object's own headers.
 struct Asked {
     /// A part, and so how many there are.
     part: bool,
@@ -139,8 +139,8 @@ fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
     }
 }
 
-/// What a read by `partNumber` asks for. An object of which no parts are known is one part, as S3 has it of an object
-/// that was put whole.
+/// What a read by `partNumber` asks for. An object of which no parts are known is one part, as S3
+/// has it of an object that was put whole.
 fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));
@@ -165,8 +165,8 @@ fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Optio
 
 /// The object's own headers, in the form HEAD has them.
 ///
-/// Checksums are those of the whole object, and told only to a client that asks for them: one that does not may take them
-/// for the checksum of what it reads.
+/// Checksums are those of the whole object, and are sent only to a client that requests them: one
+/// that does not may take them for the checksum of what it reads.
 fn head_output(found: Found, key: &str, range: Option<ByteRange>, asked: &Asked) -> HeadObjectOutput {
     let Found { identity, metadata, .. } = found;
     let whole = ByteRange::new(0, identity.size);

@@ -1,8 +1,9 @@
 //! What a signature must cover and how old it may be, beyond what s3s checks.
 //!
-//! s3s verifies that a signature is right for what it covers, and leaves open what that is. Here a request is refused
-//! that says more than its signer signed: the holder of an upload URL must not turn it into a copy of what the signer
-//! may read. Checked before s3s sees the request; it decides nothing about who the signer is.
+//! s3s verifies that a signature is right for what it covers, and leaves open what that is. Here a
+//! request is refused that says more than its signer signed: the holder of an upload URL must not
+//! turn it into a copy of what the signer may read. Checked before s3s sees the request; it decides
+//! nothing about who the signer is.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,14 +20,16 @@ use crate::request::{Request, query_pairs};
 /// The longest life of a presigned URL, as AWS has it.
 const LONGEST_LIFE: u64 = 7 * 24 * 3600;
 
-/// How far the date of a request signed by Signature Version 2 may be from the server's clock, as AWS has it.
+/// How far the date of a request signed by Signature Version 2 may be from the server's clock, as
+/// AWS has it.
 const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The form of `x-amz-date`.
 const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
-/// The one header that need not be among the signed ones. By header, its value is part of what is signed in any case;
-/// beside a presigned URL, where clients send it unsigned, it can only make a body be refused that has another hash.
+/// The one header that need not be among the signed ones. By header, its value is part of what is
+/// signed in any case; beside a presigned URL, where clients send it unsigned, it can only make a
+/// body be refused that has another hash.
 const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 
 /// How a request is signed.
@@ -44,8 +47,8 @@ enum Scheme {
     PresignedVersion2,
 }
 
-/// Refuses what its signature does not cover, and signatures that are not to be taken. Where s3s could read a request
-/// in another way than this does, it is refused.
+/// Refuses what its signature does not cover, and signatures that are not to be taken. Where s3s
+/// could read a request in another way than this does, it is refused.
 ///
 /// # Errors
 /// The S3 error to answer with.
@@ -126,8 +129,9 @@ fn may_be_form(request: &Request) -> bool {
     request.method == http::Method::POST && kinds.any(|kind| kind.contains("form-data"))
 }
 
-/// The `SignedHeaders` of an `Authorization` value of version 4. They must stand there once and hold nothing but names:
-/// nothing signs the value itself, and s3s passes over names that it does not find.
+/// The `SignedHeaders` of an `Authorization` value of version 4. They must stand there once and
+/// hold nothing but names: nothing signs the value itself, and s3s passes over names that it does
+/// not find.
 fn signed_headers(authorization: &str) -> S3Result<String> {
     let malformed = |why: &'static str| s3_error!(AuthorizationHeaderMalformed, "{why}");
     if !authorization.starts_with("AWS4-HMAC-SHA256 ") {
@@ -145,8 +149,8 @@ fn signed_headers(authorization: &str) -> S3Result<String> {
     Ok(signed.to_owned())
 }
 
-/// Refuses a request whose host or any of whose `x-amz-` headers but `exempt` is not among `signed`, names joined by
-/// `;`.
+/// Refuses a request whose host or any of whose `x-amz-` headers but `exempt` is not among
+/// `signed`, names joined by `;`.
 fn refuse_unsigned(headers: &HeaderMap, signed: &str, exempt: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|signed| signed == name);
     let names = headers.keys().map(http::HeaderName::as_str);
@@ -188,7 +192,8 @@ fn check_date(headers: &HeaderMap) -> S3Result<()> {
     Err(s3_error!(RequestTimeTooSkewed, "the request's date is more than 15 minutes from the server's"))
 }
 
-/// A date as clients of version 2 send it: HTTP's form, with `+0000` for `GMT` too, or that of `x-amz-date`.
+/// A date as clients of version 2 send it: HTTP's form, with `+0000` for `GMT` too, or that of
+/// `x-amz-date`.
 fn parse_date(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let in_http = match text.strip_suffix("+0000") {

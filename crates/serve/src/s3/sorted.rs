@@ -1,8 +1,8 @@
 //! The names of one directory in byte order, in bounded memory however many there are.
 //!
-//! Names are collected up to a bound and sorted. When there are more, each such run goes to an unlinked file, and all runs
-//! are merged once into another. Only the first name of every block of that file stays in memory, so a page of a listing
-//! reads the one or two blocks it shows.
+//! Names are collected up to a bound and sorted. When there are more, each such run goes to an
+//! unlinked file, and all runs are merged once into another. Only the first name of every block of
+//! that file stays in memory, so a page of a listing reads the one or two blocks it shows.
 //!
 //! A record is the name's length in two bytes, then the name. Blocks hold whole records.
 
@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-/// What one read takes. A hundred million names of 20 bytes have 140,000 blocks, whose first names take 6 MiB.
+/// What one read takes. A hundred million names of 20 bytes have 140,000 blocks, whose first names
+/// take 6 MiB.
 const BLOCK: u64 = 16 << 10;
 
-/// What a kept file counts for in memory, beside its blocks' first names: it holds a descriptor, which are few.
+/// What a kept file counts for in memory, beside its blocks' first names: it holds a descriptor,
+/// which are few.
 const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 
 /// Names in byte order.
@@ -73,7 +75,8 @@ impl SortedNames {
         self.blocks.is_empty()
     }
 
-    /// Reads on from the first name for which `before` does not hold; it must hold for a leading run of names.
+    /// Reads on from the first name for which `before` does not hold; it must hold for a leading
+    /// run of names.
     pub(crate) fn skip_while(&self, before: impl Fn(&[u8]) -> bool) -> io::Result<Cursor<'_>> {
         let block = self.blocks.partition_point(|block| before(&block.first)).saturating_sub(1);
         let mut cursor = Cursor { names: self, block, bytes: Vec::new(), at: 0 };
@@ -253,8 +256,8 @@ fn merge(runs: &[SortedNames]) -> io::Result<SortedNames> {
     Ok(SortedNames { store: Store::File(file.clone()), blocks, end })
 }
 
-/// A file without a name, gone with its descriptor. `/var/tmp` is on a disk where `/tmp` may be memory; where neither takes
-/// such files, it is memory of the kernel's that may be swapped out.
+/// A file without a name, gone with its descriptor. `/var/tmp` is on a disk where `/tmp` may be
+/// memory; where neither takes such files, it is memory of the kernel's that may be swapped out.
 fn unlinked_file() -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let on_disk = ["/var/tmp", "/tmp"].into_iter();

@@ -1,8 +1,9 @@
 //! Refuses writes to sub-resources that s3s does not know.
 //!
-//! Operations are told apart by a bare name in the query: `PUT /bucket/key?renameObject`. s3s takes a request with a name
-//! it does not know for the plain operation, so that renaming would empty an object, and deleting a configuration would
-//! delete a bucket. [`UnknownWrites`] stands before the operations and answers such a request with NotImplemented.
+//! Operations are distinguished by a bare name in the query: `PUT /bucket/key?renameObject`. s3s
+//! takes a request with a name it does not know for the plain operation, so that renaming would
+//! empty an object, and deleting a configuration would delete a bucket. [`UnknownWrites`] stands
+//! before the operations and answers such a request with NotImplemented.
 
 use http::{Extensions, HeaderMap, Method, Uri};
 use s3s::route::S3Route;
@@ -13,7 +14,7 @@ use crate::request::query_pairs;
 /// What may stand bare in the query of any request.
 const PARAMETERS: [&str; 4] = ["uploadId", "partNumber", "versionId", "x-id"];
 
-/// What s3s tells apart by a bare name: of a PUT and a DELETE of an object, and of a bucket.
+/// The bare names that s3s distinguishes: of PUT and DELETE, of an object and of a bucket.
 const PUT_OBJECT: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
 const DELETE_OBJECT: [&str; 1] = ["tagging"];
 const PUT_BUCKET: [&str; 20] = [

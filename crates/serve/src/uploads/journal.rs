@@ -80,7 +80,7 @@ pub(super) enum Line {
     Whole(String),
 }
 
-/// What a journal tells.
+/// The content of a journal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) parts: BTreeMap<u32, Part>,
@@ -94,7 +94,7 @@ pub(super) struct Recorded {
 impl Recorded {
     fn of(text: &[u8]) -> Self {
         let mut recorded = Self::default();
-        // A line that is none was not kept over a power cut.
+        // A malformed line was lost in a power failure.
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         lines.for_each(|line| recorded.follow(line));
         recorded

@@ -10,6 +10,7 @@ mod error;
 mod journal;
 mod part;
 mod placement;
+mod session;
 mod upload;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ pub(crate) use error::{Error, Result};
 pub(crate) use journal::Part;
 use journal::{Journal, open_at};
 pub(crate) use part::Claim;
-use upload::lock;
+use session::lock;
 pub(crate) use upload::{Claimed, Resending, Upload, Whole};
 
 use crate::etag::Identity;
@@ -74,7 +75,8 @@ impl Uploads {
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {
             let create = OFlags::CREATE | OFlags::EXCL;
-            // What the file system has no room for is refused now, and not when all parts have been sent.
+            // What the file system has no room for is refused now, and not when all parts have been
+            // sent.
             description.object.write(&open_at(directory, journal::DATA, create)?)?;
             Journal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)
@@ -110,7 +112,7 @@ impl Uploads {
         let mut known = lock(&self.known);
         known.retain(|_, upload| !upload.has_ended());
         if known.len() >= MOST_KNOWN {
-            known.retain(|_, upload| Arc::strong_count(upload) > 1);
+            known.retain(|_, upload| Arc::strong_count(upload) > 1 || upload.has_claims());
         }
         let new = || {
             let (root, id) = (self.root.clone(), id.to_owned());
@@ -123,7 +125,7 @@ impl Uploads {
     pub(crate) fn list(&self, bucket: &EntryPath) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
         for id in self.ids(bucket)? {
-            // One that ends meanwhile is none.
+            // Skips uploads that end meanwhile.
             let Ok(open) = self.root.open_directory(&staging::uploads(bucket).join(id.as_ref())) else {
                 continue;
             };

@@ -2,8 +2,7 @@
 //!
 //! A claim owns its place: no other claim and no recorded part has bytes there. It writes within
 //! that place only, until it is recorded or revoked (the upload ends). A claim is given back when
-//! the last one that could write by it is dropped, also a piece still being written for a request
-//! that is gone.
+//! its last holder is dropped. A write still running for a request that is gone is a holder too.
 
 use std::fs::File;
 use std::io;
@@ -12,35 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use super::journal::{Part, Place};
-use super::upload::{Session, Upload, lock};
+use super::session::{Gate, Running, Session, State, lock};
 use super::{Error, Result};
 use crate::s3::checksum::Values;
 use crate::writer::WriteAt;
 
-/// What may be done by a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    /// Write.
-    Open,
-    /// Nothing: the upload is being ended.
-    Revoked,
-    /// Nothing more: the part has arrived.
-    Recorded,
-}
-
-/// What an upload knows of a claim.
-#[derive(Clone, Debug)]
-pub(super) struct Running {
-    pub(super) number: u32,
-    pub(super) place: Place,
-    /// Locked while a piece is written.
-    pub(super) gate: Arc<Mutex<Gate>>,
-}
-
 /// The right of one request to write one part. Offsets are those in the part.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(super) upload: Arc<Upload>,
+    /// Of the upload.
+    pub(super) id: String,
+    pub(super) state: Arc<Mutex<State>>,
     pub(super) session: Arc<Session>,
     pub(super) file: Arc<File>,
     pub(super) running: Running,
@@ -51,7 +32,7 @@ impl WriteAt for Claim {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let gate = lock(&self.running.gate);
         if *gate != Gate::Open {
-            return Err(io::Error::other(Error::Ending(self.upload.id.clone())));
+            return Err(io::Error::other(Error::Ending(self.id.clone())));
         }
         if offset.saturating_add(bytes.len() as u64) > self.length {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than announced"));
@@ -83,10 +64,10 @@ impl Claim {
         }
         let part = Part { length, place: place.clone(), checksums, arrived: SystemTime::now() };
         let before = {
-            let mut state = lock(&self.upload.state);
+            let mut state = lock(&self.state);
             let mut gate = lock(gate);
             if *gate != Gate::Open {
-                return Err(Error::Ending(self.upload.id.clone()));
+                return Err(Error::Ending(self.id.clone()));
             }
             let before = state.record(&self.session, *number, &part)?;
             *gate = Gate::Recorded;
@@ -101,7 +82,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        lock(&self.upload.state).running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
+        lock(&self.state).running.retain(|other| !Arc::ptr_eq(&other.gate, &self.running.gate));
         let recorded = *lock(&self.running.gate) == Gate::Recorded;
         if let (false, Place::Apart(name)) = (recorded, &self.running.place) {
             self.session.remove(name);

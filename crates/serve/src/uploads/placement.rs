@@ -1,7 +1,7 @@
 //! Where the parts of an upload belong in the final file, decided while they arrive in any order.
 //!
 //! When all parts but the last have one length, part `n` belongs at `(n - 1) * length`: its slot.
-//! Parts written into their slots need no merging. The length is told beforehand (the page), or
+//! Parts written into their slots need no merging. The length is known beforehand (the page), or
 //! known when part 1 arrives (it is never the short one, or it is the only one) or when two parts
 //! of one length have. Once known it never changes, also not over a restart, so slots never
 //! overlap. A part that comes before, or does not fit, has no slot.

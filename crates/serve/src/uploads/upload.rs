@@ -9,22 +9,22 @@
 //! Descriptors are open only while a request works on the upload ([`Session`]); what is remembered
 //! besides is read anew from the journal where another process has added to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{Algorithm, ByteRange, Hasher};
-use rustix::fs::{AtFlags, OFlags};
+use firstbyte_location::ByteRange;
+use rustix::fs::OFlags;
 
 use super::journal::{self, Journal, Line, Part, Place, open_at};
-use super::part::{Claim, Gate, Running};
+use super::part::Claim;
 use super::placement::Placement;
+use super::session::{Gate, Phase, Running, Session, State, lock, verify};
 use super::{Description, Error, Result};
-use crate::auth::random_token;
-use crate::copying::{copy_range, read_range};
+use crate::copying::copy_range;
 use crate::publish::{self, Finished};
 use crate::root::{EntryPath, Root};
 use crate::s3::metadata::ObjectMetadata;
@@ -68,107 +68,7 @@ pub(crate) struct Upload {
     directory: EntryPath,
     /// Held by the request that completes or removes it.
     ending: Mutex<()>,
-    pub(super) state: Mutex<State>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    #[default]
-    Open,
-    Ending,
-    Ended,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct State {
-    phase: Phase,
-    placement: Placement,
-    parts: BTreeMap<u32, Part>,
-    doubtful: BTreeSet<u32>,
-    pub(super) running: Vec<Running>,
-    /// The journal's length when it was last looked at; zero before that.
-    journal: u64,
-    session: Weak<Session>,
-}
-
-/// The open files of an upload, for as long as a request works on it.
-#[derive(Debug)]
-pub(super) struct Session {
-    directory: OwnedFd,
-    data: Arc<File>,
-    journal: Mutex<Journal>,
-}
-
-impl Session {
-    /// Removes a file that is no longer, or will not be, a part. What stays goes with the upload.
-    pub(super) fn remove(&self, name: &str) {
-        let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
-    }
-
-    fn append(&self, line: &Line) -> Result<u64> {
-        let mut journal = lock(&self.journal);
-        journal.append(line).map_err(|error| Error::io("journal", error))?;
-        Ok(journal.length())
-    }
-
-    fn open(&self, place: &Place) -> Result<(Arc<File>, u64)> {
-        match place {
-            Place::At(offset) => Ok((self.data.clone(), *offset)),
-            Place::Apart(name) => {
-                let file = open_at(&self.directory, name, OFlags::empty());
-                Ok((Arc::new(file.map_err(|error| Error::io(name, error))?), 0))
-            }
-        }
-    }
-
-    /// Whether the bytes of `part` are those that were recorded.
-    fn holds(&self, part: &Part) -> bool {
-        let Some((algorithm, expected)) =
-            part.checksums.iter().find(|(algorithm, _)| **algorithm != Algorithm::Md5)
-        else {
-            return false;
-        };
-        let mut hasher = Hasher::new(*algorithm);
-        let read = self.open(&part.place).map(|(file, offset)| {
-            read_range(&file, ByteRange::at(offset, part.length), |bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })
-        });
-        matches!(read, Ok(Ok(()))) && hasher.finish().to_base64() == *expected
-    }
-}
-
-impl State {
-    /// Notes a part as arrived; gives the one it takes the place of.
-    pub(super) fn record(&mut self, session: &Session, number: u32, part: &Part) -> Result<Option<Part>> {
-        self.journal = session.append(&Line::Part(number, part.clone()))?;
-        self.doubtful.remove(&number);
-        Ok(self.parts.insert(number, part.clone()))
-    }
-
-    /// Decides where a part goes: into its slot where that is free, else apart.
-    fn place(&mut self, session: &Session, number: u32, length: u64) -> Result<Place> {
-        let known = self.placement.length();
-        let slot = self.placement.slot(number, length);
-        if let (None, Some(length)) = (known, self.placement.length()) {
-            self.journal = session.append(&Line::Slots(length)).inspect_err(|_| {
-                self.placement = Placement::default();
-            })?;
-        }
-        let taken = |slot: u64| {
-            let mut places = self
-                .parts
-                .values()
-                .map(|part| &part.place)
-                .chain(self.running.iter().map(|running| &running.place));
-            places.any(|place| *place == Place::At(slot))
-        };
-        Ok(match slot {
-            Some(slot) if !taken(slot) => Place::At(slot),
-            _ => Place::Apart(format!("apart-{}", random_token())),
-        })
-    }
+    state: Arc<Mutex<State>>,
 }
 
 impl Upload {
@@ -180,7 +80,7 @@ impl Upload {
         id: String,
         description: Description,
     ) -> Self {
-        Self { id, description, root, bucket, directory, ending: Mutex::default(), state: Mutex::default() }
+        Self { id, description, root, bucket, directory, ending: Mutex::default(), state: Arc::default() }
     }
 
     /// Whether it was completed or removed.
@@ -189,8 +89,13 @@ impl Upload {
         self.state.try_lock().is_ok_and(|state| state.phase == Phase::Ended)
     }
 
+    /// True while a request may still write a part.
+    pub(super) fn has_claims(&self) -> bool {
+        Arc::strong_count(&self.state) > 1
+    }
+
     /// Asks to write part `number` (from 1), `length` bytes long. Blocking.
-    pub(crate) fn claim(self: &Arc<Self>, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
+    pub(crate) fn claim(&self, number: u32, length: u64, resending: Resending) -> Result<Claimed> {
         let (mut state, session) = self.open(Phase::Open)?;
         if resending == Resending::Refused {
             if state.parts.contains_key(&number) {
@@ -211,7 +116,14 @@ impl Upload {
         let running = Running { number, place, gate: Arc::new(Mutex::new(Gate::Open)) };
         state.running.push(running.clone());
         drop(state);
-        Ok(Claimed::Write(Arc::new(Claim { upload: self.clone(), session, file, running, length })))
+        Ok(Claimed::Write(Arc::new(Claim {
+            id: self.id.clone(),
+            state: self.state.clone(),
+            session,
+            file,
+            running,
+            length,
+        })))
     }
 
     /// The parts that have arrived, by number. Blocking.
@@ -338,35 +250,6 @@ impl Upload {
     }
 }
 
-impl State {
-    /// Lets no part in any more: waits for the pieces being written, refuses the following.
-    fn end(&mut self) {
-        self.phase = Phase::Ending;
-        for running in self.running.drain(..) {
-            let mut gate = lock(&running.gate);
-            if *gate == Gate::Open {
-                *gate = Gate::Revoked;
-            }
-        }
-    }
-}
-
-/// Compares the bytes of parts recorded under another boot; those that were not kept are no longer
-/// parts.
-fn verify(state: &mut State, session: &Session) -> Result<()> {
-    for number in std::mem::take(&mut state.doubtful) {
-        let Some(part) = state.parts.get(&number).cloned() else { continue };
-        let line = if session.holds(&part) {
-            Line::Part(number, part)
-        } else {
-            state.parts.remove(&number);
-            Line::Lost(number)
-        };
-        state.journal = session.append(&line)?;
-    }
-    Ok(())
-}
-
 /// Brings the chosen parts together: in `data` where that leaves every recorded part as it is, else
 /// in a file of its own.
 fn assemble(
@@ -407,9 +290,4 @@ fn assemble(
     }
     file.set_len(total).map_err(failed)?;
     Ok((file, name))
-}
-
-/// A panic elsewhere leaves plain values here, usable as they are.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -54,7 +54,8 @@ impl Answer {
     }
 }
 
-/// One request on a connection of its own. `Host` and the page's own header come with it unless given otherwise.
+/// One request on a connection of its own. `Host` and the page's own header come with it unless
+/// given otherwise.
 pub(crate) fn ask(
     to: SocketAddr,
     method: &str,

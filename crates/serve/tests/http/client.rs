@@ -1,4 +1,5 @@
-//! A server over a directory of its own, and a client that writes raw requests and reads raw answers.
+//! A server over a directory of its own, and a client that writes raw requests and reads raw
+//! answers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

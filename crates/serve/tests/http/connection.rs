@@ -67,7 +67,7 @@ fn chunked_bodies_arrive_whole_and_a_cut_one_leaves_the_old_file() {
 }
 
 #[test]
-fn a_client_that_waits_is_told_to_go_on_only_when_its_body_is_wanted() {
+fn a_waiting_client_gets_100_continue_only_if_its_body_is_wanted() {
     let fixture = serve(|_| {});
     let mut client = Client::new(&fixture.server);
     client.send(b"PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");

@@ -53,7 +53,8 @@ fn a_directory_of_the_buckets_own_name_lies_below_the_bucket() {
     std::fs::create_dir(root.join("data")).unwrap();
     std::fs::write(root.join("data/key"), "inner").unwrap();
     let mut client = Client::new(&fixture.server);
-    // The same object, however it is asked for: an S3 client that signs nothing must not get another.
+    // The same object, however it is asked for: an S3 client that signs nothing must not get
+    // another.
     assert_eq!(client.ask("GET", "/data/key", "", b"").text(), "content");
     assert_eq!(client.ask("GET", "/data/key", "x-amz-date: x\r\n", b"").text(), "content");
     assert_eq!(client.ask("GET", "/data/data/key", "", b"").text(), "inner");

@@ -1,4 +1,4 @@
-//! Rights by prefix: where one ends, what links and listings show, and what a refusal tells.
+//! Rights by prefix: where one ends, what links and listings show, and what a refusal reveals.
 
 use std::os::unix::fs::symlink;
 

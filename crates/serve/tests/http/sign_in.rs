@@ -75,7 +75,7 @@ fn secrets_are_not_guessed_by_signatures_either() {
         client.ask("GET", &target, &wrong, b"").status == 503
     });
     assert!(refused, "400 wrong signatures were all weighed");
-    // Nobody else is kept out by it.
+    // Other clients are not affected.
     assert_eq!(basic(&fixture, "bob", "word").status, 200);
 }
 

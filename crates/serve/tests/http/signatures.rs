@@ -128,7 +128,7 @@ fn two_ways_of_signing_at_once_are_refused() {
 }
 
 #[test]
-fn signature_version_2_is_taken_only_where_the_server_was_told_to_and_only_fresh() {
+fn signature_version_2_is_accepted_only_if_configured_and_only_fresh() {
     let fixture = with_keys();
     let mut client = Client::new(&fixture.server);
     let now = OffsetDateTime::now_utc().unix_timestamp();

@@ -1,4 +1,5 @@
-//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and leaves out what a test asks for.
+//! Signs requests as S3 clients do, with the key `alice` and its secret `secret`, and leaves out
+//! what a test asks for.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -93,14 +94,16 @@ pub(crate) fn version_2(method: &str, path: &str, date: &str) -> String {
     format!("Date: {date}\r\nAuthorization: AWS {KEY}:{signature}\r\n")
 }
 
-/// The target of a URL presigned by Signature Version 2 that expires at `expires`, seconds since 1970.
+/// The target of a URL presigned by Signature Version 2 that expires at `expires`, seconds since
+/// 1970.
 pub(crate) fn presigned_version_2(method: &str, path: &str, expires: i64) -> String {
     let signature = sign_2(&format!("{method}\n\n\n{expires}\n{path}"));
     let signature = encode(&signature);
     format!("{path}?AWSAccessKeyId={KEY}&Expires={expires}&Signature={signature}")
 }
 
-/// The header lines and the body of an HTML form that uploads a file, signed by Signature Version 2.
+/// The header lines and the body of an HTML form that uploads a file, signed by Signature Version
+/// 2.
 pub(crate) fn form_version_2(bucket: &str, key: &str, content: &str) -> (String, Vec<u8>) {
     use base64::Engine as _;
     let policy = serde_json::json!({

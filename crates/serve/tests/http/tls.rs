@@ -102,7 +102,7 @@ fn handshakes_that_do_not_come_are_dropped_and_others_served_meanwhile() {
 }
 
 #[test]
-fn plain_http_spoken_to_a_tls_port_gets_no_answer_and_hurts_nobody() {
+fn plain_http_to_a_tls_port_gets_no_response_and_harms_no_other_client() {
     let secure = serve_tls();
     let mut plain = Client::new(secure.server());
     plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -1,5 +1,5 @@
 //! A server in a process of its own, which can be killed at any moment and started again at the
-//! same address: this test program run again, told by [`SERVE`] to be the server.
+//! same address: this test program, run again with the variable [`SERVE`].
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

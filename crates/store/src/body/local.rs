@@ -3,20 +3,21 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::Version;
+use firstbyte_location::{Version, to_usize};
 use rustix::io::Errno;
 
 use crate::{Cancel, Error, Result, Sink};
 
-/// Most bytes one in-kernel copy moves, so that progress is told and a cancellation seen several times a second.
+/// Bytes per in-kernel copy, so that progress is reported and cancellation checked several times a
+/// second.
 const COPY_STEP: u64 = 8 << 20;
 
-/// An open file and how far it was read.
+/// An open file and the range left to read.
 pub(super) struct LocalSource {
     file: File,
     offset: u64,
     cancel: Cancel,
-    /// Whether the kernel refused to copy between these two files.
+    /// True if the kernel refused to copy between these two files.
     refused: bool,
 }
 
@@ -35,7 +36,7 @@ impl LocalSource {
         Ok(read)
     }
 
-    /// Moves up to `most` bytes inside the kernel; `None` where it cannot.
+    /// Moves up to `most` bytes within the kernel; `None` if it cannot.
     pub(super) fn copy_to(
         &mut self,
         place: &str,
@@ -49,7 +50,7 @@ impl LocalSource {
         if let Err(error) = self.check_cancelled() {
             return Some(Err(error));
         }
-        let step = usize::try_from(most.min(COPY_STEP)).unwrap_or(usize::MAX);
+        let step = to_usize(most.min(COPY_STEP));
         let mut to = offset;
         let _turn = sink.turn();
         match rustix::fs::copy_file_range(
@@ -60,7 +61,8 @@ impl LocalSource {
             step,
         ) {
             Ok(count) if count > 0 => Some(Ok(count)),
-            // Some pseudo files have content but no size to copy: 0 is not to be believed before a read says so too.
+            // The kernel also returns 0 for pseudo files that have content but no size: confirm the
+            // end by reading.
             Ok(_)
             | Err(
                 Errno::XDEV
@@ -78,7 +80,7 @@ impl LocalSource {
         }
     }
 
-    /// At the end: the file must still be what it was when it was opened.
+    /// Checks at the end that the file has not changed since it was opened.
     pub(super) fn check_unchanged(&self, place: &str, expected: &Version) -> Result<()> {
         let Some(identity) = &expected.file else { return Ok(()) };
         let metadata =

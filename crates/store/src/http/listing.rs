@@ -1,4 +1,4 @@
-//! What a server shows of a directory, as entries.
+//! Parses a server's directory page into entries.
 
 use std::sync::Arc;
 
@@ -10,16 +10,18 @@ use super::{Call, Http, place, protocol};
 use crate::wire::Method;
 use crate::{Cancel, ListOptions, Result, answer, object::in_listing_order};
 
-/// Longest page taken. A line of ours has about 100 bytes: this is a directory of a million entries.
+/// Longest page accepted. `serve` writes about 100 bytes per entry, so this is a directory of a
+/// million entries.
 const LONGEST_PAGE: usize = 128 << 20;
-/// Longest path entered, bytes: that of a file system, and half of what servers take as a URL. What goes deeper has no end,
-/// as a tree has where a link leads back up.
+/// Longest path entered, in bytes: the limit of Linux. A deeper tree is taken for an endless one,
+/// caused by a link to a parent directory.
 const LONGEST_PATH: usize = 4_096;
-/// Memory for the names that wait in the directories around the one being read, beside the largest of them, bytes.
+/// Bytes of names waiting in the directories above the current one, in addition to the largest of
+/// them.
 const MOST_WAITING: usize = 16 << 20;
 
-/// The pages being read, each inside the one before it. A page is here whole, so ordering it costs nothing more: names
-/// come in byte order, as S3's do. A server can neither lead it down without end nor make it hold ever more names.
+/// The directory pages from the root to the current one. Each is read completely and sorted, so
+/// names are in byte order, as in S3. Depth and memory are limited, whatever the server sends.
 struct Walk {
     http: Arc<Http>,
     root: HttpUrl,
@@ -29,11 +31,11 @@ struct Walk {
 
 /// A page being read.
 struct Level {
-    /// Its directory from the root: empty, or ending in `/`.
+    /// The directory, relative to the root: empty, or ending in `/`.
     directory: Vec<u8>,
-    /// What is left of it, by names within the directory.
+    /// The remaining entries, with names relative to the directory.
     entries: std::vec::IntoIter<Entry>,
-    /// What its names take, bytes.
+    /// Bytes of its names.
     memory: usize,
 }
 
@@ -48,7 +50,7 @@ pub(super) fn list(
 }
 
 impl Walk {
-    /// Reads the page of `directory`, which is empty for the root and else ends in `/`.
+    /// Reads the page of `directory`, which is empty (the root) or ends in `/`.
     fn enter(&mut self, directory: &[u8]) -> Result<()> {
         let Location::Http(mut url) = Location::Http(self.root.clone()).join(directory) else {
             return Ok(());
@@ -71,7 +73,7 @@ impl Walk {
         let largest = self.pages.iter().map(|level| level.memory).max().unwrap_or_default();
         if held(&self.pages) - largest > MOST_WAITING {
             let why =
-                format!("{} directories inside each other have too many names to keep", self.pages.len());
+                format!("{} nested directories have too many names to keep in memory", self.pages.len());
             return Err(protocol(&place(&url), why));
         }
         Ok(())
@@ -101,11 +103,11 @@ impl Iterator for Walk {
     }
 }
 
-/// A line of our own `serve`'s listing.
+/// A line of a listing by `serve`.
 #[derive(Deserialize)]
 struct Line {
     name: String,
-    /// The name's bytes, where they are no UTF-8.
+    /// The name's bytes in hex, if they are not UTF-8.
     name_hex: Option<String>,
     kind: LineKind,
     size: Option<u64>,
@@ -153,7 +155,7 @@ impl Http {
         if kind.starts_with("text/html") {
             return Ok(links(&String::from_utf8_lossy(&body), url));
         }
-        Err(protocol(&place, "no directory listing in the answer".to_owned()))
+        Err(protocol(&place, "no directory listing in the response".to_owned()))
     }
 }
 
@@ -171,13 +173,13 @@ fn entry(line: Line) -> Entry {
     let name = line.name.strip_suffix('/').filter(|_| kind == Kind::Directory).unwrap_or(&line.name);
     let name =
         line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
-    // The listing tells it bare, as it stands between the quotes of the header.
+    // The listing has it without the quotes of the header.
     let etag = line.etag.map(|etag| if etag.ends_with('"') { etag } else { format!("\"{etag}\"") });
     Entry { name, kind, size: line.size, modified, etag, storage_class: None }
 }
 
-/// The links of a directory page (nginx, Apache, Python's) that lead one level down. Sizes stand in prose there, in as
-/// many forms as there are servers: they are left open.
+/// The links of a directory page (nginx, Apache, Python) that lead one level down. Sizes are
+/// omitted: their format differs between servers.
 fn links(page: &str, url: &HttpUrl) -> Vec<Entry> {
     let base = url.target.split('?').next().unwrap_or("/");
     let mut entries: Vec<Entry> = Vec::new();

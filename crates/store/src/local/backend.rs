@@ -1,31 +1,25 @@
 //! The operations of a store on local files.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use firstbyte_listing as listing;
-use firstbyte_location::{ByteRange, Entry, FileIdentity, Kind, Version, shown};
-use rustix::fs::OFlags;
+use firstbyte_location::{ByteRange, Entry, Kind, shown, to_usize};
 use rustix::io::Errno;
 
-use super::beneath::KEPT;
+use super::stat::{describe, missing, open_regular};
 use super::{LocalFile, Privacy, empty, io_error, name};
 use crate::{
-    Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Metadata, Payload, PutOptions,
-    Result, Stat, Written,
+    Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Payload, PutOptions, Result,
+    Written,
 };
 
-/// What passes through memory where the kernel cannot copy between two files itself.
+/// Buffer size of a copy through memory.
 const COPY_BUFFER: usize = 128 << 10;
 
-/// Describes the file or directory at `path`; a link is followed.
-pub(crate) fn stat(path: &Path) -> Result<Stat> {
-    fs::metadata(path).map(|metadata| describe(&metadata)).map_err(|error| missing(path, error))
-}
-
-/// Opens a file for reading the range asked for.
+/// Opens a file to read the requested range.
 pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     if cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -43,42 +37,19 @@ pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
     Ok(Body::from_file(shown(path).to_string(), stat, range, file, cancel))
 }
 
-/// Opens a file for reading. Never waits, as opening a pipe without a writer would.
-///
-/// # Errors
-/// [`Error::NotFound`]; [`Error::InvalidName`] for a device, socket or pipe; [`Error::Io`], for a directory too.
-pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let special = || {
-        let why = "a device, socket or pipe has no length or ranges to read; use - for standard input";
-        Error::InvalidName { location: shown(path).to_string(), why: why.into() }
-    };
-    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        // What opening a socket says.
-        Some(Errno::NXIO) => special(),
-        _ => missing(path, error),
-    })?;
-    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
-    if metadata.is_dir() {
-        return Err(io_error(path, io::ErrorKind::IsADirectory));
-    }
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(special()) }
-}
-
-/// The part of the range asked for that a file of `size` bytes has. As for a server, one that starts past the end is a
-/// mistake, except that of an empty file every range from its start is empty.
+/// Cuts the requested range at the end of a file of `size` bytes. A range that starts after the end
+/// is an error, as for HTTP, except that a range from 0 of an empty file is empty.
 fn within(path: &Path, asked: Option<ByteRange>, size: u64) -> Result<ByteRange> {
     let whole = ByteRange::new(0, size);
     let Some(asked) = asked else { return Ok(whole) };
     if asked.start > 0 && asked.start >= size {
-        let detail = format!("byte {} was asked of a file of {size} bytes", asked.start);
+        let detail = format!("byte {} was requested of a file of {size} bytes", asked.start);
         return Err(Error::Protocol { location: shown(path).to_string(), detail });
     }
     Ok(whole.intersect(asked))
 }
 
-/// Writes a whole file beside its destination and puts it in place.
+/// Writes a whole file to a temporary name and renames it.
 pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Result<Written> {
     if options.sending.cancel.is_cancelled() {
         return Err(Error::Cancelled);
@@ -91,15 +62,15 @@ pub(crate) fn put(path: &Path, payload: Payload<'_>, options: &PutOptions) -> Re
     match committed {
         Ok(metadata) => Ok(Written { version: describe(&metadata).version, verified: None }),
         Err(error) => {
-            // A write of one piece has nothing to resume, and a full disk wants its space back. Should the removal
-            // fail too, the first error is the one to tell.
+            // There is nothing to resume, and the disk may be full, so remove the file. If that
+            // fails too, the first error is returned.
             let _ = partial.discard();
             Err(error)
         }
     }
 }
 
-/// Lists what is below the directory `path`; unfinished copies are not shown.
+/// Lists the directory `path`, without partial files.
 pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result<LocalListing> {
     let depth = if options.recursive { listing::Depth::Recursive } else { listing::Depth::OneLevel };
     let asked = listing::Options {
@@ -115,7 +86,7 @@ pub(crate) fn list(path: &Path, options: &ListOptions, cancel: Cancel) -> Result
     Ok(LocalListing { walk, options: options.clone(), cancel: Some(cancel) })
 }
 
-/// Removes a file; one that is not there is no error.
+/// Removes a file. A missing one is not an error.
 pub(crate) fn delete(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(path, error)),
@@ -123,11 +94,12 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
     }
 }
 
-/// The entries below a directory as a store lists them: in a recursive listing names of files alone, as of objects.
+/// The entries below a directory, like those of an object store: a recursive listing has only files
+/// by default.
 pub(crate) struct LocalListing {
     walk: listing::Walk,
     options: ListOptions,
-    /// Taken once it has ended the listing.
+    /// `None` after it has ended the listing.
     cancel: Option<Cancel>,
 }
 
@@ -147,7 +119,7 @@ impl Iterator for LocalListing {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // At each name: a tree of directories alone, or of names left out, may go on for long.
+            // Checked at each name, because many names may be skipped in a row.
             if self.cancel.as_ref()?.is_cancelled() {
                 self.cancel = None;
                 return Some(Err(Error::Cancelled));
@@ -160,37 +132,7 @@ impl Iterator for LocalListing {
     }
 }
 
-/// What pins the content of the file that `metadata` describes.
-pub(crate) fn version(metadata: &fs::Metadata) -> Version {
-    let nanoseconds = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    let file = FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-    };
-    Version { size: metadata.is_file().then(|| metadata.size()), file: Some(file), ..Version::default() }
-}
-
-fn describe(metadata: &fs::Metadata) -> Stat {
-    let kind = match metadata.file_type() {
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_file() => Kind::File,
-        _ => Kind::Other,
-    };
-    let modified = metadata.modified().ok();
-    Stat {
-        kind,
-        version: version(metadata),
-        modified,
-        metadata: Metadata { modified, mode: Some(metadata.mode() & KEPT), ..Metadata::default() },
-        checksum: None,
-        ranges: Some(true),
-        storage_class: None,
-    }
-}
-
-/// Writes the payload into a file that may hold what an interrupted writer left.
+/// Writes the payload to a file, which may have content of an interrupted writer.
 fn fill(file: &File, payload: Payload<'_>) -> io::Result<()> {
     empty(file)?;
     fill_from_start(file, payload)
@@ -203,13 +145,14 @@ pub(super) fn fill_from_start(file: &File, payload: Payload<'_>) -> io::Result<(
     }
 }
 
-/// Copies in the kernel, by reference where the file system can share blocks, else through a buffer.
+/// Copies within the kernel (by reference if the file system can share blocks), else through a
+/// buffer.
 fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
     let (mut from, mut to) = (range.start, 0);
     while from < range.end {
-        let left = usize::try_from(range.end - from).unwrap_or(usize::MAX);
+        let left = to_usize(range.end - from);
         let copied = match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), left) {
-            // Two file systems, or one that cannot.
+            // Two file systems, or one without support.
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let mut buffer = vec![0; COPY_BUFFER];
                 let step = left.min(COPY_BUFFER);
@@ -232,21 +175,11 @@ fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-fn missing(path: &Path, error: io::Error) -> Error {
-    match error.kind() {
-        // A path through something that is no directory names nothing, as a key under another key would.
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Error::NotFound { location: shown(path).to_string() }
-        }
-        _ => io_error(path, error),
-    }
-}
-
 fn from_listing(error: listing::Error) -> Error {
     match error {
         listing::Error::Io { path, source } => missing(&path, source),
         listing::Error::Loop { ref path } => {
-            io_error(path, io::Error::other("a link back to a directory it lies in"))
+            io_error(path, io::Error::other("a symbolic link to a directory above it"))
         }
         listing::Error::Disordered { ref path } => io_error(path, io::Error::other(error.to_string())),
     }

@@ -1,8 +1,9 @@
-//! A directory that a tree is written into: every name is looked up beneath it, and no symbolic link is followed.
+//! A directory into which a tree is written. Names are resolved beneath it without following
+//! symbolic links.
 //!
-//! The directory itself may be a link, since the caller named it. Below it the kernel resolves each name by `openat2`
-//! without links; on kernels without that call the parts of a name are opened one after the other. So neither a link
-//! that is there nor one that appears meanwhile leads a write or a deletion anywhere else.
+//! The directory itself may be a link, since the caller named it. Below it `openat2` resolves names
+//! without links; on kernels without that call the components of a name are opened one after the
+//! other. So a link, even one that appears during a copy, cannot redirect a write or a deletion.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,74 +11,82 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firstbyte_location::{Kind, shown};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::io_error;
 use crate::{Error, Result};
 
-/// Permission bits that a copy keeps. Those beyond (set-user-ID, set-group-ID, sticky) grant rights of an owner, and
-/// the owner is not copied.
+/// Permission bits that a copy keeps. The others (set-user-ID, set-group-ID, sticky) grant rights
+/// of the owner, who is not copied.
 pub(super) const KEPT: u32 = 0o777;
-/// What the owner needs to fill a directory.
+/// Bits that the owner needs to write into a directory.
 const FILLING: u32 = 0o700;
-/// Opens a directory to look names up in it; not to read it.
+/// Opens a directory for lookups only.
 const LOOKUP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Opens a directory to read it.
+/// Opens a directory to list it.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory that names are looked up beneath.
+/// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
     path: PathBuf,
-    /// The local tree whose directories give those made here their permission bits.
+    /// The local tree from which new directories take their permission bits.
     like: Option<PathBuf>,
-    root: OnceLock<OwnedFd>,
-    /// Directories that keep the owner out in the end, and their permission bits.
+    root: OnceLock<Arc<OwnedFd>>,
+    /// New directories that the owner may not write to at the end, with their permission bits.
     closing: Mutex<Vec<(PathBuf, u32)>>,
 }
 
-/// Whether directories that are missing are made.
+/// What to do about missing directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// They are an error.
+    /// Return an error.
     Refuse,
-    /// They are made.
+    /// Create them.
     Create,
 }
 
-/// What has a name beneath the directory.
+/// A file, directory or link beneath the directory.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// What it is; a link is a link.
+    /// Its kind. Links are not followed.
     pub kind: Kind,
     /// Its length.
     pub size: u64,
-    /// When its content was modified, in whole seconds since 1970.
+    /// Modification time (`st_mtime`), in whole seconds since 1970.
     pub modified: i64,
-    /// When it was last written, moved or changed in any way, in whole seconds since 1970.
+    /// Change time (`st_ctime`), in whole seconds since 1970.
     pub changed: i64,
 }
 
 impl Beneath {
-    /// The directory `path`, which is opened or made when it is first needed. Directories made in it have the permission
-    /// bits of their namesakes below `like` where that is given, else the usual ones.
+    /// The directory `path`, opened or created at first use. If `like` is given, new directories
+    /// take the permission bits of the directories of the same name below it.
     #[must_use]
     pub fn new(path: &Path, like: Option<&Path>) -> Self {
         let like = like.map(Path::to_owned);
         Self { path: path.to_owned(), like, root: OnceLock::new(), closing: Mutex::default() }
     }
 
-    /// Whether the directory is there.
+    /// True if the directory is missing or has nothing in it. One that cannot be read counts as not
+    /// empty.
     #[must_use]
-    pub fn exists(&self) -> bool {
-        self.root(Missing::Refuse).is_ok()
+    pub fn is_empty(&self) -> bool {
+        let first = |root: &Arc<OwnedFd>| {
+            let mut entries = Dir::new(rustix::fs::openat(root, ".", READ, Mode::empty())?)?;
+            Ok(entries.find(|entry| !matches!(entry, Ok(entry) if is_dots(entry))))
+        };
+        match self.root(Missing::Refuse).and_then(first) {
+            Ok(entry) => entry.is_none(),
+            Err(error) => error == Errno::NOENT,
+        }
     }
 
-    /// What has this name; `None` where nothing has it. A link on the way to it counts as nothing.
+    /// Looks a name up; `None` if it does not exist or a component of its path is a link.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -90,10 +99,11 @@ impl Beneath {
         }
     }
 
-    /// The names in a directory that `wanted` is true of, in no order. A directory that is not there has none.
+    /// The names in a directory for which `wanted` is true, unsorted. Empty if the directory does
+    /// not exist.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] where a link is on the way to it.
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
     pub fn names(&self, directory: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Vec<OsString>> {
         let read = || -> std::result::Result<Vec<OsString>, Errno> {
             let opened = self.directory(directory, Missing::Refuse)?;
@@ -113,26 +123,26 @@ impl Beneath {
         }
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] where a link or a file is in its place.
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link or a file.
     pub fn create_directory(&self, name: &Path) -> Result<()> {
         self.directory(name, Missing::Create).map(drop).map_err(|error| self.explain(name, error))
     }
 
-    /// Removes a file or a link; one that is not there is no error.
+    /// Removes a file or a link. A missing one is not an error.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] where a link is on the way to it.
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
     pub fn remove_file(&self, name: &Path) -> Result<()> {
         self.remove(name, AtFlags::empty())
     }
 
-    /// Removes a directory that is empty. One that is not, or is not there, is left and is no error.
+    /// Removes a directory if it is empty. A missing or non-empty one is not an error.
     ///
     /// # Errors
-    /// As [`remove_file`](Self::remove_file).
+    /// Those of [`remove_file`](Self::remove_file).
     pub fn remove_empty_directory(&self, name: &Path) -> Result<()> {
         match self.remove(name, AtFlags::REMOVEDIR) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
@@ -140,11 +150,11 @@ impl Beneath {
         }
     }
 
-    /// Removes a directory with all in it, if `may` agrees to every name; returns how many files and links it held.
-    /// Nothing is removed unless all may be.
+    /// Removes a directory with its contents, if `may` is true for every name; otherwise removes
+    /// nothing. Returns the number of files and links removed.
     ///
     /// # Errors
-    /// [`Error::InvalidName`] where something in it is to stay; [`Error::Io`].
+    /// [`Error::InvalidName`] if `may` is false for a name; [`Error::Io`].
     pub fn remove_tree(&self, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<u64> {
         let directory = self.parent(name, Missing::Refuse).and_then(|(above, last)| enter(&above, last));
         let directory = directory.map_err(|error| self.explain(name, error))?;
@@ -155,13 +165,13 @@ impl Beneath {
         Ok(removed)
     }
 
-    /// Gives directories their last permission bits; to be called when nothing more is written.
+    /// Sets the final permission bits of directories. Call it after the last write.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn settle(&self) -> Result<()> {
         let mut closing = std::mem::take(&mut *self.closing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Those deep down first: a directory without permission hides what is in it.
+        // The deepest first: without permissions on a directory those below it cannot be reached.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
             let done = self.directory(&name, Missing::Refuse).and_then(|directory| {
@@ -178,18 +188,18 @@ impl Beneath {
         self.path.join(name)
     }
 
-    /// The directory that `name` lies in, and its last part.
+    /// The parent directory of `name`, and its last component.
     pub(crate) fn parent<'a>(
         &self,
         name: &'a Path,
         missing: Missing,
-    ) -> std::result::Result<(OwnedFd, &'a OsStr), Errno> {
+    ) -> std::result::Result<(Arc<OwnedFd>, &'a OsStr), Errno> {
         let last = name.file_name().ok_or(Errno::INVAL)?;
         let directory = self.directory(name.parent().unwrap_or(Path::new("")), missing)?;
         Ok((directory, last))
     }
 
-    /// What an error met on the way to `name` means there.
+    /// Converts an error of resolving `name`.
     pub(crate) fn explain(&self, name: &Path, error: Errno) -> Error {
         let why = match self.obstacle(name) {
             Some((at, Kind::Symlink)) if matches!(error, Errno::NOTDIR | Errno::LOOP) => {
@@ -201,7 +211,7 @@ impl Beneath {
                 };
             }
             Some((at, _)) if error == Errno::NOTDIR => {
-                let why = "not a directory: a file is in a directory's place";
+                let why = "not a directory: a file has the name of a directory";
                 return Error::InvalidName {
                     location: shown(&self.path.join(at)).to_string(),
                     why: why.into(),
@@ -212,7 +222,7 @@ impl Beneath {
         io_error(&self.path.join(name), why)
     }
 
-    /// The first part of a name that is there and is no directory.
+    /// The first component of a name that exists and is not a directory.
     fn obstacle(&self, name: &Path) -> Option<(PathBuf, Kind)> {
         let mut parts: Vec<&Path> = name.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
         parts.reverse();
@@ -223,7 +233,7 @@ impl Beneath {
         })
     }
 
-    fn root(&self, missing: Missing) -> std::result::Result<&OwnedFd, Errno> {
+    fn root(&self, missing: Missing) -> std::result::Result<&Arc<OwnedFd>, Errno> {
         if let Some(root) = self.root.get() {
             return Ok(root);
         }
@@ -236,26 +246,30 @@ impl Beneath {
             }
             other => other?,
         };
-        Ok(self.root.get_or_init(|| opened))
+        Ok(self.root.get_or_init(|| Arc::new(opened)))
     }
 
-    fn directory(&self, name: &Path, missing: Missing) -> std::result::Result<OwnedFd, Errno> {
+    /// The directory `name`, to look names up in it. Most lookups are in the root, which is open
+    /// already.
+    fn directory(&self, name: &Path, missing: Missing) -> std::result::Result<Arc<OwnedFd>, Errno> {
         let root = self.root(missing)?;
         if name.as_os_str().is_empty() {
-            return rustix::fs::openat(root, ".", LOOKUP, Mode::empty());
+            return Ok(Arc::clone(root));
         }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        match rustix::fs::openat2(root, name, LOOKUP, Mode::empty(), resolve) {
+        let opened = match rustix::fs::openat2(root, name, LOOKUP, Mode::empty(), resolve) {
             Err(Errno::NOENT) if missing == Missing::Refuse => Err(Errno::NOENT),
-            // Old kernels lack the call, sandboxes refuse it, and it gives up where a rename gets in its way.
+            // Old kernels lack the call, sandboxes refuse it, and it may fail during a concurrent
+            // rename.
             Err(Errno::NOENT | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::AGAIN) => {
                 self.descend(root, name, missing)
             }
             other => other,
-        }
+        };
+        opened.map(Arc::new)
     }
 
-    /// Opens the parts of a name one after the other, and makes those that are missing.
+    /// Opens the components of a name one after the other, and creates missing ones.
     fn descend(&self, root: &OwnedFd, name: &Path, missing: Missing) -> std::result::Result<OwnedFd, Errno> {
         let mut directory = rustix::fs::openat(root, ".", LOOKUP, Mode::empty())?;
         let mut reached = PathBuf::new();
@@ -272,14 +286,14 @@ impl Beneath {
         Ok(directory)
     }
 
-    /// Makes the directory `part` of `above`, which is called `name` from here.
+    /// Creates the directory `part` in `above`; `name` is its path from the root.
     fn make(&self, above: impl AsFd, part: &OsStr, name: &Path) -> std::result::Result<OwnedFd, Errno> {
         let wanted = self.like.as_ref().and_then(|like| std::fs::metadata(like.join(name)).ok());
         let wanted = wanted.filter(std::fs::Metadata::is_dir).map(|metadata| metadata.mode() & KEPT);
         let mode = Mode::from_raw_mode(wanted.map_or(KEPT, |mode| mode | FILLING));
         let open = || rustix::fs::openat(&above, part, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
         match rustix::fs::mkdirat(&above, part, mode) {
-            // Another worker was faster.
+            // Another worker has created it.
             Err(Errno::EXIST) => return open(),
             other => other?,
         }
@@ -303,7 +317,7 @@ impl Beneath {
         }
     }
 
-    /// Checks that all in a directory may be removed.
+    /// Checks that everything in a directory may be removed.
     fn agree(&self, directory: &OwnedFd, name: &Path, may: &dyn Fn(&[u8]) -> bool) -> Result<()> {
         let fail = |error: Errno| io_error(&self.path.join(name), error);
         for (part, kind) in entries(directory).map_err(fail)? {
@@ -319,7 +333,7 @@ impl Beneath {
             };
             if stays {
                 let location = shown(&self.path.join(&below)).to_string();
-                let why = "is to stay, so the directory it lies in cannot make way for a file";
+                let why = "must be kept, so its directory cannot be replaced by a file";
                 return Err(Error::InvalidName { location, why: why.into() });
             }
         }
@@ -342,13 +356,13 @@ impl Beneath {
     }
 }
 
-/// The names in a directory, and what they are.
+/// The names in a directory, with their types.
 fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>, Errno> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let part = OsStr::from_bytes(entry.file_name().to_bytes());
-        if part == "." || part == ".." {
+        if is_dots(&entry) {
             continue;
         }
         let kind = match entry.file_type() {
@@ -360,11 +374,16 @@ fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>
     Ok(found)
 }
 
+/// True for the entries `.` and `..`.
+fn is_dots(entry: &DirEntry) -> bool {
+    matches!(entry.file_name().to_bytes(), b"." | b"..")
+}
+
 fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, part, READ | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// What a name in a directory is; a link is not followed.
+/// `stat` of a name in a directory, without following a link.
 pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -384,7 +403,7 @@ fn found(stat: &Stat) -> Found {
     }
 }
 
-/// Sets permission bits where the file system has them; one that does not cannot keep any.
+/// Sets permission bits; ignores file systems without them.
 pub(super) fn change_mode(file: impl AsFd, mode: u32) -> std::result::Result<(), Errno> {
     match rustix::fs::fchmod(file, Mode::from_raw_mode(mode)) {
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),

@@ -1,8 +1,7 @@
-//! Which names a file can have, and what an unfinished one is called.
+//! Valid file names for object keys, and the names of partial files.
 //!
-//! An object's key is any string; a file's path is not. A key that no file can be named after, or that would land
-//! somewhere else than its own place below the root, is refused with the reason: it is neither dropped nor bent into
-//! a name that another key may have too.
+//! A key may be any string; a path may not. A key that is not a valid path below the root is
+//! refused with a reason. It is never skipped or changed to a name that another key may have.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,24 +11,25 @@ use firstbyte_location::{Escaped, shown};
 
 use crate::{Algorithm, Error, Hasher, Result};
 
-/// Longest name of one directory entry on Linux, in bytes (`NAME_MAX`).
+/// Longest name of a directory entry on Linux, in bytes (`NAME_MAX`).
 const NAME_MAX: usize = 255;
 
-/// Longest path a system call takes, in bytes, its terminating NUL included (`PATH_MAX`).
+/// Longest path of a system call, in bytes, including the terminating NUL (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
 
-/// Ends the name of every unfinished file.
+/// Suffix of partial files.
 const PARTIAL_SUFFIX: &[u8] = b".firstbyte-part";
 
 /// The path of the object `name` below the directory `root`.
 ///
 /// # Errors
-/// [`Error::InvalidName`] where no file below `root` can have that name: an empty, `.` or `..` component, an absolute
-/// name, a NUL, a component over 255 or a path over 4,095 bytes, a trailing `/`, or the name of an unfinished copy.
+/// [`Error::InvalidName`] if the name has an empty, `.` or `..` component, a leading or trailing
+/// `/`, a NUL, a component over 255 bytes, is longer than 4,095 bytes as a path, or is that of a
+/// partial file.
 pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     let refuse = |why: String| {
         let location = format!("{}/{}", shown(root), Escaped(name));
-        Err(Error::InvalidName { location, why: format!("no file can have this name: {why}") })
+        Err(Error::InvalidName { location, why: format!("not a valid file name: {why}") })
     };
     if name.is_empty() {
         return refuse("it is empty".into());
@@ -41,13 +41,16 @@ pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
         match component {
             b"" => return refuse("two / in a row".into()),
             b"." | b".." => {
-                return refuse(format!("{} would lead elsewhere", String::from_utf8_lossy(component)));
+                return refuse(format!(
+                    "{} would lead to another directory",
+                    String::from_utf8_lossy(component)
+                ));
             }
             _ if component.contains(&0) => return refuse("a NUL byte".into()),
             _ if component.len() > NAME_MAX => {
-                return refuse(format!("a part of {} bytes, more than {NAME_MAX}", component.len()));
+                return refuse(format!("a component of {} bytes, more than {NAME_MAX}", component.len()));
             }
-            _ if is_partial_name(component) => return refuse("unfinished copies are called so".into()),
+            _ if is_partial_name(component) => return refuse("it is reserved for unfinished copies".into()),
             _ => {}
         }
     }
@@ -62,8 +65,8 @@ pub fn local_path(root: &Path, name: &[u8]) -> Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(path)))
 }
 
-/// What the unfinished file of `name` is called: `.NAME.firstbyte-part`. A name too long for that is cut, at a character's
-/// start, and told apart by its checksum.
+/// The name of the partial file of `name`: `.NAME.firstbyte-part`. If that is too long, `NAME` is
+/// cut at a character boundary and followed by its checksum.
 pub(super) fn partial_name(name: &OsStr) -> OsString {
     let name = name.as_bytes();
     let room = NAME_MAX - 1 - PARTIAL_SUFFIX.len();
@@ -83,7 +86,7 @@ pub(super) fn partial_name(name: &OsStr) -> OsString {
     OsString::from_vec(partial)
 }
 
-/// Whether a directory entry is an unfinished file: no listing shows it.
+/// True for names of partial files, which listings omit.
 pub(super) fn is_partial_name(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(PARTIAL_SUFFIX)
 }

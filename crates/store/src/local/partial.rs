@@ -1,4 +1,6 @@
-//! A file that appears whole or not at all.
+//! Files that are written atomically: under a temporary name, which is renamed to the destination.
+//! The one implementation of this for downloads and copies; resuming finds the temporary file by
+//! its name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,40 +18,54 @@ use super::beneath::{self, Beneath, KEPT, Missing};
 use super::{io_error, name};
 use crate::{Error, Metadata, Precondition, Result, Sink};
 
-/// What is on stable storage when a write is reported done.
+/// What is on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing yet: the kernel writes back in its own time. A power cut may lose files just written, never tear one that
-    /// was there (the default).
+    /// No fsync; the kernel writes back in its own time. A power failure may lose files just
+    /// written, but never leaves an old file torn (the default).
     #[default]
     None,
-    /// The bytes: `fdatasync` before the rename (large files), one `syncfs` per batch (many small ones).
+    /// The content: `fdatasync` before the rename (large files), or one `syncfs` per batch (small
+    /// ones).
     Data,
-    /// Bytes, names and metadata: as `Data`, and the directory too.
+    /// Content, names and metadata: like `Data`, and the directory too.
     Full,
 }
 
 /// Who may read a file while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privacy {
-    /// Its owner alone: its source has permission bits, and they are set when it is complete.
+    /// Its owner alone: the permission bits of its source are not known yet.
     Owner,
-    /// Those who may read it in the end: a new file with the usual permission bits, 0666 less the umask.
+    /// At most those who may read its source, which has these permission bits.
+    Source(u32),
+    /// Those who may read any new file: 0666 less the umask.
     Usual,
 }
 
 impl Privacy {
-    /// Of a copy of what `metadata` describes.
+    /// The privacy of a copy of what `metadata` describes.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
-        if metadata.mode.is_some() { Self::Owner } else { Self::Usual }
+        metadata.mode.map_or(Self::Usual, Self::Source)
+    }
+
+    /// The permission bits of the partial file. The owner can always resume it, and no one else
+    /// gets a right that either the source or the file about to be replaced (`before`) lacks.
+    fn bits(self, before: Option<u32>) -> u32 {
+        let others = match self {
+            Self::Owner => 0,
+            Self::Source(mode) => mode,
+            Self::Usual => 0o666,
+        };
+        0o600 | (others & before.unwrap_or(KEPT) & KEPT)
     }
 }
 
-/// Where a file is put: a directory held open, and the name in it.
+/// The destination: an open directory and a name in it.
 #[derive(Debug)]
 struct Place {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     name: OsString,
     /// For messages.
     path: PathBuf,
@@ -57,35 +73,41 @@ struct Place {
     mode: Option<u32>,
 }
 
-/// A file being written beside its destination, under `.NAME.firstbyte-part`. It is exclusively locked while open, so
-/// two writers of one destination do not mix; it stays there when dropped uncommitted, to be resumed, unless discarded.
+/// A file being written next to its destination, as `.NAME.firstbyte-part`. It is locked
+/// exclusively while open, so two writers cannot mix their data. If it is dropped without commit or
+/// discard, it stays for a later run to resume.
 #[derive(Debug)]
 pub struct LocalFile {
     sink: Arc<Sink>,
     place: Place,
     partial: OsString,
     path: PathBuf,
-    /// Whether its permission bits are still those it is to have in the end.
+    /// Its permission bits since it was opened.
+    mode: u32,
+    /// True if the kernel chose them for a new file.
     usual: bool,
 }
 
 impl LocalFile {
-    /// Opens or creates the partial file for `destination`, with what an interrupted writer left in it; directories
-    /// that are missing above it are made. A destination that is a symbolic link to a file stays one: the file it
-    /// points to is replaced.
+    /// Opens or creates the partial file for `destination`, keeping the content of an interrupted
+    /// writer. Creates missing parent directories. If the destination is a symbolic link to a file,
+    /// the file is replaced rather than the link.
     ///
     /// # Errors
-    /// [`Io`](crate::Error::Io): read-only, a directory is there, another writer holds it (`WouldBlock`).
-    /// [`InvalidName`](crate::Error::InvalidName): no file name, or something that is neither file nor directory is there.
+    /// [`Io`](crate::Error::Io): no permission, a directory has the name, or another writer has the
+    /// lock (`WouldBlock`). [`InvalidName`](crate::Error::InvalidName): no file name, or the
+    /// destination is neither file nor directory.
     pub fn open(destination: &Path, privacy: Privacy) -> Result<Self> {
         Self::begin(Place::named(destination)?, privacy)
     }
 
-    /// As [`open`](Self::open), for a name beneath a directory: no link is followed, and one in the file's own place is
-    /// replaced. Where `over` allows it, so is a directory, which the caller removes before the commit.
+    /// Like [`open`](Self::open), for a name beneath a directory: follows no link; a link at the
+    /// destination is replaced. If `over` allows it, a directory is replaced too; the caller must
+    /// remove it before the commit.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also where a link is in a directory's place.
+    /// Those of [`open`](Self::open); [`InvalidName`](crate::Error::InvalidName) also if a
+    /// component of the path is a link.
     pub fn open_beneath(root: &Beneath, name: &Path, over: Over, privacy: Privacy) -> Result<Self> {
         Self::begin(Place::beneath(root, name, over)?, privacy)
     }
@@ -93,13 +115,15 @@ impl LocalFile {
     fn begin(place: Place, privacy: Privacy) -> Result<Self> {
         let partial = name::partial_name(&place.name);
         let path = place.path.with_file_name(&partial);
-        let private = privacy == Privacy::Owner || place.mode.is_some();
-        let (file, usual) =
-            open_locked(&place.directory, &partial, private).map_err(|error| io_error(&place.path, error))?;
-        Ok(Self { sink: Arc::new(Sink::new(file)), place, partial, path, usual })
+        let bits = privacy.bits(place.mode);
+        let opened =
+            open_locked(&place.directory, &partial, bits).map_err(|error| io_error(&place.path, error))?;
+        let usual = opened.new && privacy == Privacy::Usual && place.mode.is_none();
+        let sink = Arc::new(Sink::new(opened.file));
+        Ok(Self { sink, place, partial, path, mode: opened.mode, usual })
     }
 
-    /// The file, to be written into by several threads.
+    /// The file, for writes by several threads.
     #[must_use]
     pub fn sink(&self) -> &Arc<Sink> {
         &self.sink
@@ -111,35 +135,35 @@ impl LocalFile {
         self.sink.file()
     }
 
-    /// Where the partial file lies.
+    /// The path of the partial file.
     #[must_use]
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Where the partial file of `destination` lies.
+    /// The path of the partial file of `destination`.
     #[must_use]
     pub fn partial_path(destination: &Path) -> PathBuf {
         destination.with_file_name(name::partial_name(destination.file_name().unwrap_or_default()))
     }
 
-    /// The directory it lies in, to look names up.
+    /// Its directory, for lookups.
     #[must_use]
     pub fn directory(&self) -> BorrowedFd<'_> {
         self.place.directory.as_fd()
     }
 
-    /// Sets mtime, permission bits and what else of `metadata` a file can carry, makes it durable as asked and renames it
-    /// over the destination.
+    /// Sets the modification time and permission bits of `metadata`, syncs as `durability` says,
+    /// and renames the file to the destination.
     ///
     /// # Errors
-    /// [`Io`](crate::Error::Io); the destination is then as it was.
+    /// [`Io`](crate::Error::Io). The destination is then unchanged.
     pub fn commit(self, metadata: &Metadata, durability: Durability) -> Result<()> {
         self.commit_if(metadata, durability, &Precondition::None)
     }
 
-    /// As [`commit`](Self::commit), if the destination still is what `precondition` says. Absence is ensured by the rename itself;
-    /// a version is compared just before it, which leaves a gap to writers that take no lock.
+    /// Like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures absence. A
+    /// version is compared just before it; a writer that takes no lock may change it in between.
     pub(super) fn commit_if(
         &self,
         metadata: &Metadata,
@@ -169,8 +193,8 @@ impl LocalFile {
         Ok(())
     }
 
-    /// Gives the file its last permission bits: its source's. One that replaces another gets none that either lacks, so
-    /// that neither what was private at the source nor what was private here is opened.
+    /// Sets the final permission bits: those of the source. If the file replaces another, only bits
+    /// that both have, so that neither a private source nor a private destination becomes readable.
     fn settle_mode(&self, source: Option<u32>) -> std::result::Result<(), Errno> {
         let mode = match (source, self.place.mode) {
             (Some(source), Some(before)) => source & before,
@@ -178,10 +202,10 @@ impl LocalFile {
             (None, None) if self.usual => return Ok(()),
             (None, None) => usual_mode(&self.place.directory, self.file())?,
         };
-        beneath::change_mode(self.file(), mode & KEPT)
+        if mode & KEPT == self.mode { Ok(()) } else { beneath::change_mode(self.file(), mode & KEPT) }
     }
 
-    /// Forgets what an interrupted writer left in it.
+    /// Discards the content of an interrupted writer.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io).
@@ -189,7 +213,7 @@ impl LocalFile {
         empty(self.file()).map_err(|error| io_error(&self.path, error))
     }
 
-    /// Removes it.
+    /// Removes the partial file.
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io).
@@ -217,18 +241,18 @@ impl LocalFile {
     }
 }
 
-/// What a file may take the place of.
+/// What a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
     /// A file or a link.
     #[default]
     File,
-    /// A directory too: it is removed once the file is complete.
+    /// A directory too, which is removed when the file is complete.
     Directory,
 }
 
-/// Cuts a file to nothing. One that is empty is left alone: ext4 takes the cut for the first half of replacing a file in
-/// place, and writes all of it to the disk when it is closed, which takes as long as everything else about a small one.
+/// Truncates a file, unless it is empty already: after a truncation ext4 assumes that a file is
+/// being replaced in place, and writes it to disk on close, which doubles the time of a small file.
 ///
 /// # Errors
 /// The operating system's.
@@ -237,7 +261,7 @@ pub fn empty(file: &File) -> io::Result<()> {
 }
 
 impl Place {
-    /// The place a path names: links on the way are followed, and so is one to a file.
+    /// The destination of a path. Follows links to directories and files.
     fn named(destination: &Path) -> Result<Self> {
         let fail = |error: io::Error| io_error(destination, error);
         let mut path = destination.to_owned();
@@ -269,10 +293,10 @@ impl Place {
             other => other,
         };
         let directory = directory.map_err(|error| io_error(destination, error))?;
-        Ok(Self { directory, name: name.to_owned(), mode, path })
+        Ok(Self { directory: Arc::new(directory), name: name.to_owned(), mode, path })
     }
 
-    /// The place of a name beneath a directory: no link is followed.
+    /// The destination of a name beneath a directory. Follows no link.
     fn beneath(root: &Beneath, name: &Path, over: Over) -> Result<Self> {
         let path = root.shown(name);
         let (directory, last) =
@@ -288,14 +312,14 @@ impl Place {
     }
 }
 
-/// Refuses to replace anything but what may be replaced. The permission bits of a file that is.
+/// Checks that the destination may be replaced. Returns the permission bits of a file.
 fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Option<u32>> {
     match kind {
         FileType::RegularFile => Ok(Some(mode)),
         FileType::Symlink => Ok(None),
         FileType::Directory if over == Over::Directory => Ok(None),
         FileType::Directory => Err(io_error(path, io::Error::from(io::ErrorKind::IsADirectory))),
-        // Renaming over /dev/null would turn the device into a file.
+        // A rename to /dev/null would replace the device by a file.
         _ => {
             let why = "a device, socket or pipe is there, which a copy cannot replace; \
                        `firstbyte cat` writes into one";
@@ -304,11 +328,20 @@ fn replaceable(path: &Path, kind: FileType, mode: u32, over: Over) -> Result<Opt
     }
 }
 
-/// Opens the partial file and locks it; `true` if it was made with the usual permission bits. A writer that finished in
-/// between has renamed the very file we opened: then the name is free, or new, and we start over.
-fn open_locked(directory: &OwnedFd, name: &OsStr, private: bool) -> io::Result<(File, bool)> {
+/// A partial file, opened and locked.
+struct Opened {
+    file: File,
+    /// Its permission bits.
+    mode: u32,
+    /// True if it was created, false if an interrupted writer left it.
+    new: bool,
+}
+
+/// Opens and locks the partial file, which has at most the permission bits `bits`. Starts over if
+/// another writer renames the file between open and lock.
+fn open_locked(directory: &OwnedFd, name: &OsStr, bits: u32) -> io::Result<Opened> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(if private { 0o600 } else { 0o666 });
+    let mode = Mode::from_raw_mode(bits);
     loop {
         let made = rustix::fs::openat(directory, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
         let new = made.is_ok();
@@ -334,19 +367,19 @@ fn open_locked(directory: &OwnedFd, name: &OsStr, private: bool) -> io::Result<(
             Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => continue,
         }
-        if !new && private && ours.st_mode & 0o077 != 0 {
-            // Others may have opened what an interrupted copy left: what is private goes into a new file.
+        if !new && ours.st_mode & 0o077 & !bits != 0 {
+            // Others may have the old file open: write private content to a new file.
             rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
             continue;
         }
-        return Ok((File::from(file), new && !private));
+        return Ok(Opened { file: File::from(file), mode: ours.st_mode & KEPT, new });
     }
 }
 
-/// The permission bits a new file gets here: 0666 less the umask, or what the directory's access list says. Only the kernel
-/// knows both, so it is asked by making a file.
+/// The permission bits of a new file: 0666 less the umask, or those of the directory's access
+/// control list. Creates a file to find out, because only the kernel knows both.
 fn usual_mode(directory: &OwnedFd, partial: &File) -> std::result::Result<u32, Errno> {
-    // Of its own for each partial file, which is locked, and of a form that no listing shows.
+    // Unique, since the partial file is locked, and of a form that listings omit.
     let probe = format!(".{:x}.firstbyte-part", rustix::fs::fstat(partial)?.st_ino);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, &probe, flags, Mode::from_raw_mode(0o666))?;

@@ -26,7 +26,7 @@ fn names_in(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_name_that_no_file_can_have_is_refused_with_the_reason() {
+fn an_invalid_file_name_is_refused_with_the_reason() {
     let long = "x".repeat(256);
     let deep = "d/".repeat(2100) + "x";
     for (name, reason) in [
@@ -34,10 +34,10 @@ fn a_name_that_no_file_can_have_is_refused_with_the_reason() {
         ("/etc/passwd", "begins or ends"),
         ("dir/", "begins or ends"),
         ("a//b", "two /"),
-        ("../x", ".. would lead elsewhere"),
-        ("a/../../x", ".. would lead elsewhere"),
-        ("a/..", ".. would lead elsewhere"),
-        ("./x", ". would lead elsewhere"),
+        ("../x", ".. would lead to another directory"),
+        ("a/../../x", ".. would lead to another directory"),
+        ("a/..", ".. would lead to another directory"),
+        ("./x", ". would lead to another directory"),
         ("a\0b", "NUL"),
         (long.as_str(), "256 bytes"),
         (deep.as_str(), "a path of"),
@@ -51,7 +51,7 @@ fn a_name_that_no_file_can_have_is_refused_with_the_reason() {
 }
 
 #[test]
-fn every_other_name_is_taken_as_it_is() {
+fn every_other_name_is_used_unchanged() {
     for name in ["a", "a/b", "...", "..a", "a b?#%+&", "ü/\u{1F600}", "-", "~", "a\\b", "\n"] {
         let path = local_path(Path::new("/root"), name.as_bytes()).unwrap();
         assert_eq!(path, PathBuf::from(format!("/root/{name}")));
@@ -61,7 +61,7 @@ fn every_other_name_is_taken_as_it_is() {
 }
 
 #[test]
-fn names_too_long_to_extend_get_partial_files_of_their_own() {
+fn names_too_long_to_extend_have_distinct_partial_files() {
     let root = temp();
     let names = ["x".repeat(255), "x".repeat(254) + "y", "ü".repeat(127), "x".repeat(240), "x".repeat(239)];
     let open: Vec<LocalFile> =
@@ -79,7 +79,7 @@ fn names_too_long_to_extend_get_partial_files_of_their_own() {
 }
 
 #[test]
-fn a_second_writer_gets_a_clear_error_and_the_first_finishes() {
+fn a_second_writer_fails_and_the_first_finishes() {
     let root = temp();
     let path = root.path().join("file");
     let first = LocalFile::open(&path, Privacy::Usual).unwrap();
@@ -92,7 +92,7 @@ fn a_second_writer_gets_a_clear_error_and_the_first_finishes() {
 }
 
 #[test]
-fn a_dropped_partial_file_keeps_its_bytes_and_stays_out_of_listings() {
+fn a_dropped_partial_file_keeps_its_bytes_and_is_not_listed() {
     use std::os::unix::fs::FileExt;
     let root = temp();
     let path = root.path().join("file");
@@ -124,7 +124,7 @@ fn committing_keeps_the_time_and_a_private_file_private() {
 }
 
 #[test]
-fn directories_devices_and_dangling_links_are_no_destinations() {
+fn directories_devices_and_dangling_links_are_refused_as_destinations() {
     let root = temp();
     fs::create_dir(root.path().join("dir")).unwrap();
     symlink("nowhere", root.path().join("dangling")).unwrap();
@@ -151,7 +151,7 @@ fn a_link_to_a_file_stays_a_link() {
 }
 
 #[test]
-fn a_failed_write_leaves_the_destination_and_no_partial_file() {
+fn after_a_failed_write_the_destination_is_unchanged_and_no_partial_file_remains() {
     let root = temp();
     let path = root.path().join("file");
     write(&path, b"old");
@@ -166,8 +166,8 @@ fn a_failed_write_leaves_the_destination_and_no_partial_file() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_the_destination() {
-    // /dev/full answers every write with ENOSPC.
+fn a_full_disk_is_reported_and_the_destination_is_unchanged() {
+    // Writes to /dev/full fail with ENOSPC.
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let error = backend::fill_from_start(&full, Payload::Bytes(b"x")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
@@ -175,7 +175,7 @@ fn a_full_disk_is_told_and_leaves_the_destination() {
 }
 
 #[test]
-fn a_longer_file_is_replaced_by_exactly_the_new_bytes_from_any_range_of_a_file() {
+fn a_longer_file_is_replaced_by_exactly_the_given_range() {
     let root = temp();
     let (source, path) = (root.path().join("source"), root.path().join("file"));
     write(&source, b"0123456789");
@@ -187,7 +187,7 @@ fn a_longer_file_is_replaced_by_exactly_the_new_bytes_from_any_range_of_a_file()
 }
 
 #[test]
-fn preconditions_are_kept() {
+fn writes_honour_their_preconditions() {
     let root = temp();
     let path = root.path().join("file");
     let when = |precondition| PutOptions { precondition, ..PutOptions::default() };
@@ -204,7 +204,7 @@ fn preconditions_are_kept() {
 }
 
 #[test]
-fn every_rewrite_is_another_version_even_with_the_same_length_and_time() {
+fn every_rewrite_is_a_new_version_even_with_the_same_length_and_time() {
     let root = temp();
     let path = root.path().join("file");
     let metadata = Metadata { modified: Some(UNIX_EPOCH), ..Metadata::default() };
@@ -216,7 +216,7 @@ fn every_rewrite_is_another_version_even_with_the_same_length_and_time() {
 }
 
 #[test]
-fn what_is_no_file_is_not_read_and_nothing_waits_for_it() {
+fn devices_pipes_and_sockets_are_refused_without_blocking() {
     let root = temp();
     let pipe = root.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
@@ -233,7 +233,7 @@ fn what_is_no_file_is_not_read_and_nothing_waits_for_it() {
 }
 
 #[test]
-fn listings_follow_links_and_start_where_asked() {
+fn listings_follow_links_and_honour_start_after() {
     let root = temp();
     write(&root.path().join("d/x"), b"12");
     write(&root.path().join("a"), b"1");
@@ -255,11 +255,11 @@ fn listings_follow_links_and_start_where_asked() {
 }
 
 #[test]
-fn what_is_private_is_never_written_into_a_file_others_could_open() {
+fn private_content_is_never_written_to_a_file_that_others_could_open() {
     let place = temp();
     let path = place.path().join("file");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    // What a copy of a public object left.
+    // The partial file of a public object.
     let left = LocalFile::open(&path, Privacy::Usual).unwrap();
     let partial = left.path().clone();
     fs::set_permissions(&partial, fs::Permissions::from_mode(0o644)).unwrap();
@@ -274,7 +274,7 @@ fn what_is_private_is_never_written_into_a_file_others_could_open() {
 }
 
 #[test]
-fn a_private_leftover_of_an_object_ends_with_the_usual_permission_bits() {
+fn a_private_partial_file_ends_with_the_usual_permission_bits() {
     let place = temp();
     let path = place.path().join("file");
     drop(LocalFile::open(&path, Privacy::Owner).unwrap());
@@ -287,7 +287,27 @@ fn a_private_leftover_of_an_object_ends_with_the_usual_permission_bits() {
 }
 
 #[test]
-fn nothing_beneath_a_directory_leads_out_of_it() {
+fn a_partial_file_has_no_right_that_its_source_or_the_file_it_replaces_lacks() {
+    let place = temp();
+    let path = place.path().join("file");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (source, before, most) in
+        [(0o640, None, 0o640), (0o644, Some(0o600), 0o600), (0o444, Some(0o664), 0o644), (0o400, None, 0o600)]
+    {
+        if let Some(before) = before {
+            fs::write(&path, b"old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+        }
+        let partial = LocalFile::open(&path, Privacy::Source(source)).unwrap();
+        assert_eq!(mode(partial.path()) & !most, 0, "{source:o} over {before:?}");
+        partial.commit(&Metadata { mode: Some(source), ..Metadata::default() }, Durability::None).unwrap();
+        assert_eq!(mode(&path), source & before.unwrap_or(0o777), "{source:o} over {before:?}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn no_name_beneath_a_directory_leads_out_of_it() {
     let place = temp();
     let (root, outside) = (place.path().join("root"), place.path().join("outside"));
     fs::create_dir_all(root.join("d")).unwrap();
@@ -297,14 +317,14 @@ fn nothing_beneath_a_directory_leads_out_of_it() {
     let beneath = Beneath::new(&root, None);
     for name in ["link/d/file", "d/link/file", "../outside/d/file"] {
         let name = Path::new(name);
-        // Some are refused and some lead nowhere; what counts is what is left.
+        // Some calls fail and others do nothing; only the remaining files matter.
         let _ = beneath.remove_file(name);
         let _ = beneath.remove_tree(name.parent().unwrap(), &|_| true);
         assert!(LocalFile::open_beneath(&beneath, name, Over::File, Privacy::Usual).is_err(), "{name:?}");
         assert!(beneath.find(name).is_ok_and(|found| found.is_none()) || name.starts_with(".."), "{name:?}");
     }
-    let told = beneath.create_directory(Path::new("d/link/new")).unwrap_err().to_string();
-    assert!(told.contains("d/link") && told.contains("symbolic link"), "{told}");
+    let message = beneath.create_directory(Path::new("d/link/new")).unwrap_err().to_string();
+    assert!(message.contains("d/link") && message.contains("symbolic link"), "{message}");
     assert_eq!(fs::read(outside.join("d/file")).unwrap(), b"precious");
     assert_eq!(names_in(&outside.join("d")), ["file"]);
     beneath.remove_file(Path::new("link")).unwrap();
@@ -313,7 +333,7 @@ fn nothing_beneath_a_directory_leads_out_of_it() {
 }
 
 #[test]
-fn what_an_interrupted_writer_left_is_forgotten() {
+fn the_content_of_an_interrupted_writer_is_discarded() {
     let place = temp();
     let path = place.path().join("file");
     let file = LocalFile::open(&path, Privacy::Usual).unwrap();

@@ -1,15 +1,15 @@
-//! Who we are, and where S3 is: the AWS chain and its configuration.
+//! Credentials, region and endpoint: from the options, else from the AWS credential chain and
+//! configuration.
 //!
-//! This is the one module below the edges that reads the environment: the chain's places (variables, profiles, SSO,
-//! `credential_process`, web identity, container and instance roles) are AWS's own contract, and `aws-config` knows them.
-//! It is asynchronous, so it runs on a small runtime of its own, on a thread of its own: the caller may sit in one too,
-//! and must be able to leave when its run is stopped, whatever a provider waits for. Callers that come meanwhile wait for
-//! the same answer.
+//! `aws-config` reads the environment: variables, profiles, SSO, `credential_process`, web
+//! identity, container and instance roles. It is asynchronous and runs in its own runtime on its
+//! own thread, because the caller may be in a runtime too and must be able to stop waiting when it
+//! is cancelled. Concurrent callers share one request.
 //!
-//! Keys given by variables need no chain, whose building costs milliseconds: a small object is read faster than that.
-//! A profile asked for by name is the only identity then: what it lacks is an error, never another identity.
+//! Keys in variables are used without the chain, which takes milliseconds to build, longer than
+//! reading a small object. A profile given by name is the only source of credentials: if it is
+//! incomplete, that is an error.
 
-use std::env;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,19 +21,20 @@ use aws_credential_types::provider::ProvideCredentials;
 use aws_types::region::Region;
 use tokio::runtime::Runtime;
 
+use super::environment::{describe, from_variables, runtime, variable};
 use super::profile::{self, Misuse};
 use crate::cancel::LOOK;
 use crate::{Cancel, Error, Options, Result, Signing};
 
-/// Credentials are renewed when they have less than this to live: longer than any single request lasts, shorter than
-/// the shortest session AWS gives (15 minutes).
+/// Credentials are renewed when less than this is left: longer than any request, shorter than the
+/// shortest AWS session (15 minutes).
 const RENEW_BEFORE: Duration = Duration::from_secs(5 * 60);
 
-/// How long credentials that should be renewed serve on after their source gave them again, or failed: asking may take
-/// a process or a round trip, and every request waits for it.
+/// Time between attempts to renew, if the source fails or returns the same credentials. An attempt
+/// may start a process or take a round trip, during which requests wait.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Where S3 is, as the configuration says.
+/// The configured endpoint and region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) endpoint_url: Option<String>,
@@ -46,46 +47,46 @@ pub(super) struct Identity {
     asked: Arc<Asked>,
 }
 
-/// What is shared with the thread that asks the chain.
+/// State shared with the thread that runs the chain.
 #[derive(Default)]
 struct Asked {
     state: Mutex<State>,
-    /// The chain has answered.
+    /// Signalled when the chain has returned.
     answered: Condvar,
     source: OnceLock<(Runtime, Source)>,
 }
 
-/// Where credentials come from that are not given.
+/// The source of credentials that are not in the options.
 enum Source {
-    /// All of AWS's places, in their order.
+    /// AWS's default chain.
     Chain(DefaultCredentialsChain),
-    /// One profile, and what it refers to.
+    /// One profile and those it refers to.
     Profile(ProfileFileCredentialsProvider),
 }
 
 #[derive(Default)]
 struct State {
     known: Option<Known>,
-    /// A thread is asking the chain.
+    /// True while a thread runs the chain.
     asking: bool,
-    /// How often the chain has failed, and what it said last.
+    /// The number of failures of the chain; `failure` is the last message.
     failures: u64,
     failure: String,
 }
 
-/// Credentials, and when they were last asked for.
+/// Credentials, and when they were last requested.
 struct Known {
     credentials: Credentials,
     asked: Instant,
 }
 
 impl Known {
-    /// Whether they serve without asking for others.
+    /// True if they can be used without renewal.
     fn serves(&self) -> bool {
         self.live(RENEW_BEFORE) || (self.live(ASK_AGAIN) && self.asked.elapsed() < ASK_AGAIN)
     }
 
-    /// Whether they have longer than `margin` to live.
+    /// True if they are valid for longer than `margin`.
     fn live(&self, margin: Duration) -> bool {
         self.credentials.expiry().is_none_or(|expiry| SystemTime::now() + margin < expiry)
     }
@@ -101,7 +102,7 @@ impl Identity {
         self.place.get_or_init(|| find_place(options)).as_ref().map_err(|misuse| misuse.clone().into())
     }
 
-    /// Credentials that have time to live, or `None` for unsigned requests.
+    /// Valid credentials, or `None` for unsigned requests.
     pub(super) fn credentials(
         &self,
         location: &str,
@@ -146,14 +147,14 @@ impl Identity {
             }
         }
         match &state.known {
-            // What is known still works for a while: a failed renewal is tried again later.
+            // The old credentials are still valid: renewal is retried later.
             Some(known) if known.live(Duration::ZERO) => Ok(Some(known.credentials.clone())),
             Some(known) if state.failures == failures => Ok(Some(known.credentials.clone())),
             _ => Err(refused(state.failure.clone())),
         }
     }
 
-    /// Forgets credentials that the service called expired.
+    /// Drops credentials that the service has rejected as expired.
     pub(super) fn forget(&self) {
         self.asked.state().known = None;
     }
@@ -171,7 +172,7 @@ impl Asked {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the chain and tells all who wait.
+    /// Runs the chain and wakes all waiting callers.
     fn ask(&self, region: Option<Region>, profile: Option<String>) {
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.provide(region, profile)));
         let mut state = self.state();
@@ -180,7 +181,7 @@ impl Asked {
             Err(failure) => {
                 state.failures += 1;
                 state.failure = failure;
-                // Asked again after a while, not by every request.
+                // Retried after `ASK_AGAIN`, not by every request.
                 if let Some(known) = &mut state.known {
                     known.asked = Instant::now();
                 }
@@ -208,7 +209,7 @@ impl Asked {
                     Source::Chain(runtime.block_on(builder.build()))
                 }
             };
-            // One thread asks at a time, so it is still unset.
+            // Cannot fail: one thread at a time runs the chain.
             let _ = self.source.set((runtime, source));
         }
         let (runtime, source) = self.source.get().ok_or("no source of credentials")?;
@@ -245,48 +246,18 @@ fn find_place(options: &Options) -> std::result::Result<Place, Misuse> {
     match &place.region {
         Some(region) if !is_region(region) => Err(Misuse {
             what: format!("region {region}"),
-            why: "no region has such a name; write one such as eu-west-1".to_owned(),
+            why: "not a region; write one such as eu-west-1".to_owned(),
         }),
         _ => Ok(place),
     }
 }
 
-/// Whether a name can be a region's: it becomes a part of a host's name, and must not make it another host's.
+/// True if a name can be a region. It becomes part of a host name, which it must not redirect to
+/// another host.
 pub(super) fn is_region(name: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=63).contains(&name.len())
         && name.bytes().all(legal)
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && !name.ends_with('-')
-}
-
-/// A variable that is set to something.
-pub(super) fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Keys in variables come first in the chain, unless a profile is asked for by an option.
-pub(super) fn from_variables(options: &Options) -> Option<Credentials> {
-    if options.profile.is_some() {
-        return None;
-    }
-    let key = variable("AWS_ACCESS_KEY_ID")?;
-    let secret = variable("AWS_SECRET_ACCESS_KEY")?;
-    Some(Credentials::new(key, secret, variable("AWS_SESSION_TOKEN"), None, "environment"))
-}
-
-/// A runtime for one caller at a time.
-pub(super) fn runtime() -> std::result::Result<Runtime, String> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
-}
-
-/// An error with its causes in one line: the chain's outermost message says nothing by itself.
-pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }

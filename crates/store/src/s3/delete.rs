@@ -10,11 +10,11 @@ use crate::{Algorithm, Cancel, Error, Hasher, Payload, Result};
 use super::xml::{self, Deletion};
 use super::{Call, S3, protocol};
 
-/// Most keys one `DeleteObjects` takes.
+/// Most keys per `DeleteObjects`.
 const MOST_KEYS: usize = 1000;
 
 impl S3 {
-    /// `DeleteObject`; a key that is not there is no error.
+    /// `DeleteObject`. A missing key is not an error.
     pub(crate) fn delete(&self, object: &S3Object) -> Result<()> {
         let cancel = Cancel::new();
         match self.call_text(&Call::new(Method::Delete, object, &cancel)) {
@@ -23,7 +23,7 @@ impl S3 {
         }
     }
 
-    /// `DeleteObjects`, bucket by bucket; returns those that failed.
+    /// `DeleteObjects` for each bucket. Returns the failures.
     pub(crate) fn delete_many(&self, objects: &[S3Object]) -> Vec<(Location, Error)> {
         let mut buckets: HashMap<&str, Vec<&S3Object>> = HashMap::new();
         for object in objects {
@@ -45,8 +45,8 @@ impl S3 {
                 });
                 failed.collect()
             }
-            // The whole batch failed, for a reason that may be one key's (a name XML cannot carry): one by one, each
-            // failure gets its own name.
+            // The whole batch failed, maybe because of one key (a name that is illegal in XML).
+            // Delete the keys one by one, so that each failure is attributed to its key.
             Err(_) => batch
                 .iter()
                 .filter_map(|object| self.delete(object).err().map(|error| (located(object), error)))
@@ -73,6 +73,6 @@ impl S3 {
         call.header("content-md5", Hasher::of(Algorithm::Md5, body.as_bytes()).to_base64());
         let (_, answer) = self.call_text(&call)?;
         xml::parse_root("DeleteResult", &answer)
-            .ok_or_else(|| protocol(&call.place(), "no result in the answer"))
+            .ok_or_else(|| protocol(&call.place(), "no result in the response"))
     }
 }

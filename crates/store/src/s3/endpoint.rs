@@ -1,4 +1,4 @@
-//! Where a bucket is reached: host, and whether the bucket stands in the host name or in the path.
+//! The address of a bucket: the host, and whether the bucket is in the host name or in the path.
 
 use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -6,12 +6,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::wire::Origin;
 use crate::{Error, Result};
 
-/// Everything but RFC 3986's unreserved characters: the one encoding that S3 signs. `/` stays, keys are full of it.
+/// Characters to encode in keys: all but RFC 3986's unreserved ones, as S3's signatures require,
+/// and `/`.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// The same for query values, where `/` is encoded.
+/// Characters to encode in query values: `/` too.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Region to begin with where none is configured; the bucket's answer corrects it.
+/// Region to try if none is configured; the bucket's response corrects it.
 pub(super) const FIRST_REGION: &str = "us-east-1";
 
 /// An address to send a request to.
@@ -46,10 +47,11 @@ impl Address {
         Ok(Self { origin, base })
     }
 
-    /// Path and query of a key (or of the bucket itself) there.
+    /// Path and query of a key, or of the bucket itself.
     pub(super) fn target(&self, key: &str, query: &[(&str, String)]) -> String {
         let mut target = format!("{}/{}", self.base, utf8_percent_encode(key, KEY));
-        // A bucket's own path goes without its slash: some servers tell `/bucket/` from `/bucket`.
+        // The path of a bucket has no final slash: some servers distinguish `/bucket/` from
+        // `/bucket`.
         if key.is_empty() && !self.base.is_empty() {
             target.pop();
         }
@@ -68,19 +70,20 @@ fn aws_host(region: &str) -> String {
     format!("s3.{region}.{suffix}")
 }
 
-/// Only AWS wants the bucket in the host name. Everybody else's endpoints, whose wildcard names and certificates may or
-/// may not exist, serve paths.
+/// True for AWS, which requires the bucket in the host name. Other endpoints may lack wildcard
+/// names and certificates, so the bucket is in the path.
 fn is_aws(origin: &Origin) -> bool {
     origin.host.ends_with(".amazonaws.com") || origin.host.ends_with(".amazonaws.com.cn")
 }
 
-/// Whether a bucket's name can be a label of a host name, and under TLS is covered by a wildcard certificate.
+/// True if a bucket's name can be a label of a host name that, with TLS, a wildcard certificate
+/// covers.
 fn can_be_host(bucket: &str, tls: bool) -> bool {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || (b == b'.' && !tls);
     (3..=63).contains(&bucket.len()) && bucket.bytes().all(legal)
 }
 
-/// Buckets that need another protocol than the one spoken here.
+/// Refuses buckets that need another protocol.
 pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     let location = || format!("s3://{bucket}");
     if bucket.ends_with("--x-s3") {
@@ -89,7 +92,7 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
             what: "reading an S3 Express directory bucket",
         });
     }
-    // Access points have aliases that work as bucket names; the ARN has slashes and colons where a name has none.
+    // The ARN of an access point has slashes and colons; its alias works as a bucket name.
     if bucket.starts_with("arn:") {
         return Err(Error::Unsupported {
             location: location(),
@@ -99,7 +102,7 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     Ok(())
 }
 
-/// A value as it stands in a header: `x-amz-copy-source` is a path.
+/// The value of the header `x-amz-copy-source`.
 pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
     let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));
     if let Some(id) = version_id {
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn aws_gets_the_bucket_in_the_host_and_others_in_the_path() {
+    fn aws_addresses_have_the_bucket_in_the_host_and_others_in_the_path() {
         assert_eq!(address("data", None), ("data.s3.eu-west-1.amazonaws.com".into(), "/k".into()));
         assert_eq!(address("Data", None), ("s3.eu-west-1.amazonaws.com".into(), "/Data/k".into()));
         assert_eq!(address("a.b", None).1, "/a.b/k");
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_another_protocol_are_refused_by_name() {
+    fn buckets_that_need_another_protocol_are_refused() {
         assert!(check_bucket("fast--use1-az4--x-s3").is_err());
         assert!(check_bucket("arn:aws:s3:eu-west-1:1:accesspoint/x").is_err());
         assert!(check_bucket("plain").is_ok());

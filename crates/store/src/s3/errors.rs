@@ -1,4 +1,4 @@
-//! What a refusal by S3 means.
+//! Converts error responses of S3.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use super::credentials::is_region;
 use super::{LONGEST_XML, xml};
 
-/// An answer other than success, read to its end.
+/// An error response with its body.
 pub(super) struct Refusal {
     pub(super) head: Head,
     code: String,
@@ -34,24 +34,24 @@ impl Refusal {
     pub(super) fn read(head: Head, incoming: Incoming) -> Result<Self> {
         let body = incoming.collect(LONGEST_XML)?;
         let body: ErrorBody = xml::parse(&body).unwrap_or_default();
-        // The answer to a HEAD has no body: the status must do.
+        // The response to a HEAD has no body: use the status.
         let code = if body.code.is_empty() { head.reason.clone() } else { body.code };
         Ok(Self { code, message: body.message, region: body.region, class: body.storage_class, head })
     }
 
-    /// From an error that came within a 200, as Complete and Copy may send it after the head is out.
+    /// An error in the body of a 200, which Complete and Copy may send.
     pub(super) fn in_success(head: Head, body: &[u8]) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
         Some(Self { code: body.code, message: body.message, region: None, class: None, head })
     }
 
-    /// The region the bucket lives in, where the refusal is that this is not it.
+    /// The region of the bucket, if the error is that it is in another one.
     pub(super) fn region(&self) -> Option<&str> {
         let elsewhere = matches!(self.head.status, 301 | 307 | 308)
             || means_another_region(&self.code)
             || (self.head.status == 400 && self.head.get("x-amz-bucket-region").is_some());
         let named = self.head.get("x-amz-bucket-region").or(self.region.as_deref());
-        // It becomes a part of a host's name: a server must not be able to send us to any other.
+        // The name becomes part of a host name, which a server must not redirect to another host.
         named.filter(|region| elsewhere && is_region(region))
     }
 
@@ -99,19 +99,19 @@ impl Refusal {
     }
 }
 
-/// The bucket's own location, from that of a key in it.
+/// The location of the bucket of a key.
 fn bucket_of(place: &str) -> String {
     let after_scheme = place.find("://").map_or(0, |at| at + 3);
     let end = place[after_scheme..].find('/').map_or(place.len(), |at| after_scheme + at);
     place[..end].to_owned()
 }
 
-/// `Retry-After` in seconds; a date there is rare, and the ordinary backoff then serves.
+/// `Retry-After` in seconds. A date, which is rare, is ignored in favour of the usual back-off.
 pub(crate) fn retry_after(head: &Head) -> Option<Duration> {
     head.get("retry-after").and_then(|value| value.trim().parse().ok()).map(Duration::from_secs)
 }
 
-/// Whether a write was refused for its checksum headers rather than its bytes.
+/// True if the service does not support the checksum headers of a write.
 pub(super) fn refuses_checksums(error: &Error) -> bool {
     match error {
         Error::Server { status: 501, .. } => true,

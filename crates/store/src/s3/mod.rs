@@ -1,14 +1,15 @@
-//! The S3 backend: every call is one signed request over our own wire.
+//! The S3 backend: every call is one signed HTTP request by [`Client`].
 //!
-//! No S3 SDK: it would put heap-allocated streams between the socket and the caller, and would hide the answers' heads
-//! that version checks need. What an SDK knows better, finding credentials, is left to it.
+//! An S3 SDK would put heap-allocated streams between socket and caller, and hide the response
+//! heads that version checks need. Only finding credentials is left to the SDK.
 //!
-//! A call is sent again after a transient failure, after the bucket turned out to live in another region (which is
-//! remembered), and once after the service called the credentials expired.
+//! A call is retried after a transient failure, after the bucket turned out to be in another region
+//! (which is remembered), and once after the service rejected the credentials as expired.
 
 mod credentials;
 mod delete;
 mod endpoint;
+mod environment;
 mod errors;
 mod list;
 mod multipart;
@@ -35,16 +36,16 @@ use endpoint::Address;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
 
-/// Longest XML answer taken: a page of 1,000 keys of 1,024 bytes, percent-encoded, stays below.
+/// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
 
-/// One S3-compatible service, as the options name it.
+/// The S3-compatible service of the options.
 pub(crate) struct S3 {
     client: Arc<Client>,
     identity: Arc<Identity>,
-    /// Regions that buckets were found in.
+    /// Regions of buckets, learnt from responses.
     regions: Arc<Mutex<HashMap<String, String>>>,
-    /// Set once the service has refused checksum headers: it is not asked for them again.
+    /// True after the service has refused checksum headers: they are no longer sent.
     without_checksums: Arc<AtomicBool>,
 }
 
@@ -74,7 +75,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An answer with its body unread, or a refusal with its body read.
+/// A response whose body is unread, or an error with its body.
 type Reply = std::result::Result<(Head, Incoming), Refusal>;
 
 impl S3 {
@@ -87,7 +88,7 @@ impl S3 {
         }
     }
 
-    /// The same service, reached by another clone of its client.
+    /// The same service with another clone of its client.
     pub(crate) fn by(&self, client: Arc<Client>) -> Self {
         Self {
             client,
@@ -97,12 +98,12 @@ impl S3 {
         }
     }
 
-    /// Sends a call until it is answered: transient failures are waited out.
+    /// Sends a call, and retries after transient failures.
     fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
         self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(&call.place())))
     }
 
-    /// As [`call`](Self::call), for an answer that is a short text.
+    /// Like [`call`](Self::call), for a response with a short text.
     fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
         self.retrying(call, |reply| {
             let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&call.place()))?;
@@ -189,11 +190,11 @@ impl S3 {
         !self.without_checksums.load(Ordering::Relaxed)
     }
 
-    /// Runs a write with checksum headers, and without them where the service refuses those.
+    /// Runs a write with checksum headers, and again without them if the service refuses those.
     fn with_checksums<T>(&self, write: impl Fn(bool) -> Result<T>) -> Result<T> {
         match write(self.uses_checksums()) {
             Err(error) if self.uses_checksums() && errors::refuses_checksums(&error) => {
-                tracing::debug!(%error, "the service takes no checksums; going on without");
+                tracing::debug!(%error, "the service does not support checksums; continuing without them");
                 self.without_checksums.store(true, Ordering::Relaxed);
                 write(false)
             }
@@ -202,7 +203,7 @@ impl S3 {
     }
 }
 
-/// An answer that cannot be used.
+/// A response that cannot be used.
 fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
 }

@@ -1,7 +1,7 @@
-//! Multipart uploads: begun, filled in any order, completed or aborted.
+//! Multipart uploads.
 //!
-//! Each part carries the CRC-64/NVME of its bytes, and the completion that of the whole, combined from the parts': the
-//! service puts together what it checked piece by piece.
+//! Each part is sent with the CRC-64/NVME of its bytes, and the completion with that of the whole
+//! object, combined from those of the parts, so the service verifies every byte.
 
 use firstbyte_location::{ByteRange, Location, S3Object, Version};
 
@@ -29,7 +29,7 @@ impl S3 {
             }
             let (_, body) = self.call_text(&call)?;
             let initiated: Initiated =
-                xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the answer"))?;
+                xml::parse(&body).ok_or_else(|| protocol(&call.place(), "no upload id in the response"))?;
             Ok(Upload { location: Location::S3(object.clone()), id: initiated.upload_id })
         })
     }
@@ -93,7 +93,7 @@ impl S3 {
             call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
             let (_, body) = self.call_text(&call)?;
             let page: PartPage = xml::parse_root("ListPartsResult", &body)
-                .ok_or_else(|| protocol(&call.place(), "no parts in the answer"))?;
+                .ok_or_else(|| protocol(&call.place(), "no parts in the response"))?;
             if let Some(next) = page.next_part_number_marker.as_ref().filter(|_| page.is_truncated) {
                 let checked = turns.check(next, Brought::of(&page.part));
                 checked.map_err(|why| protocol(&call.place(), why))?;
@@ -147,8 +147,8 @@ impl S3 {
         Ok(Written { version: write::version(&head, stored.etag, Some(size)), verified })
     }
 
-    /// A completion whose answer was lost is refused when it is sent again. It was done if the object there now has the
-    /// checksum of what was to be put together.
+    /// A completion is refused if it was done already and only its response was lost. In that case
+    /// the object has the checksum of the whole.
     fn completed_before(&self, object: &S3Object, id: &str, whole: Option<&Checksum>) -> Result<Written> {
         let stat = self.head(object, None)?;
         if stat.checksum.is_some() && stat.checksum.as_ref() == whole {
@@ -156,11 +156,11 @@ impl S3 {
         }
         Err(protocol(
             &Location::S3(object.clone()).to_string(),
-            format!("upload {id} is gone, and its object is not there"),
+            format!("upload {id} does not exist any more, and neither does its object"),
         ))
     }
 
-    /// `AbortMultipartUpload`; one that is gone already is no error.
+    /// `AbortMultipartUpload`. A missing upload is not an error.
     pub(crate) fn abort_upload(&self, object: &S3Object, id: &str) -> Result<()> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Delete, object, &cancel);
@@ -189,7 +189,7 @@ impl S3 {
             }
             let (_, body) = self.call_text(&call)?;
             let page: UploadPage = xml::parse_root("ListMultipartUploadsResult", &body)
-                .ok_or_else(|| protocol(&call.place(), "no uploads in the answer"))?;
+                .ok_or_else(|| protocol(&call.place(), "no uploads in the response"))?;
             let (encoding, brought) = (page.encoding_type.as_deref(), Brought::of(&page.upload));
             uploads.extend(page.upload.into_iter().map(|pending| {
                 let key = xml::key(&pending.key, encoding).into_owned();
@@ -219,7 +219,7 @@ fn part_call<'a>(object: &'a S3Object, id: &str, number: u32, cancel: &'a Cancel
     call
 }
 
-/// The checksum of the whole, if every part has one.
+/// The checksum of the whole object, if every part has one.
 fn combined(parts: &[Part]) -> Option<Checksum> {
     let (first, rest) = parts.split_first()?;
     rest.iter()

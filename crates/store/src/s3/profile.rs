@@ -1,7 +1,8 @@
-//! The profile that was named, in the AWS configuration files: that it is there, and that it says who we are.
+//! Profiles in the AWS configuration files: finds the named one and checks that it has credentials.
 //!
-//! aws-cli refuses a profile it does not know; so does this. What a named profile lacks is never made up for by the role
-//! of the machine: the caller asked for a particular identity. Where no profile is named, `default` may be missing.
+//! A named profile must exist, as for aws-cli, and must have a source of credentials: the role of
+//! the machine is not a substitute for a particular identity. If no profile is named, `default` may
+//! be missing.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,14 +10,14 @@ use std::path::PathBuf;
 use aws_config::profile::{Profile, ProfileSet};
 use aws_types::os_shim_internal::{Env, Fs};
 
-use super::credentials::{describe, from_variables, runtime, variable};
+use super::environment::{describe, from_variables, runtime, variable};
 use crate::{Error, Options, Result, Signing};
 
-/// Settings that say who we are without more.
+/// Settings that are a complete source of credentials.
 const SUFFICIENT: [&str; 5] =
     ["credential_process", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"];
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Misuse {
     pub(super) what: String,
@@ -29,13 +30,13 @@ impl From<Misuse> for Error {
     }
 }
 
-/// The profile asked for by name, if any.
+/// The name of the profile, if one is given by option or variable.
 pub(super) fn named(options: &Options) -> Option<String> {
     options.profile.clone().or_else(|| variable("AWS_PROFILE")).or_else(|| variable("AWS_DEFAULT_PROFILE"))
 }
 
-/// The profile that settings are taken from; `None` where there is none and none was asked for. `complete`: nothing else
-/// is wanted of it, so that files are read only where a profile is named.
+/// The profile to take settings from; `None` if it is missing and was not named. `complete`: no
+/// setting is needed, so the files are read only if a profile is named.
 pub(super) fn selected(options: &Options, complete: bool) -> std::result::Result<Option<Profile>, Misuse> {
     let named = named(options);
     if named.is_none() && (complete || !files().iter().any(|file| file.exists())) {
@@ -50,7 +51,7 @@ pub(super) fn selected(options: &Options, complete: bool) -> std::result::Result
     }
 }
 
-/// Makes sure that the profile asked for by name says who we are, and that the files can be read at all.
+/// Checks that the named profile has credentials, and that the files can be read.
 pub(super) fn check_identity(options: &Options) -> Result<()> {
     if options.signing != Signing::Chain || from_variables(options).is_some() {
         return Ok(());
@@ -78,7 +79,7 @@ fn check(name: &str, profile: &Profile, all: &ProfileSet) -> std::result::Result
         (true, false) => Err(unusable(name, "has an aws_access_key_id and no aws_secret_access_key, in")),
         (false, true) => Err(unusable(name, "has an aws_secret_access_key and no aws_access_key_id, in")),
         _ if SUFFICIENT.into_iter().any(has) => Ok(()),
-        _ => Err(unusable(name, "has no credentials, and names no source of any, in")),
+        _ => Err(unusable(name, "has no credentials and no source of credentials, in")),
     }
 }
 
@@ -87,7 +88,7 @@ fn unusable(name: &str, why: &str) -> Misuse {
     Misuse { what: format!("profile {name}"), why: format!("it {why} {}", files.join(" and ")) }
 }
 
-/// The files looked in.
+/// The configuration files.
 fn files() -> [PathBuf; 2] {
     let home = env::home_dir().unwrap_or_default().join(".aws");
     [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")].map(|(name, file)| {

@@ -8,7 +8,7 @@ use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
 use super::{Call, S3};
 
 impl S3 {
-    /// Describes an object; where there is none, a prefix with keys under it counts as a directory.
+    /// Describes an object, or else a prefix with keys below it, which counts as a directory.
     pub(crate) fn stat(&self, object: &S3Object) -> Result<Stat> {
         let cancel = Cancel::new();
         if object.key.is_empty() {
@@ -17,7 +17,7 @@ impl S3 {
             return self.call_text(&call).map(|_| directory());
         }
         match self.head(object, None) {
-            // An empty object called `NAME/` is what stands for a directory where there are none.
+            // An empty object `NAME/` is a directory marker.
             Ok(marker) if object.key.ends_with('/') && marker.size() == Some(0) => {
                 Ok(Stat { kind: Kind::Directory, ..marker })
             }
@@ -32,13 +32,13 @@ impl S3 {
         }
     }
 
-    /// Whether any key begins with this one and a `/`.
+    /// True if any key begins with this one and a `/`.
     pub(crate) fn has_below(&self, object: &S3Object) -> Result<bool> {
         let key = format!("{}/", object.key.trim_end_matches('/'));
         self.has_keys_under(&S3Object { bucket: object.bucket.clone(), key })
     }
 
-    /// `HeadObject`, of one version where it is given.
+    /// `HeadObject`, of the given version if any.
     pub(crate) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
         let mut call = Call::new(Method::Head, object, &cancel);
@@ -46,7 +46,7 @@ impl S3 {
         call.header("x-amz-checksum-mode", "ENABLED");
         let (head, _) = self.call(&call)?;
         let mut stat = answer::stat(&head, head.content_length(&call.place())?);
-        // S3 serves ranges of every object, and some imitations do not bother to say so.
+        // S3 serves ranges of every object; some compatible services omit the header.
         stat.ranges = Some(true);
         Ok(stat)
     }
@@ -77,7 +77,7 @@ impl S3 {
         }
     }
 
-    /// The object is not the one that was pinned: says which it is now.
+    /// The error for an object that has changed, with its current version.
     fn changed(&self, object: &S3Object, place: &str, get: &Get) -> Error {
         let found = match self.head(object, None) {
             Ok(stat) => stat.version,

@@ -1,5 +1,5 @@
-//! SigV4 as S3 wants it: the path as it goes out, encoded once and not normalised, and the payload unsigned. Payloads
-//! carry a CRC instead, and hashing them here would cost a core at 10 Gbit/s.
+//! SigV4 for S3: the path is encoded once and not normalised, and the payload is not signed.
+//! Payloads have a CRC instead; hashing them would use a whole core at 10 Gbit/s.
 
 use std::time::SystemTime;
 
@@ -21,18 +21,18 @@ pub(super) fn sign_request(
     at: SystemTime,
 ) -> Result<()> {
     let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
-    // Said here, where the library would only say that it cannot sign.
+    // Checked here, because the library's error does not name the header.
     if let Some((name, _)) =
         request.headers.iter().find(|(_, value)| header_value(value).is_err_and(|_| !value.is_empty()))
     {
-        let why = "S3 takes visible ASCII there, and its value has other characters";
+        let why = "S3 accepts only visible ASCII in its value";
         return Err(Error::Header { location: request.place.to_owned(), name: name.clone(), why });
     }
     for (what, text) in
         [("access key id", Some(credentials.access_key_id())), ("session token", credentials.session_token())]
     {
         if text.is_some_and(|text| header_value(text).is_err()) {
-            return Err(refuse(format!("the {what} is empty, or has characters that none has")));
+            return Err(refuse(format!("the {what} is empty or has illegal characters")));
         }
     }
     let mut settings = SigningSettings::default();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_a_normaliser_would_make_equal_are_signed_apart() {
+    fn keys_that_are_equal_after_normalisation_have_different_signatures() {
         let targets =
             ["/b/a//b", "/b/a/b", "/b/x/../a/b", "/b/a/b/", "/b/a%2Fb", "/b/./a/b", "/b/a/b?versionId=1"];
         let signatures: std::collections::HashSet<_> = targets.iter().map(|target| signed(target)).collect();

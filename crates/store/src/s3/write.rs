@@ -1,12 +1,12 @@
-//! PutObject and CopyObject, and the headers that every write shares.
+//! PutObject and CopyObject, and the headers of all writes.
 //!
-//! A payload's CRC-64/NVME is computed in a pass of its own before the first byte goes out, because S3 wants it in the
-//! head. The pass leaves the bytes in the page cache, from where sendfile takes them; both together cost less than
-//! carrying the bytes through this process once.
+//! The CRC-64/NVME of a payload is computed before sending, because S3 expects it in the head. This
+//! leaves the bytes in the page cache for sendfile; both together take less time than sending the
+//! bytes through this process.
 
 use std::os::unix::fs::FileExt;
 
-use firstbyte_location::{S3Object, Version};
+use firstbyte_location::{S3Object, Version, to_usize};
 
 use crate::wire::{Head, Method};
 use crate::{
@@ -18,9 +18,9 @@ use super::errors::Refusal;
 use super::xml::{self, Stored};
 use super::{Call, S3, endpoint, protocol};
 
-/// Header of the checksum that our writes carry.
+/// Header of the checksum of writes.
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
-/// Step of the checksum pass: fits the second-level cache.
+/// Bytes per step of the checksum: fits the second-level cache.
 const CRC_STEP: usize = 256 << 10;
 
 impl S3 {
@@ -50,7 +50,7 @@ impl S3 {
         })
     }
 
-    /// `CopyObject`: inside the service, 5 GiB at the most.
+    /// `CopyObject`, within the service, at most 5 GiB.
     pub(crate) fn copy(
         &self,
         source: &S3Object,
@@ -73,7 +73,8 @@ impl S3 {
         Ok(Written { version: self::version(&head, etag, version.size), verified: None })
     }
 
-    /// A call whose answer may be a refusal within a success, since the service keeps the connection busy while it works.
+    /// A call whose response may be an error in the body of a 200, which the service starts before
+    /// it is done.
     pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
         let place = call.place();
         self.retrying(call, |reply| {
@@ -83,12 +84,12 @@ impl S3 {
                 return Err(refusal.into_error(&place));
             }
             let stored = xml::parse_root(root, &body)
-                .ok_or_else(|| protocol(&place, format!("no {root} in the answer")))?;
+                .ok_or_else(|| protocol(&place, format!("no {root} in the response")))?;
             Ok((head, stored))
         })
     }
 
-    /// What travels with an object, and how it is kept.
+    /// Adds the headers for metadata and storage options.
     pub(super) fn describe(&self, call: &mut Call<'_>, metadata: &Metadata) {
         if let Some(content_type) = &metadata.content_type {
             call.header("content-type", content_type);
@@ -107,7 +108,7 @@ impl S3 {
         self.keep(call);
     }
 
-    /// How an object is kept.
+    /// Adds the headers for storage class and encryption.
     fn keep(&self, call: &mut Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
@@ -125,7 +126,7 @@ impl S3 {
     }
 }
 
-/// The header that makes a write conditional.
+/// Adds the header of a conditional write.
 pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
     match precondition {
         Precondition::None => {}
@@ -138,7 +139,7 @@ pub(super) fn condition(call: &mut Call<'_>, precondition: &Precondition) {
     }
 }
 
-/// The headers that name a version of an object as source.
+/// Adds the headers that name a version of an object as the source.
 pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Version) {
     let id = version.version_id.as_deref();
     call.header("x-amz-copy-source", endpoint::copy_source(&source.bucket, &source.key, id));
@@ -147,7 +148,8 @@ pub(super) fn copy_from(call: &mut Call<'_>, source: &S3Object, version: &Versio
     }
 }
 
-/// A failed condition on a copy without one on the destination means the source.
+/// A failed condition on a copy without a condition on the destination means that the source has
+/// changed.
 pub(super) fn changed(error: Error, source: &S3Object, version: &Version) -> Error {
     match error {
         Error::Precondition { .. } => Error::Changed {
@@ -159,13 +161,13 @@ pub(super) fn changed(error: Error, source: &S3Object, version: &Version) -> Err
     }
 }
 
-/// The version that a write made.
+/// The version created by a write.
 pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> Version {
     let version_id = head.get("x-amz-version-id").filter(|id| *id != "null").map(ToOwned::to_owned);
     Version { size, etag, version_id, last_modified: None, file: None }
 }
 
-/// Our checksum, if the service says it holds the same; an error if it says another.
+/// Our checksum, if the service reports the same; an error if it reports another.
 pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
     let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
         return Ok(None);
@@ -189,10 +191,10 @@ pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Che
     };
     let location = || firstbyte_location::Location::S3(object.clone()).to_string();
     let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
-    let mut step = vec![0; CRC_STEP.min(usize::try_from(range.len()).unwrap_or(CRC_STEP))];
+    let mut step = vec![0; CRC_STEP.min(to_usize(range.len()))];
     let mut offset = range.start;
     while offset < range.end {
-        let want = step.len().min(usize::try_from(range.end - offset).unwrap_or(step.len()));
+        let want = step.len().min(to_usize(range.end - offset));
         file.read_exact_at(&mut step[..want], offset)
             .map_err(|source| Error::Payload { location: location(), source })?;
         hasher.update(&step[..want]);

@@ -1,6 +1,7 @@
-//! S3's XML answers, as the values they carry.
+//! Parses S3's XML responses, except listings of objects.
 //!
-//! Listings are asked for with `encoding-type=url`, since XML 1.0 cannot carry every character a key can have.
+//! Listings are requested with `encoding-type=url`, since keys may have characters that are illegal
+//! in XML 1.0.
 
 use std::borrow::Cow;
 
@@ -8,13 +9,13 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Parses an answer; `None` where it is not the XML expected.
+/// Parses a response; `None` if it is not the expected XML.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
-    // From a text and not from a reader, which would copy every event.
+    // From text rather than from a reader, which would copy every event.
     quick_xml::de::from_str(std::str::from_utf8(body).ok()?).ok()
 }
 
-/// Parses an answer only if its outermost element is `root`.
+/// Parses a response if its outermost element is `root`.
 pub(super) fn parse_root<T: DeserializeOwned>(root: &str, body: &[u8]) -> Option<T> {
     let text = std::str::from_utf8(body).ok()?.trim_start_matches('\u{feff}').trim_start();
     let text = text
@@ -56,7 +57,7 @@ pub(super) struct Initiated {
     pub(super) upload_id: String,
 }
 
-/// `<CompleteMultipartUploadResult>`, `<CopyObjectResult>`, `<CopyPartResult>`: what the service now holds.
+/// `<CompleteMultipartUploadResult>`, `<CopyObjectResult>`, `<CopyPartResult>`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Stored {
@@ -124,7 +125,7 @@ pub(super) struct NotDeleted {
     pub(super) message: String,
 }
 
-/// A key as it stands in a page: decoded where the server says it encoded. `+` stands for a space there.
+/// A key in a page, decoded if the server states that it is encoded. `+` is a space.
 pub(super) fn key<'a>(text: &'a str, encoding_type: Option<&str>) -> Cow<'a, str> {
     if encoding_type != Some("url") || !text.contains(['+', '%']) {
         return text.into();
@@ -134,7 +135,7 @@ pub(super) fn key<'a>(text: &'a str, encoding_type: Option<&str>) -> Cow<'a, str
 
 /// Text for an element or attribute.
 pub(super) fn escape(text: &str) -> String {
-    // Line ends and tabs would be normalised on the other side (XML 1.0, 2.11 and 3.3.3).
+    // The receiver would normalise line ends and tabs (XML 1.0, 2.11 and 3.3.3).
     quick_xml::escape::escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
@@ -144,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_answer_parses_only_under_its_own_root() {
+    fn a_response_parses_only_with_the_right_root() {
         let text = b"<?xml version=\"1.0\"?>\n<DeleteResult xmlns=\"x\"><Odd/><Error><Key>a&amp;b</Key><Code>c</Code></Error></DeleteResult>";
         let answer: Deletion = parse_root("DeleteResult", text).unwrap();
         assert_eq!((answer.error.len(), answer.error[0].key.as_str()), (1, "a&b"));
@@ -153,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_decoded_only_where_the_server_encoded_them() {
+    fn keys_are_decoded_only_if_the_server_encoded_them() {
         assert_eq!(key("a%2Fb+c", Some("url")), "a/b c");
         assert_eq!(key("a%2Fb+c", None), "a%2Fb+c");
     }
 
     #[test]
-    fn a_document_type_amid_a_text_is_no_panic() {
+    fn a_document_type_within_text_does_not_panic() {
         let odd = b"<DeleteResult><Error><Key>a<!DOCTYPE x>b</Key></Error></DeleteResult>";
         assert!(parse::<Deletion>(odd).is_none_or(|answer| answer.error[0].key == "ab"));
     }
@@ -174,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn escaped_text_comes_back(text in "[ -~äöü\r\n\t]*") {
+        fn escaped_text_is_parsed_back(text in "[ -~äöü\r\n\t]*") {
             let body = format!("<Error><Key>{}</Key></Error>", escape(&text));
             let back: NotDeleted = parse(body.as_bytes()).unwrap();
             prop_assert_eq!(back.key.trim(), text.trim());

@@ -1,30 +1,33 @@
-//! The chunked transfer coding (RFC 9112, 7.1), read side.
+//! Decodes the chunked transfer coding (RFC 9112, 7.1).
 //!
-//! Only the chunk-size lines and trailers pass through the connection's read-ahead; chunk data goes where the caller says.
+//! Only size lines and trailers pass through the connection's buffer; data is read into the
+//! caller's.
 
 use std::io;
 
+use firstbyte_location::to_usize;
+
 use super::Connection;
 
-/// Longest size line or trailer line taken: sizes have 16 digits, extensions are rare and short.
+/// Longest size line or trailer line accepted: sizes have 16 digits, extensions are rare and short.
 const LONGEST_LINE: usize = 4096;
-/// Trailer lines taken.
+/// Most trailer lines accepted.
 const MOST_TRAILERS: usize = 64;
 
-/// Where in the coding a body stands.
+/// The position within the coding.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Chunked {
     /// Before a size line.
     #[default]
     Size,
-    /// Within a chunk: bytes left of it.
+    /// Within a chunk, with its remaining bytes.
     Data(u64),
     /// After the last chunk and the trailers.
     Done,
 }
 
 impl Chunked {
-    /// Reads into `buffer`; 0 after the last chunk.
+    /// Reads into `buffer`. Returns 0 after the last chunk.
     pub(super) fn read(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -38,7 +41,7 @@ impl Chunked {
             }
         }
         let Self::Data(left) = self else { return Ok(0) };
-        let want = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let want = buffer.len().min(to_usize(*left));
         let read = connection.read(&mut buffer[..want])?;
         if read == 0 {
             return Err(early_end());
@@ -84,7 +87,7 @@ fn parse_size(line: &[u8]) -> io::Result<u64> {
     let digits = line.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
     let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()));
     text.and_then(|text| u64::from_str_radix(text, 16).ok())
-        .ok_or_else(|| malformed("a chunk size that is no number"))
+        .ok_or_else(|| malformed("a chunk size that is not a number"))
 }
 
 fn malformed(what: &str) -> io::Error {
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_extensions_and_trailers_decode_in_steps_of_any_size() {
+    fn chunks_with_extensions_and_trailers_decode_in_steps_of_any_size() {
         for step in [1, 2, 3, 100] {
             let sent = b"4;x=y\r\nwiki\r\n5\r\npedia\r\n0\r\nDigest: x\r\n\r\n";
             assert_eq!(decode(sent, step).unwrap(), b"wikipedia");
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_cut_anywhere_is_an_error_and_never_short() {
+    fn a_truncated_body_is_an_error() {
         let sent = b"4\r\nwiki\r\n5\r\npedia\r\n0\r\n\r\n";
         for cut in 0..sent.len() {
             assert!(decode(&sent[..cut], 100).is_err(), "cut at {cut}");
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_no_numbers_are_refused() {
+    fn sizes_that_are_not_numbers_are_refused() {
         for sent in [&b"\r\nx"[..], b"-1\r\nx", b"g\r\nx", b"11111111111111111\r\nx", b"1\r\nab\r\n0\r\n\r\n"]
         {
             assert_eq!(decode(sent, 10).unwrap_err().kind(), io::ErrorKind::InvalidData);

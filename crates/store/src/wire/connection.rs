@@ -1,4 +1,4 @@
-//! One connection: a socket, TLS over it where asked for, and the bytes read ahead of a head's end.
+//! One connection: a socket, optional TLS, and a buffer of bytes read ahead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,28 +7,42 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstbyte_location::ByteRange;
+use firstbyte_location::{ByteRange, to_usize};
 
-use super::request::{Request, SendError};
 use super::tls::{self, Session};
-use super::{Failed, Fault, trust};
+use super::{Failed, Fault, Origin, trust};
 use crate::{Cancel, Error};
 
-/// How much of an answer is read at once while its head is looked for: a head with a small object behind it in one call,
-/// and little to copy when a large one follows.
+/// Bytes per read of a response head: enough for a head and a small object in one call, and little
+/// to copy if a large object follows.
 const HEAD_READ: usize = 16 << 10;
-/// Step in which a file goes out through TLS.
+/// Bytes per step of sending a file through TLS.
 const SEND_STEP: usize = 256 << 10;
+
+/// Why a request was not sent completely.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// The connection failed.
+    Socket(io::Error),
+    /// The file of the payload became shorter or cannot be read.
+    Payload(io::Error),
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
 
 /// A connection that carries one request at a time.
 pub(crate) struct Connection {
-    /// The socket; shared with the [`Cancel`] of the request under way.
+    /// The socket, shared with the [`Cancel`] of the current request.
     pub(crate) socket: Arc<TcpStream>,
     tls: Option<Box<Session>>,
-    /// Bytes read past what was asked for; `consumed` of them were used.
+    /// Bytes read ahead; the first `consumed` of them were used.
     ahead: Vec<u8>,
     consumed: usize,
-    /// Whether it has carried a request before.
+    /// True if it has carried a request before.
     pub(crate) used: bool,
 }
 
@@ -37,28 +51,28 @@ impl Connection {
         Self { socket: Arc::new(socket), tls: None, ahead: Vec::new(), consumed: 0, used: false }
     }
 
-    /// Agrees on TLS with the other end, within `deadline`.
+    /// Performs the TLS handshake within `deadline`.
     pub(crate) fn start_tls(
         &mut self,
         mut session: Session,
-        request: &Request<'_>,
+        origin: &Origin,
+        place: &str,
+        cancel: &Cancel,
         deadline: Duration,
     ) -> Result<(), Failed> {
-        if !request.cancel.register(&self.socket) {
+        if !cancel.register(&self.socket) {
             return Err(Error::Cancelled.into());
         }
         tls::handshake(&mut session, &self.socket, deadline).map_err(|error| {
             match error.get_ref().and_then(|cause| cause.downcast_ref()) {
                 Some(rustls::Error::InvalidCertificate(cause)) => {
-                    trust::refusal(request.origin.to_string(), cause).into()
+                    trust::refusal(origin.to_string(), cause).into()
                 }
-                Some(_) if !request.cancel.is_cancelled() => {
-                    Failed::unreachable(request.origin, "TLS: ", &error)
-                }
-                // A connection lost here is tried again, as any lost one.
+                Some(_) if !cancel.is_cancelled() => Failed::unreachable(origin, "TLS: ", &error),
+                // A connection lost here is retried, like any lost one.
                 _ => {
                     let fault = if timed_out(&error) { Fault::Silent } else { Fault::Other };
-                    Failed { error: classify(&error, request.place, request.cancel, deadline), fault }
+                    Failed { error: classify(&error, place, cancel, deadline), fault }
                 }
             }
         })?;
@@ -70,7 +84,7 @@ impl Connection {
         self.tls.is_none()
     }
 
-    /// Bytes read and not used yet.
+    /// Bytes read ahead and not used yet.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.ahead[self.consumed..]
     }
@@ -84,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Reads more bytes ahead; 0 at the end of the stream.
+    /// Reads more bytes ahead. Returns 0 at the end of the stream.
     pub(crate) fn read_ahead(&mut self) -> io::Result<usize> {
         let old = self.ahead.len();
         self.ahead.resize(old + HEAD_READ, 0);
@@ -93,7 +107,7 @@ impl Connection {
         read
     }
 
-    /// Reads into `buffer`: first what was read ahead, then from the socket. 0 at the end of the stream.
+    /// Reads into `buffer`, first from the bytes read ahead. Returns 0 at the end of the stream.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let ready = self.ahead();
         if ready.is_empty() {
@@ -117,7 +131,8 @@ impl Connection {
         }
     }
 
-    /// Sends a range of a file, by sendfile on plain TCP; as many bytes at once as `allow` says when it returns.
+    /// Sends a range of a file, by sendfile on plain TCP. `allow` waits for the rate limit and
+    /// returns the size of the next piece.
     pub(super) fn write_file(
         &mut self,
         file: &File,
@@ -127,7 +142,7 @@ impl Connection {
         let mut offset = range.start;
         let mut buffer = Vec::new();
         while offset < range.end {
-            // The kernel moves at most 2 GiB a call.
+            // The kernel moves at most 2 GiB per call.
             let end = offset + allow((range.end - offset).min(1 << 30))?;
             if !self.is_plain() || !self.send_file(file, &mut offset, end)? {
                 buffer.resize(SEND_STEP, 0);
@@ -137,17 +152,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends up to `end` by sendfile; false where that is not possible here.
+    /// Sends up to `end` by sendfile; false if that is not supported.
     fn send_file(&self, file: &File, offset: &mut u64, end: u64) -> Result<bool, SendError> {
         use rustix::io::Errno;
         while *offset < end {
-            let step = usize::try_from(end - *offset).unwrap_or(1 << 30);
+            let step = to_usize(end - *offset);
             match rustix::fs::sendfile(&*self.socket, file, Some(offset), step) {
                 Ok(0) => return Err(shrunk()),
                 Ok(_) | Err(Errno::INTR) => {}
-                // Some file systems cannot splice.
+                // The file system does not support splice.
                 Err(Errno::INVAL | Errno::NOSYS) => return Ok(false),
-                // One call reads and writes. These can only be the file's: of a disk, or of a network file system.
+                // sendfile reads and writes. Only the file can cause these errors: a disk, or a
+                // network file system.
                 Err(error @ (Errno::IO | Errno::STALE)) => return Err(SendError::Payload(error.into())),
                 Err(error) => return Err(SendError::Socket(error.into())),
             }
@@ -164,7 +180,7 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Result<(), SendError> {
         while *offset < end {
-            let want = buffer.len().min(usize::try_from(end - *offset).unwrap_or(buffer.len()));
+            let want = buffer.len().min(to_usize(end - *offset));
             let read = file.read_at(&mut buffer[..want], *offset).map_err(SendError::Payload)?;
             if read == 0 {
                 return Err(shrunk());
@@ -200,12 +216,12 @@ fn read_from(
     }
 }
 
-/// Whether a socket's deadline ran out.
+/// True if the deadline of a socket has passed.
 pub(crate) fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// What a failed read or write on a socket means to the caller.
+/// Converts an error of a socket.
 pub(crate) fn classify(error: &io::Error, place: &str, cancel: &Cancel, deadline: Duration) -> Error {
     let location = place.to_owned();
     if cancel.is_cancelled() {

@@ -1,9 +1,11 @@
-//! The body of an answer, still in its socket.
+//! The body of a response, read from its connection.
 
 use std::io;
 use std::net::TcpStream;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+use firstbyte_location::to_usize;
 
 use super::chunked::Chunked;
 use super::connection::{self, Connection};
@@ -13,25 +15,26 @@ use super::request::{Method, Request};
 use super::{Head, splice};
 use crate::{Cancel, Error, Result, Sink};
 
-/// How the end of a body is known.
+/// How the end of a body is determined.
 enum Framing {
     /// Bytes left, from `Content-Length`.
     Length(u64),
     Chunked(Chunked),
-    /// When the server closes: whatever comes is the body.
+    /// All bytes until the server closes.
     UntilClose,
-    /// `Content-Length` or `Transfer-Encoding` cannot be understood: reading fails.
+    /// Invalid `Content-Length` or `Transfer-Encoding`: reading fails.
     Unusable(String),
 }
 
-/// Where the connection goes afterwards.
+/// What to do with the connection afterwards.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) deadline: Duration,
 }
 
-/// A body being read. Dropped at its end, it gives the connection back; before, it closes it.
+/// A body being read. If it is dropped at its end, the connection returns to the pool; if before,
+/// it is closed.
 pub(crate) struct Incoming {
     connection: Option<Connection>,
     framing: Framing,
@@ -39,7 +42,7 @@ pub(crate) struct Incoming {
     back: Return,
     place: String,
     cancel: Cancel,
-    /// What `cancel` knows this body by.
+    /// The socket as registered with `cancel`.
     socket: Weak<TcpStream>,
 }
 
@@ -68,7 +71,7 @@ impl Incoming {
         incoming
     }
 
-    /// Bytes left, where the answer's head told the length.
+    /// Bytes left, if the response head states the length.
     pub(crate) fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(left) => Some(left),
@@ -76,7 +79,7 @@ impl Incoming {
         }
     }
 
-    /// Reads into `buffer`; 0 only at the body's proper end (or when `buffer` is empty).
+    /// Reads into `buffer`. Returns 0 only at the correct end (or if `buffer` is empty).
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if self.ended || buffer.is_empty() {
             return Ok(0);
@@ -84,7 +87,7 @@ impl Incoming {
         let Some(connection) = &mut self.connection else { return Ok(0) };
         let read = match &mut self.framing {
             Framing::Length(left) => {
-                let want = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let want = buffer.len().min(to_usize(*left));
                 connection.read(&mut buffer[..want])
             }
             Framing::Chunked(state) => state.read(connection, buffer),
@@ -99,14 +102,14 @@ impl Incoming {
         }
     }
 
-    /// Whether [`splice`](Self::splice) is possible, but for bytes that came along with the head.
+    /// True if [`splice`](Self::splice) is possible, except for bytes read with the head.
     pub(crate) fn can_splice(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::is_plain)
             && matches!(self.framing, Framing::Length(_))
     }
 
-    /// Moves up to `limit` bytes into `sink` without showing them to this process. `None` where that is not possible
-    /// here: read them instead.
+    /// Moves up to `limit` bytes into `sink` within the kernel. `None` if that is not possible: the
+    /// caller must read them.
     pub(crate) fn splice(&mut self, sink: &Sink, offset: u64, limit: u64) -> Option<Result<usize>> {
         let connection = self
             .connection
@@ -127,7 +130,7 @@ impl Incoming {
         })
     }
 
-    /// Reads what is left, `most` bytes at most, as text for error messages and XML.
+    /// Reads the rest, at most `most` bytes, for error messages and XML.
     pub(crate) fn collect(mut self, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut buffer = [0; 8192];
@@ -143,7 +146,7 @@ impl Incoming {
         }
     }
 
-    /// Takes note of `count` bytes read; 0 is the end of the stream.
+    /// Counts `count` bytes read; 0 is the end of the stream.
     fn account(&mut self, count: usize) -> Result<usize> {
         self.back.endpoint.receive(count as u64);
         match &mut self.framing {
@@ -161,7 +164,7 @@ impl Incoming {
             Framing::Chunked(state) if *state == Chunked::Done => self.finish(),
             Framing::UntilClose if count == 0 => {
                 self.back.pool = None;
-                // A socket shut down by `Cancel` looks like a proper end.
+                // A socket that `Cancel` has shut down looks like the end of the stream.
                 if self.cancel.is_cancelled() {
                     return Err(Error::Cancelled);
                 }
@@ -192,7 +195,8 @@ impl Incoming {
         self.ended = true;
         self.cancel.release(&self.socket);
         let Some(connection) = self.connection.take() else { return };
-        // Bytes behind the body's end mean a server that lies about lengths: nothing after them can be trusted.
+        // Bytes after the end of the body mean that the server states wrong lengths: close the
+        // connection.
         if connection.ahead().is_empty()
             && let Some((pool, key)) = self.back.pool.take()
         {

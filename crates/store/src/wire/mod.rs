@@ -1,11 +1,13 @@
-//! A small blocking HTTP/1.1 client, because the byte path is ours.
+//! A small blocking HTTP/1.1 client, used by the S3 and HTTP backends.
 //!
-//! A request is written to a socket, the answer's head is parsed, and the body stays in the socket until the caller says
-//! where it goes: into a buffer, or by splice into a file. No async, no `Bytes`, no body copied on the way.
+//! It writes a request to a socket and parses the head of the response. The body stays in the
+//! socket until the caller reads it into a buffer or splices it into a file, so it is never copied
+//! in between.
 //!
-//! Assumptions: requests can be sent again (every payload is memory or a file range); one connection carries one request
-//! at a time; concurrency is the callers' threads. A request that fails on a *reused* connection before any byte of the
-//! answer is sent once more on a new one, since servers close idle connections without asking.
+//! Every request can be repeated, since payloads are in memory or in files. A connection carries
+//! one request at a time; callers use threads for concurrency. A request that fails on a *reused*
+//! connection before the first byte of the response is repeated on a new one, because servers may
+//! close idle connections at any time.
 
 mod chunked;
 mod connection;
@@ -15,6 +17,7 @@ mod outage;
 mod pool;
 mod proxy;
 mod request;
+mod resolve;
 mod response;
 mod splice;
 mod tls;
@@ -25,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use firstbyte_location::to_usize;
+
 use crate::{Cancel, Error, Options, Result};
 
 pub(crate) use incoming::Incoming;
@@ -32,14 +37,13 @@ pub(crate) use origin::Origin;
 pub(crate) use request::{Method, Request};
 pub(crate) use response::Head;
 
-use connection::Connection;
+use connection::{Connection, SendError};
 use outage::{Admitted, Endpoint, Outcome};
 use pool::Pool;
 use proxy::Routes;
-use request::SendError;
 use tls::Tls;
 
-/// What has been done so far; shared by every clone of a store.
+/// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -47,7 +51,7 @@ pub(crate) struct Counters {
     pub(crate) sent: AtomicU64,
 }
 
-/// Sends requests; owns the connections. Clones share them.
+/// Sends requests and owns the connections, which clones share.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) options: Arc<Options>,
@@ -55,9 +59,9 @@ pub(crate) struct Client {
     pool: Arc<Pool>,
     endpoints: Arc<Mutex<HashMap<pool::Key, Arc<Endpoint>>>>,
     routes: Arc<Routes>,
-    resolver: Arc<origin::Resolver>,
+    resolver: Arc<resolve::Resolver>,
     tls: Arc<Tls>,
-    /// Ends every request of this clone, beside each one's own handle.
+    /// Ends every request of this clone, in addition to each request's own handle.
     scope: Option<Cancel>,
 }
 
@@ -75,23 +79,23 @@ impl Client {
         })
     }
 
-    /// A clone whose requests `cancel` ends as well.
+    /// A clone whose requests end also when `cancel` is cancelled.
     pub(crate) fn scoped(&self, cancel: &Cancel) -> Self {
         Self { scope: Some(self.scoped_cancel(cancel)), ..self.clone() }
     }
 
-    /// A clone whose requests only `cancel` and their own handles end.
+    /// A clone whose requests end only when `cancel` or their own handle is cancelled.
     pub(crate) fn with_scope(&self, cancel: Cancel) -> Self {
         Self { scope: Some(cancel), ..self.clone() }
     }
 
-    /// A request's own handle inside the client's.
+    /// A request's handle within the client's scope.
     pub(crate) fn scoped_cancel(&self, cancel: &Cancel) -> Cancel {
         self.scope.as_ref().map_or_else(|| cancel.clone(), |scope| cancel.within(scope))
     }
 
-    /// Sends one request and returns when the head of its answer is here, whatever its status. Fails at once where the
-    /// endpoint is known to answer nothing.
+    /// Sends one request and returns after the head of the response, whatever its status. Fails at
+    /// once if the endpoint is known not to respond.
     pub(crate) fn send(&self, request: &Request<'_>) -> Result<(Head, Incoming)> {
         request.check()?;
         let route = self.routes.to(request.origin);
@@ -102,7 +106,7 @@ impl Client {
         };
         let endpoint = match key.buffer {
             None => self.endpoint(&key),
-            // A connection differs by its buffer; whether the other end answers does not.
+            // Connections with different buffers share the state of their endpoint.
             Some(_) => self.endpoint(&pool::Key { buffer: None, ..key.clone() }),
         };
         let admitted = endpoint.admit(self.options.read_deadline, Instant::now()).map_err(|refused| {
@@ -144,7 +148,7 @@ impl Client {
     }
 }
 
-/// One request on its way.
+/// One request being sent.
 struct Exchange<'a> {
     client: &'a Client,
     request: &'a Request<'a>,
@@ -154,20 +158,20 @@ struct Exchange<'a> {
     admitted: Admitted,
 }
 
-/// A failed exchange, and what it says about the other end.
+/// A failed exchange, and what it implies about the server.
 struct Failed {
     error: Error,
     fault: Fault,
 }
 
-/// What a failure says about the other end.
+/// What a failure implies about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// An idle connection that had gone is to blame.
+    /// The server had closed the reused connection.
     Stale,
-    /// It did nothing for as long as it was waited for.
+    /// The server did not respond in time.
     Silent,
-    /// It did something, or the fault lies here.
+    /// The server responded, or the fault is local.
     Other,
 }
 
@@ -178,7 +182,7 @@ impl From<Error> for Failed {
 }
 
 impl Failed {
-    /// No connection, because of an error of the operating system's or of TLS.
+    /// No connection, because of an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
         let (endpoint, detail) = (origin.to_string(), format!("{what}{error}"));
@@ -187,13 +191,13 @@ impl Failed {
 }
 
 impl Exchange<'_> {
-    /// Sends it, on an idle connection where there is one.
+    /// Sends the request, on an idle connection if there is one.
     fn run(&self) -> std::result::Result<(Head, Incoming), Failed> {
         let (client, request) = (self.client, self.request);
         if let Some(connection) = client.pool.take(self.key) {
             match self.converse(connection, self.admitted.wait) {
                 Err(Failed { error, fault: Fault::Stale }) if !request.cancel.is_cancelled() => {
-                    tracing::debug!(%error, "an idle connection had gone; sending again on a new one");
+                    tracing::debug!(%error, "an idle connection was closed; sending again on a new one");
                     client.counters.retries.fetch_add(1, Ordering::Relaxed);
                 }
                 other => return other,
@@ -213,24 +217,23 @@ impl Exchange<'_> {
         let socket =
             client.resolver.connect(first_hop, &client.options, self.admitted.wait, request.cancel)?;
         if let Some(bytes) = self.key.buffer {
-            // What the kernel takes in has passed, whether it is read or not. A refusal leaves the usual size.
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(
-                &socket,
-                usize::try_from(bytes).unwrap_or(usize::MAX),
-            );
+            // The kernel receives as much as fits into the buffer regardless of the rate limit, so
+            // keep it small. If this fails, the default size remains.
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, to_usize(bytes));
         }
         let mut connection = Connection::plain(socket);
         if request.origin.tls {
             if let Some(proxy) = self.route {
-                proxy.open_tunnel(&mut connection, request)?;
+                proxy.open_tunnel(&mut connection, request.origin, request.place, request.cancel)?;
             }
             let session = client.tls.session(request.origin)?;
-            connection.start_tls(session, request, client.options.read_deadline.min(self.admitted.wait))?;
+            let deadline = client.options.read_deadline.min(self.admitted.wait);
+            connection.start_tls(session, request.origin, request.place, request.cancel, deadline)?;
         }
         Ok(connection)
     }
 
-    /// Writes the request and reads the head of its answer, which is waited for as long as `wait`.
+    /// Writes the request and reads the head of the response, within `wait`.
     fn converse(
         &self,
         mut connection: Connection,
@@ -244,13 +247,14 @@ impl Exchange<'_> {
         let used = connection.used;
         let sent = request.write(&mut connection, self.route, &client.counters, self.endpoint);
         if let Err(SendError::Payload(source)) = sent {
-            // The other end waits for bytes that do not exist: the connection is closed, and no answer expected.
+            // The rest of the payload is missing: close the connection without a response.
             request.cancel.release(&Arc::downgrade(&connection.socket));
             return Err(Error::Payload { location: request.place.to_owned(), source }.into());
         }
-        // A server may refuse before it has read the whole payload, and close: its answer then explains the failed write.
+        // A server may refuse and close before it has read the whole payload: then its response
+        // explains the failed write.
         let head = match &sent {
-            // It took nothing for a whole deadline: it is not waited for a second time.
+            // The server accepted no bytes for a whole deadline: do not wait for a response too.
             Err(SendError::Socket(error)) if connection::timed_out(error) => {
                 Err(response::HeadError::Io(error.kind().into()))
             }
@@ -259,7 +263,7 @@ impl Exchange<'_> {
         let head = match (sent, head) {
             (Ok(()), Ok(head)) => head,
             (Err(_), Ok(head)) if head.status >= 300 => {
-                // The rest of the payload was never sent: nothing else can go over this connection.
+                // The rest of the payload was not sent, so the connection cannot be reused.
                 let incoming = Incoming::new(connection, &head, request, self.back_to(None));
                 return Ok((head, incoming));
             }
@@ -286,8 +290,8 @@ impl Exchange<'_> {
         Ok((head, incoming))
     }
 
-    /// Reads the head, within `wait` where that is less than the usual deadline; an endpoint that answers others meanwhile
-    /// is given all of it.
+    /// Reads the head within `wait`, or within the whole deadline if the endpoint responds to other
+    /// requests meanwhile.
     fn read_head(
         &self,
         connection: &mut Connection,
@@ -312,7 +316,7 @@ impl Exchange<'_> {
         head
     }
 
-    /// What becomes of a connection after its answer.
+    /// What to do with a connection after the response.
     fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>) -> incoming::Return {
         let deadline = self.client.options.read_deadline;
         incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline }

@@ -1,83 +1,85 @@
-//! Whether an endpoint answers: one state per endpoint, shared by all requests to it.
+//! Whether an endpoint responds: one state per endpoint, shared by all requests to it. Called by
+//! `Client`.
 //!
-//! Waiters that come one after the other, as the kernel sends readers of one page, would each wait out a deadline of
-//! their own. So once an endpoint has been silent for a whole deadline, requests to it fail at once, but for one probe
-//! now and then; the first answer ends that. Until then a request waits only for what is left of the deadline that
-//! began with the oldest unanswered one. The rules are pure in time: the caller passes the clock. `Client` calls.
+//! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
+//! deadline. So after an endpoint has not responded for a deadline, requests to it fail at once,
+//! except for an occasional probe, until the first response. Before that a request waits only for
+//! the rest of the deadline of the oldest unanswered request. The caller passes the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long after a failure a probe is let through: within this an endpoint that is back is found.
+/// Time from a failure to the next probe, and so to detecting that an endpoint is back.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
-/// The least a request waits for its answer: several round trips, so that an endpoint that has just come back is heard.
+/// The least time that a request waits for its response: several round trips, enough for an
+/// endpoint that has just come back.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(500);
-/// A silence ends when for so long no request has been waiting: nothing is known about that time.
+/// A silence ends when no request has been waiting for this long.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
-/// What one endpoint has done: shared by its connections.
+/// The state of one endpoint, shared by its connections.
 #[derive(Debug, Default)]
 pub(super) struct Endpoint {
-    /// Body bytes that came from it.
+    /// Body bytes received from it.
     received: AtomicU64,
-    /// Body bytes that it took.
+    /// Body bytes sent to it.
     taken: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Requests that wait for the head of an answer.
+    /// Requests that wait for the head of a response.
     waiting: u32,
-    /// When the last of them stopped waiting.
+    /// When the last request stopped waiting.
     watched_until: Option<Instant>,
-    /// When the oldest silence began that no answer has ended, and what had been moved until then.
+    /// When the current silence began, and the body bytes moved until then.
     silent: Option<(Instant, u64)>,
     outage: Option<Outage>,
 }
 
-/// The endpoint has been silent for a whole deadline.
+/// The endpoint has not responded for a whole deadline.
 #[derive(Debug)]
 struct Outage {
-    /// Deadlines that ran out in a row.
+    /// Consecutive requests without a response.
     silences: u32,
-    /// When the next request is let through.
+    /// When the next probe may be sent.
     probe_at: Instant,
     probing: bool,
 }
 
-/// A request that may go out, until its outcome is told.
+/// A request that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     at: Instant,
-    /// How long to wait for the head of the answer.
+    /// How long to wait for the head of the response.
     pub(super) wait: Duration,
     probe: bool,
 }
 
-/// A request that does not go out.
+/// A request that must not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// When a request may be let through.
+    /// When the next probe may be sent.
     pub(super) retry_in: Duration,
-    /// Deadlines that ran out in a row.
+    /// Consecutive requests without a response.
     pub(super) silences: u32,
 }
 
-/// What became of a request that was let through.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The endpoint did something: it answered, refused the connection, or closed it.
+    /// The endpoint responded, refused the connection, or closed it.
     Answered,
-    /// It did nothing until the wait was over.
+    /// The endpoint did not respond in time.
     Silent,
-    /// The request was ended from here.
+    /// The request was cancelled locally.
     Abandoned,
 }
 
 impl Endpoint {
-    /// Counts body bytes.
+    /// Counts body bytes received.
     pub(super) fn receive(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -92,12 +94,13 @@ impl Endpoint {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Body bytes in both directions: where they move it is not silent.
+    /// Body bytes in both directions. While they move, the endpoint is not silent.
     fn moved(&self) -> u64 {
         self.received().wrapping_add(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Asks whether a request may go out; if it may, [`end`](Self::end) must be called with its outcome.
+    /// Decides whether a request may be sent. If so, the caller must call [`end`](Self::end) with
+    /// its outcome.
     pub(super) fn admit(&self, deadline: Duration, now: Instant) -> Result<Admitted, Refused> {
         let mut state = self.lock();
         let mut probe = false;
@@ -117,19 +120,20 @@ impl Endpoint {
         }
         let (since, _) = *state.silent.get_or_insert((now, moved));
         state.waiting += 1;
-        // A probe finds out about the present, so it has a whole deadline.
+        // A probe always gets the whole deadline. Earlier silence does not shorten it.
         let past = if probe { Duration::ZERO } else { now.saturating_duration_since(since) };
         let wait = deadline.saturating_sub(past).max(LEAST_WAIT.min(deadline));
         Ok(Admitted { at: now, wait, probe })
     }
 
-    /// Whether anything has come from the endpoint since this request went out: then it deserves a whole deadline.
+    /// True if the endpoint has responded since this request was sent, which then gets a whole
+    /// deadline.
     pub(super) fn answered_since(&self, admitted: &Admitted) -> bool {
         let state = self.lock();
         state.silent.is_none_or(|(since, before)| since > admitted.at || before != self.moved())
     }
 
-    /// Takes what became of a request.
+    /// Records the outcome of a request.
     pub(super) fn end(&self, admitted: &Admitted, outcome: Outcome, now: Instant) {
         let silent = outcome == Outcome::Silent && (admitted.probe || !self.answered_since(admitted));
         let mut state = self.lock();
@@ -145,7 +149,7 @@ impl Endpoint {
                     outage.silences += 1;
                     outage.probing = false;
                 }
-                // From the failure on, not from the last: who waited for this one finds the endpoint known to be silent.
+                // Counted from this failure: callers that waited for this request fail at once.
                 outage.probe_at = now + PROBE_AFTER;
             }
             (Outcome::Silent, None) if silent => {
@@ -156,8 +160,8 @@ impl Endpoint {
         }
     }
 
-    /// The body of an answer fell silent for `deadline`. That alone is no outage, but the next request shall not wait as
-    /// long again.
+    /// A body has stalled for `deadline`. That alone is not an outage, but the next request must
+    /// not wait as long again.
     pub(super) fn stalled(&self, deadline: Duration, now: Instant) {
         let moved = self.moved();
         let mut state = self.lock();
@@ -179,7 +183,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn waiters_one_after_the_other_share_one_deadline() {
+    fn consecutive_requests_share_one_deadline() {
         let (endpoint, mut now) = (Endpoint::default(), Instant::now());
         let start = now;
         for _ in 0..10 {
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_goes_out_late_in_a_silence_waits_for_what_is_left_of_it() {
+    fn a_request_sent_late_in_a_silence_waits_for_the_rest_of_the_deadline() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let second = endpoint.admit(DEADLINE, now + 2 * SECOND).unwrap();
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_at_a_time_is_let_through_and_an_answer_ends_the_outage() {
+    fn one_probe_at_a_time_is_sent_and_a_response_ends_the_outage() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         let failed = now + DEADLINE;
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_abandoned_leaves_room_for_the_next() {
+    fn after_a_cancelled_probe_another_one_may_be_sent() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.end(&first, Outcome::Silent, now + DEADLINE);
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_which_no_request_waited_is_no_silence() {
+    fn a_time_without_requests_does_not_count_as_silence() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.end(&first, Outcome::Abandoned, now + SECOND);
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_body_that_stalled_the_next_request_is_not_waited_for_as_long_again() {
+    fn after_a_stalled_body_the_next_request_waits_less() {
         let (endpoint, now) = (Endpoint::default(), Instant::now());
         let first = endpoint.admit(DEADLINE, now).unwrap();
         endpoint.end(&first, Outcome::Answered, now);

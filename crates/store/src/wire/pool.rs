@@ -1,4 +1,4 @@
-//! Idle connections, kept for the next request to the same place.
+//! Idle connections, kept for the next request to the same server.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use super::{Connection, Origin};
 
-/// What makes connections exchangeable.
+/// Connections with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) origin: Origin,
     pub(super) proxy: Option<Origin>,
-    /// Bytes its socket may hold, where a rate is limited: it never gets fast again.
+    /// Size of the socket's buffer if a rate is limited: such a connection stays slow.
     pub(super) buffer: Option<u64>,
 }
 
-/// Idle connections kept for one place: as many as the largest concurrency a transfer grows to.
+/// Idle connections kept per key: the largest concurrency of a transfer.
 const MOST_IDLE: usize = 256;
-/// Servers close idle connections after 5 s (S3's front ends among the strictest) to 75 s (nginx); an older one is
-/// likelier dead than alive.
+/// Servers close idle connections after 5 s (S3) to 75 s (nginx); an older connection is probably
+/// closed.
 const LONGEST_IDLE: Duration = Duration::from_secs(5);
 
-/// Last in, first out: the warmest connection has the largest congestion window.
+/// Last in, first out: the connection used last has the largest congestion window.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<HashMap<Key, Vec<(Instant, Connection)>>>,
 }
 
 impl Pool {
-    /// The connection used last, unless it has been idle for too long.
+    /// Takes the connection used last, unless it has been idle for too long.
     pub(super) fn take(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.get_mut(key)?;
@@ -36,12 +36,12 @@ impl Pool {
         if since.elapsed() < LONGEST_IDLE {
             return Some(connection);
         }
-        // The others have been idle for longer still.
+        // The others have been idle for even longer.
         kept.clear();
         None
     }
 
-    /// Keeps a connection whose answer was read to its end.
+    /// Keeps a connection whose response was read completely.
     pub(super) fn put(&self, key: Key, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.entry(key).or_default();

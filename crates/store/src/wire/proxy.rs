@@ -8,19 +8,18 @@ use base64::engine::general_purpose::STANDARD;
 use firstbyte_location::redacted;
 use percent_encoding::percent_decode_str;
 
-use super::request::Request;
 use super::response::HeadError;
 use super::{Connection, Failed, Head, Origin, connection};
-use crate::{Error, Proxies, Result};
+use crate::{Cancel, Error, Proxies, Result};
 
-/// A proxy and what to tell it.
+/// A proxy and its credentials.
 pub(super) struct Proxy {
     pub(super) origin: Origin,
     /// Value of `Proxy-Authorization`.
     pub(super) authorization: Option<String>,
 }
 
-/// Which proxy leads where.
+/// The proxies for each scheme, and the hosts to reach directly.
 pub(super) struct Routes {
     http: Option<Proxy>,
     https: Option<Proxy>,
@@ -35,14 +34,15 @@ impl Routes {
         Ok(Self { http: parse(&proxies.http)?, https: parse(&proxies.https)?, bypass })
     }
 
-    /// The proxy on the way to `origin`.
+    /// The proxy for `origin`; `None` to connect directly.
     pub(super) fn to(&self, origin: &Origin) -> Option<&Proxy> {
         let proxy = if origin.tls { &self.https } else { &self.http };
         proxy.as_ref().filter(|_| !self.bypass.iter().any(|rule| bypasses(rule, origin)))
     }
 }
 
-/// Whether a `NO_PROXY` rule covers a host: `*`, a name and everything below it, an address, or an address block.
+/// True if a `NO_PROXY` rule covers a host: `*`, a domain and its subdomains, an address, or an
+/// address block.
 fn bypasses(rule: &str, origin: &Origin) -> bool {
     if let (Some((block, bits)), Ok(host)) = (rule.split_once('/'), origin.host.parse()) {
         return matches!((block.parse(), bits.parse()), (Ok(block), Ok(bits)) if within(host, block, bits));
@@ -80,9 +80,7 @@ impl Proxy {
         let with_scheme = with_scheme(url);
         let origin = Origin::parse_url(&with_scheme).ok_or_else(|| refuse("write http://HOST:PORT"))?;
         if origin.tls {
-            return Err(refuse(
-                "a proxy that is itself reached by TLS is not supported; write http://HOST:PORT",
-            ));
+            return Err(refuse("proxies with TLS are not supported; write http://HOST:PORT"));
         }
         let authority = with_scheme["http://".len()..].split('/').next().unwrap_or_default();
         let authorization = authority.rsplit_once('@').map(|(user, _)| {
@@ -92,24 +90,26 @@ impl Proxy {
         Ok(Self { origin, authorization })
     }
 
-    /// Asks the proxy to connect the socket through to the request's origin.
+    /// Asks the proxy for a tunnel to `origin`.
     pub(super) fn open_tunnel(
         &self,
         connection: &mut Connection,
-        request: &Request<'_>,
+        origin: &Origin,
+        place: &str,
+        cancel: &Cancel,
     ) -> std::result::Result<(), Failed> {
         let refused = |error: &std::io::Error| Failed::unreachable(&self.origin, "", error);
-        let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", request.origin);
+        let mut head = format!("CONNECT {0} HTTP/1.1\r\nhost: {0}\r\n", origin);
         if let Some(authorization) = &self.authorization {
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(head, "proxy-authorization: {authorization}\r\n");
         }
         head.push_str("\r\n");
-        if !request.cancel.register(&connection.socket) {
+        if !cancel.register(&connection.socket) {
             return Err(Error::Cancelled.into());
         }
         connection.write_all(head.as_bytes()).map_err(|error| refused(&error))?;
-        let answer = Head::read(connection, request.place).map_err(|error| match error {
+        let answer = Head::read(connection, place).map_err(|error| match error {
             HeadError::Io(error) if connection::timed_out(&error) => {
                 let silent = std::io::Error::new(error.kind(), "the proxy does not answer");
                 refused(&silent)
@@ -127,7 +127,7 @@ impl Proxy {
     }
 }
 
-/// A proxy's URL; variables may hold `HOST:PORT` alone.
+/// A proxy's URL; variables may have `HOST:PORT` only.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_named_by_the_bypass_list_are_reached_directly() {
+    fn hosts_on_the_bypass_list_are_reached_directly() {
         assert!(proxied(&[], "http://example.org"));
         assert!(!proxied(&["*"], "http://example.org"));
         assert!(!proxied(&["example.org"], "https://a.example.org"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxys_user_is_decoded_and_never_shown() {
+    fn a_proxys_credentials_are_decoded_and_never_shown() {
         let proxy = Proxy::parse("http://user:p%40ss@proxy:3128").unwrap();
         assert_eq!(proxy.authorization.unwrap(), format!("Basic {}", STANDARD.encode("user:p@ss")));
         let Err(error) = Proxy::parse("https://user:secret@proxy") else { panic!("accepted") };

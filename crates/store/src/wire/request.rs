@@ -1,18 +1,20 @@
-//! A request, and how it goes out.
+//! An HTTP request, and how it is written to a connection.
 
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use firstbyte_location::to_usize;
 use firstbyte_pacing::Throttle;
 
+use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::Proxy;
 use super::{Connection, Counters, Origin};
 use crate::{Cancel, Error, Payload, Result};
 
-/// The methods we send.
+/// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -34,44 +36,29 @@ impl Method {
     }
 }
 
-/// One request. It can be sent any number of times.
+/// One request, which can be sent repeatedly.
 pub(crate) struct Request<'a> {
-    /// What errors call the thing asked for.
+    /// The location in error messages.
     pub(crate) place: &'a str,
     pub(crate) origin: &'a Origin,
     pub(crate) method: Method,
-    /// Path and query, encoded as they go out.
+    /// Path and query, encoded.
     pub(crate) target: String,
-    /// Beside `Host` and `Content-Length`, which are added here.
+    /// Headers except `Host` and `Content-Length`, which are added here.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
     pub(crate) cancel: &'a Cancel,
-    /// What limits the rate, of the answer's body or of the payload.
+    /// The rate limit of the response body or the payload.
     pub(crate) throttle: &'a Throttle,
 }
 
-/// Payloads up to this size are put behind the head and leave in one write.
+/// Payloads up to this size are sent in one write with the head.
 const JOINED: usize = 16 << 10;
-/// Bytes of a file that are sent at once: that they were taken shows that the other end lives.
+/// Bytes of a file sent at once. Completing a step shows that the server is alive.
 const STEP: u64 = 1 << 20;
 
-/// Why a request did not go out whole.
-#[derive(Debug)]
-pub(super) enum SendError {
-    /// The connection.
-    Socket(io::Error),
-    /// The file that the payload is read from: it became shorter, or cannot be read.
-    Payload(io::Error),
-}
-
-impl From<io::Error> for SendError {
-    fn from(error: io::Error) -> Self {
-        Self::Socket(error)
-    }
-}
-
 impl Request<'_> {
-    /// Refuses what would end a header before its end: nothing that comes from outside adds a line to a request.
+    /// Refuses illegal characters in headers, so that no input can add a line to a request.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |name: &str, why: &'static str| {
             Err(Error::Header { location: self.place.to_owned(), name: name.to_owned(), why })
@@ -86,7 +73,7 @@ impl Request<'_> {
             if name.is_empty()
                 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
             {
-                return refuse(&name.escape_debug().to_string(), "that is no header's name");
+                return refuse(&name.escape_debug().to_string(), "not a header name");
             }
         }
         Ok(())
@@ -106,7 +93,7 @@ impl Request<'_> {
                 connection.write_all(&bytes)?;
                 let mut rest = payload;
                 while !rest.is_empty() {
-                    let allowed = usize::try_from(self.wait_for(rest.len() as u64)?).unwrap_or(rest.len());
+                    let allowed = to_usize(self.wait_for(rest.len() as u64)?);
                     connection.write_all(&rest[..allowed])?;
                     rest = &rest[allowed..];
                 }
@@ -132,7 +119,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Waits until some bytes may be sent, `most` at the most; returns how many.
+    /// Waits until the rate limit allows some bytes, at most `most`. Returns how many.
     fn wait_for(&self, most: u64) -> io::Result<u64> {
         if self.throttle.is_unlimited() {
             return Ok(most);
@@ -154,7 +141,8 @@ impl Request<'_> {
         let authority = self.origin.authority();
         // Writing to a String cannot fail.
         let _ = match proxy {
-            // RFC 9112, 3.2.2: a proxy for plain HTTP wants the absolute form. Through a tunnel it sees nothing.
+            // A proxy for plain HTTP expects the absolute form (RFC 9112, 3.2.2), but not in a
+            // tunnel.
             Some(_) if !self.origin.tls => {
                 write!(head, "{} http://{authority}{} HTTP/1.1\r\n", self.method.as_str(), self.target)
             }

@@ -1,15 +1,16 @@
-//! The head of an answer.
+//! Reads and parses the head of a response.
 
 use std::io;
 
 use super::Connection;
 use crate::{Error, Result};
 
-/// Longest head taken: S3 allows 2 KiB of user metadata; servers in the wild send up to a few times that in cookies.
+/// Longest head accepted: S3 allows 2 KiB of user metadata; other servers send several KiB of
+/// cookies.
 const LONGEST_HEAD: usize = 64 << 10;
-/// Most header lines taken.
+/// Most header lines accepted.
 const MOST_HEADERS: usize = 128;
-/// Interim answers (1xx) skipped before the final one; more is a server that never comes to the point.
+/// Most interim responses (1xx) before the final one.
 const MOST_INTERIM: usize = 8;
 
 /// Status line and headers.
@@ -23,14 +24,14 @@ pub(crate) struct Head {
     headers: Vec<(String, String)>,
 }
 
-/// Why there is no head.
+/// Why no head was read.
 pub(super) enum HeadError {
     Io(io::Error),
     Malformed(Error),
 }
 
 impl Head {
-    /// Reads up to the end of the head; what came along of the body stays ahead in `connection`.
+    /// Reads the head. Bytes of the body that were read with it stay in the connection's buffer.
     pub(super) fn read(connection: &mut Connection, place: &str) -> std::result::Result<Self, HeadError> {
         let protocol =
             |detail: String| HeadError::Malformed(Error::Protocol { location: place.to_owned(), detail });
@@ -44,7 +45,7 @@ impl Head {
                     }
                     interim += 1;
                     if interim > MOST_INTERIM {
-                        return Err(protocol("only interim answers".to_owned()));
+                        return Err(protocol("too many interim responses".to_owned()));
                     }
                     continue;
                 }
@@ -55,13 +56,13 @@ impl Head {
                 return Err(protocol(format!("a head of more than {LONGEST_HEAD} bytes")));
             }
             if connection.read_ahead().map_err(HeadError::Io)? == 0 {
-                let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before an answer came");
+                let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the response");
                 return Err(HeadError::Io(closed));
             }
         }
     }
 
-    /// A head and its length, or `None` where more bytes are needed.
+    /// Parses a head and its length; `None` if more bytes are needed.
     fn parse(bytes: &[u8]) -> std::result::Result<Option<(Self, usize)>, String> {
         if bytes.is_empty() {
             return Ok(None);
@@ -95,7 +96,7 @@ impl Head {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// `Content-Length`; two that differ are an error, since the body's end is then anybody's guess.
+    /// `Content-Length`. Two different values are an error.
     pub(crate) fn content_length(&self, place: &str) -> Result<Option<u64>> {
         let mut found = None;
         for (_, value) in self.headers.iter().filter(|(name, _)| name == "content-length") {
@@ -115,12 +116,12 @@ impl Head {
         Ok(found)
     }
 
-    /// Whether the body comes in chunks.
+    /// True if the body is chunked.
     pub(crate) fn is_chunked(&self) -> bool {
         self.get("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"))
     }
 
-    /// Whether another request may follow on the connection.
+    /// True if the connection can be reused.
     pub(super) fn keeps_alive(&self) -> bool {
         let said = self.get("connection").unwrap_or_default().to_ascii_lowercase();
         if self.http11 { !said.contains("close") } else { said.contains("keep-alive") }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_disagree_or_are_no_numbers_are_refused() {
+    fn differing_or_malformed_lengths_are_refused() {
         let with = |lines: &str| Head::from_text(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
         assert!(with("Content-Length: 3\r\nContent-Length: 4\r\n").content_length("p").is_err());
         assert!(with("Content-Length: +3\r\n").content_length("p").is_err());
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn http_1_0_closes_unless_it_says_otherwise() {
+    fn http_1_0_connections_close_unless_kept_alive() {
         assert!(!Head::from_text("HTTP/1.0 200 OK\r\n\r\n").keeps_alive());
         assert!(Head::from_text("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keeps_alive());
         assert!(!Head::from_text("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keeps_alive());

@@ -1,8 +1,9 @@
 //! TLS for outgoing connections: rustls, blocking, HTTP/1.1 only.
 //!
-//! A session is made, and its handshake done, by [`Connection`](super::Connection), which then reads through [`read`].
-//! Neither waits longer than the socket's deadline, however the other end spreads its bytes. The end of a stream counts
-//! only with the peer's close_notify: without it the end may have been cut off.
+//! [`Connection`](super::Connection) creates a session, performs its handshake and reads through
+//! [`read`]. Neither takes longer than the socket's deadline, however slowly the peer sends. The
+//! end of a stream is accepted only with close_notify; without it the stream may have been
+//! truncated.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -16,13 +17,13 @@ use rustls::{ClientConfig, RootCertStore};
 use super::{Origin, trust};
 use crate::{Error, Result};
 
-/// One TLS connection's state.
+/// The state of a TLS connection.
 pub(super) type Session = rustls::ClientConnection;
 
-/// Buffers from this size on are filled many records at a time; a record has 16 KiB.
+/// Buffers of at least this size are filled with several records at a time; a record has 16 KiB.
 const BULK: usize = 32 << 10;
 
-/// Agrees on keys with the other end, within `deadline` in total.
+/// Performs the handshake, within `deadline` in total.
 pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline: Duration) -> io::Result<()> {
     let until = Instant::now() + deadline;
     loop {
@@ -44,7 +45,7 @@ pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline:
     }
 }
 
-/// Reads plaintext into `buffer`; 0 at the proper end of the stream.
+/// Reads plaintext into `buffer`. Returns 0 at the correct end of the stream.
 pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut waiting = None;
     loop {
@@ -61,7 +62,8 @@ pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8])
         if plain > 0 {
             return Ok(plain);
         }
-        // Records may be empty, or come a byte at a time: bytes on the wire are no progress by themselves.
+        // Records may be empty or arrive byte by byte, so received bytes do not extend the
+        // deadline.
         let began = *waiting.get_or_insert_with(Instant::now);
         if socket.read_timeout()?.is_some_and(|deadline| began.elapsed() > deadline) {
             return Err(io::ErrorKind::TimedOut.into());
@@ -69,17 +71,17 @@ pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8])
     }
 }
 
-/// Takes what the socket has, up to a record.
+/// Reads from the socket, at most one record.
 fn receive(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     session.read_tls(&mut socket)?;
     process(session, socket)
 }
 
-/// Takes what the socket has, many records at once; returns how much plaintext lies in `buffer`.
+/// Reads many records from the socket at once. Returns the length of the plaintext in `buffer`.
 ///
-/// The library takes a record at a time from the socket, which is two system calls for every 16 KiB. So the socket is
-/// read into the whole of `buffer` first, and the plaintext, which is shorter and was copied aside by the library, is
-/// laid over the ciphertext that it came from.
+/// The library reads one record at a time, which takes two system calls per 16 KiB. This function
+/// reads ciphertext into the whole `buffer`, and then writes the plaintext, which is shorter and
+/// which the library has copied elsewhere, over it.
 fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let received = socket.read(buffer)?;
     if received == 0 {
@@ -89,7 +91,7 @@ fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]
     while fed < received {
         let count = session.read_tls(&mut &buffer[fed..received])?;
         if count == 0 {
-            // What comes behind close_notify is not part of the stream.
+            // Bytes after close_notify are not part of the stream.
             break;
         }
         fed += count;
@@ -104,13 +106,13 @@ fn receive_into(session: &mut Session, mut socket: &TcpStream, buffer: &mut [u8]
 fn process(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     let processed = session.process_new_packets();
     processed.map(drop).map_err(|error| {
-        // The other end is told why, if it still listens.
+        // Sends the alert, if the peer still reads.
         let _ = session.write_tls(&mut socket);
         io::Error::new(io::ErrorKind::InvalidData, error)
     })
 }
 
-/// Sends what the protocol itself has to say: handshake messages, answers to key updates.
+/// Sends handshake messages and responses to key updates.
 fn send(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     while session.wants_write() {
         session.write_tls(&mut socket)?;
@@ -118,7 +120,8 @@ fn send(session: &mut Session, mut socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the plaintext that is there: 0 is the end of the stream, `None` that more has to be received.
+/// Takes available plaintext. Returns 0 at the end of the stream, `None` if more bytes must be
+/// received.
 fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match session.reader().read(buffer) {
         Ok(count) => Ok(Some(count)),
@@ -131,8 +134,8 @@ fn take_plaintext(session: &mut Session, buffer: &mut [u8]) -> io::Result<Option
     }
 }
 
-/// What TLS connections have in common; certificates are read when the first one is made, since plain HTTP needs none
-/// and reading the system's takes milliseconds. Sessions are resumed from the configuration's own memory.
+/// The configuration of all TLS connections. Certificates are read at the first one, since that
+/// takes milliseconds and plain HTTP needs none. The configuration caches sessions for resumption.
 pub(super) struct Tls {
     ca_bundle: Option<PathBuf>,
     config: OnceLock<Arc<ClientConfig>>,
@@ -161,7 +164,7 @@ impl Tls {
         let named = match &self.ca_bundle {
             Some(path) => trust::read_bundle(path, &mut roots)?,
             None => {
-                // A damaged certificate among the system's makes only its own authority unusable.
+                // Ignores malformed certificates of the system.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
                 Vec::new()
             }

@@ -1,8 +1,9 @@
-//! Which servers are trusted: those whose certificate an authority has signed, and those whose own certificate the user
-//! has put into the CA bundle. Name and time are checked in either case.
+//! Decides which servers are trusted: those with a certificate signed by an authority, and those
+//! whose own certificate is in the user's CA bundle. Name and validity are checked in both cases.
 //!
-//! The second rule is for `openssl req -x509`, which makes a certificate that is authority and server at once. webpki
-//! refuses an authority's certificate as a server's; curl and the AWS tools accept it where it is in the bundle.
+//! The second rule is for certificates of `openssl req -x509`, which are authority and server
+//! certificate at once. webpki refuses the certificate of an authority as that of a server; curl
+//! and the AWS tools accept it if it is in the bundle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<
     Ok(certificates)
 }
 
-/// The rules of this module.
+/// A certificate verifier with these rules.
 #[derive(Debug)]
 pub(super) struct Trust {
     authorities: Arc<WebPkiServerVerifier>,
@@ -50,7 +51,7 @@ impl Trust {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
         let authorities = built.map_err(|_| Error::Options {
             what: "TLS".to_owned(),
-            why: "this system has no certificate authorities; install ca-certificates, or give --ca-bundle"
+            why: "this system has no certificate authorities; install ca-certificates or use --ca-bundle"
                 .to_owned(),
         })?;
         Ok(Self { authorities, named })
@@ -69,7 +70,8 @@ impl ServerCertVerifier for Trust {
         let verified =
             self.authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // webpki looks at the time before it finds this, so only the name is left to be checked.
+            // webpki has checked the validity before this error, so only the name must still be
+            // checked.
             Err(rustls::Error::InvalidCertificate(cause))
                 if is_authority(&cause) && self.named.iter().any(|named| named == end_entity) =>
             {
@@ -103,13 +105,13 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Whether a server's certificate was refused because it is an authority's.
+/// True if a server's certificate was refused because it is that of an authority.
 fn is_authority(cause: &CertificateError) -> bool {
     let CertificateError::Other(other) = cause else { return false };
     other.0.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
 }
 
-/// A refused certificate, in words for the user.
+/// The error for a refused certificate.
 pub(super) fn refusal(endpoint: String, cause: &CertificateError) -> Error {
     use CertificateError as Cause;
     let (fault, detail) = match cause {
@@ -130,7 +132,7 @@ pub(super) fn refusal(endpoint: String, cause: &CertificateError) -> Error {
     Error::Certificate { endpoint, fault, detail }
 }
 
-/// A name as it is written: webpki shows `DnsName("host")`.
+/// The name in webpki's `DnsName("host")`.
 fn bare(shown: &str) -> &str {
     let inner = shown.split_once('(').map_or(shown, |(_, inner)| inner.trim_end_matches(')'));
     inner.trim_matches('"')

@@ -1,4 +1,5 @@
-//! Answers over plain HTTP: every byte that was promised, of the version that was pinned, or an error that says why.
+//! Responses over plain HTTP: a read returns every byte of the pinned version, or an error with the
+//! reason.
 
 use std::os::unix::fs::FileExt;
 
@@ -32,7 +33,7 @@ fn one(text: String, get_: &Get) -> Result<String> {
 }
 
 #[test]
-fn a_body_that_ends_early_is_truncated_and_says_by_how_much() {
+fn the_error_of_a_truncated_body_has_the_number_of_missing_bytes() {
     let cut = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_owned();
     let Err(Error::Truncated { missing: 7, .. }) = one(cut.clone(), &Get::default()) else { panic!() };
     let server = Server::start(vec![Step::Close(cut)]);
@@ -61,7 +62,7 @@ fn a_chunked_body_that_ends_early_or_late_is_an_error() {
 }
 
 #[test]
-fn a_part_other_than_the_one_asked_for_is_refused() {
+fn a_range_other_than_the_requested_one_is_refused() {
     assert_eq!(one(part("bytes 2-4/9", "", "cde"), &range(2, 5)).unwrap(), "cde");
     assert_eq!(one(part("bytes 6-8/9", "", "ghi"), &range(6, 99)).unwrap(), "ghi");
     for (lie, body) in [
@@ -78,7 +79,7 @@ fn a_part_other_than_the_one_asked_for_is_refused() {
 }
 
 #[test]
-fn a_whole_where_a_range_was_asked_serves_a_reader_from_the_start_only() {
+fn a_whole_object_in_response_to_a_range_is_accepted_only_from_its_start() {
     let server = Server::start(vec![Step::Close(whole("", "abcdef"))]);
     let body = server.store().get(&server.url("/x"), &range(0, 3)).unwrap();
     assert_eq!(body.range(), ByteRange::new(0, 6));
@@ -87,7 +88,7 @@ fn a_whole_where_a_range_was_asked_serves_a_reader_from_the_start_only() {
 }
 
 #[test]
-fn a_range_past_the_end_is_empty_for_an_empty_object_and_an_error_for_others() {
+fn a_range_after_the_end_is_empty_for_an_empty_object_and_an_error_for_others() {
     let empty = refusal("416 Range Not Satisfiable", "Content-Range: bytes */0\r\n", "no");
     assert_eq!(one(empty, &range(0, 100)).unwrap(), "");
     let short = refusal("416 Range Not Satisfiable", "Content-Range: bytes */5\r\n", "no");
@@ -108,12 +109,12 @@ fn a_changed_object_is_an_error_that_names_both_versions() {
         Step::Close("HTTP/1.1 200 OK\r\nETag: \"new\"\r\nContent-Length: 6\r\n\r\n".to_owned()),
     ]);
     let error = server.store().get(&server.url("/x"), &asked).err().unwrap().to_string();
-    assert!(server.seen.recv().unwrap().head.contains("if-match: \"a\"\r\n"));
+    assert!(server.heads()[0].contains("if-match: \"a\"\r\n"));
     assert!(error.contains("\"a\"") && error.contains("\"new\""), "{error}");
 }
 
 #[test]
-fn a_server_that_falls_silent_is_given_up_after_the_deadline() {
+fn a_read_from_a_silent_server_fails_after_the_deadline() {
     for text in
         [String::new(), "HTTP/1.1 200 OK\r\nContent-Le".to_owned(), whole("", "abc").replace("abc", "a")]
     {
@@ -123,7 +124,7 @@ fn a_server_that_falls_silent_is_given_up_after_the_deadline() {
 }
 
 #[test]
-fn cancelling_ends_a_read_that_waits() {
+fn cancelling_ends_a_waiting_read() {
     let server = Server::start(vec![Step::Stall("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na".to_owned())]);
     let cancel = Cancel::new();
     let mut body =
@@ -139,23 +140,23 @@ fn cancelling_ends_a_read_that_waits() {
 }
 
 #[test]
-fn redirects_are_followed_ten_times_and_no_further() {
+fn at_most_ten_redirects_are_followed() {
     let to = |target: &str| Step::Keep(refusal("302 Found", &format!("Location: {target}\r\n"), "moved"));
     let server = Server::start(vec![to("/b/c"), to("d?e"), Step::Close(whole("", "abc"))]);
     assert_eq!(server.store().get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "abc");
     let targets: Vec<_> =
-        server.seen.iter().map(|seen| seen.head.split(' ').nth(1).unwrap().to_owned()).take(3).collect();
+        server.heads().iter().map(|head| head.split(' ').nth(1).unwrap().to_owned()).collect();
     assert_eq!(targets, ["/x", "/b/c", "/b/d?e"]);
     let error = get((0..12).map(|_| to("/again")).collect(), &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirects"), "{error}");
-    // Where one object leads nowhere, others need not.
+    // An unreachable redirect target concerns only this object.
     let error = get(vec![to("http://127.0.0.1:1/x")], &Get::default()).unwrap_err();
     assert!(error.to_string().contains("redirected to 127.0.0.1:1"), "{error}");
     assert!(!error.concerns_store());
 }
 
 #[test]
-fn a_request_on_a_connection_that_went_away_is_sent_again() {
+fn a_request_on_a_closed_connection_is_sent_again() {
     let server = Server::start(vec![Step::Close(whole("", "abc")), Step::Close(whole("", "def"))]);
     let store = server.store();
     assert_eq!(store.get(&server.url("/x"), &Get::default()).and_then(read).unwrap(), "abc");
@@ -164,7 +165,7 @@ fn a_request_on_a_connection_that_went_away_is_sent_again() {
 }
 
 #[test]
-fn a_connection_is_used_again_only_after_its_body_was_read_out() {
+fn a_connection_is_reused_only_after_its_body_was_read_completely() {
     let server = Server::start(vec![
         Step::Keep(whole("", "abc")),
         Step::Keep(whole("", "def")),
@@ -178,7 +179,7 @@ fn a_connection_is_used_again_only_after_its_body_was_read_out() {
 }
 
 #[test]
-fn answers_that_are_no_http_are_refused() {
+fn responses_that_are_not_http_are_refused() {
     for text in
         ["SSH-2.0-OpenSSH_9\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
     {
@@ -188,7 +189,7 @@ fn answers_that_are_no_http_are_refused() {
 }
 
 #[test]
-fn a_file_goes_up_whole_and_a_busy_server_is_asked_again() {
+fn an_upload_is_retried_if_the_server_is_busy() {
     let file = tempfile::tempfile().unwrap();
     file.write_all_at(b"0123456789", 0).unwrap();
     let server = Server::start(vec![
@@ -198,22 +199,21 @@ fn a_file_goes_up_whole_and_a_busy_server_is_asked_again() {
     let payload = Payload::File(&file, ByteRange::new(2, 7));
     let written = server.store().put(&server.url("/up"), payload, &PutOptions::default()).unwrap();
     assert_eq!(written.version.etag.as_deref(), Some("\"e\""));
-    let bodies: Vec<_> = server.seen.iter().take(2).map(|seen| seen.body).collect();
-    assert_eq!(bodies, ["23456", "23456"]);
+    assert_eq!(server.bodies(), ["23456", "23456"]);
 }
 
 #[test]
 fn the_password_of_a_url_is_sent_and_not_shown() {
     let server = Server::start(vec![Step::Close(refusal("401 Unauthorized", "", ""))]);
-    let text = format!("http://user:secret@{}/x", server.address);
+    let text = format!("http://user:secret@{}/x", server.address());
     let location = firstbyte_location::Location::parse(text.as_ref()).unwrap();
     let error = server.store().get(&location, &Get::default()).err().unwrap();
     assert!(matches!(error, Error::Denied { .. }) && !error.to_string().contains("secret"), "{error}");
-    assert!(server.seen.recv().unwrap().head.contains("authorization: Basic dXNlcjpzZWNyZXQ=\r\n"));
+    assert!(server.heads()[0].contains("authorization: Basic dXNlcjpzZWNyZXQ=\r\n"));
 }
 
 #[test]
-fn directory_pages_of_other_servers_are_read_by_their_links() {
+fn directory_pages_of_other_servers_are_parsed_by_their_links() {
     let page = r#"<a href="../">../</a><a href="a%20b">x</a> <a href="sub/">sub/</a><a href="?C=N">n</a><a href="/elsewhere">e</a>
         <a href="https://example.org/">far</a><a href='q&amp;r'>q</a>"#;
     let below = r#"<a href="../">../</a><a href="deep">deep</a>"#;
@@ -227,19 +227,19 @@ fn directory_pages_of_other_servers_are_read_by_their_links() {
 }
 
 #[test]
-fn a_directory_asked_for_without_its_slash_is_a_directory_all_the_same() {
+fn a_directory_without_a_final_slash_is_recognised_by_its_redirect() {
     let server = Server::start(vec![
         Step::Keep(refusal("301 Moved Permanently", "Location: /dir/\r\n", "")),
         Step::Close(whole("Content-Type: text/html\r\n", "")),
         Step::Close(whole("Content-Type: text/html\r\n", "")),
     ]);
     assert_eq!(server.store().stat(&server.url("/dir")).unwrap().kind, Kind::Directory);
-    // A page that nothing was redirected for is a file.
+    // A page without a redirect is a file.
     assert_eq!(server.store().stat(&server.url("/page")).unwrap().kind, Kind::File);
 }
 
 #[test]
-fn directory_lines_of_our_own_server_carry_sizes_and_times() {
+fn listings_by_serve_have_sizes_and_times() {
     let lines = concat!(
         r#"{"name":"f","kind":"file","size":3,"modified":"2026-01-02T03:04:05Z"}"#,
         "\n",

@@ -1,4 +1,5 @@
-//! Stores against a server that does what it is told: cut, stall, lie, redirect, refuse.
+//! Stores against a scripted server that truncates, stalls, redirects, refuses and sends wrong
+//! headers.
 
 mod answers;
 mod s3;

@@ -1,4 +1,6 @@
-//! What only S3 says: codes, regions, checksums, archived objects, pages.
+//! Responses specific to S3: error codes, regions, checksums, archived objects, pages.
+
+use std::num::NonZeroUsize;
 
 use firstbyte_location::Location;
 use firstbyte_store::{Algorithm, Error, Get, Hasher, ListOptions, Payload, PutOptions, Result};
@@ -18,7 +20,7 @@ fn code(status: &str, code: &str) -> String {
 }
 
 #[test]
-fn refusals_become_the_errors_they_mean() {
+fn error_responses_become_specific_errors() {
     let error = |text: String| {
         let server = Server::start(vec![Step::Close(text)]);
         server.store().get(&object("k"), &Get::default()).err().unwrap()
@@ -41,14 +43,14 @@ fn a_request_for_a_bucket_elsewhere_is_sent_again() {
     let moved = refusal("301 Moved", "x-amz-bucket-region: there-1\r\n", "");
     let server = Server::start(vec![Step::Keep(moved), Step::Close(whole("", "abc"))]);
     assert!(server.store().get(&object("k"), &Get::default()).is_ok());
-    // Told again and again, it is an error, not a loop.
+    // Repeated redirects are an error rather than a loop.
     let moved = || Step::Keep(refusal("301 Moved", "x-amz-bucket-region: nowhere-1\r\n", ""));
     let server = Server::start(vec![moved(), moved(), moved()]);
     assert!(server.store().get(&object("k"), &Get::default()).is_err());
 }
 
 #[test]
-fn a_slow_down_is_waited_out_by_control_calls() {
+fn control_requests_are_retried_after_slow_down() {
     let page = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
     let server = Server::start(vec![Step::Keep(code("503 Slow", "SlowDown")), Step::Close(whole("", page))]);
     let store = server.store();
@@ -57,7 +59,7 @@ fn a_slow_down_is_waited_out_by_control_calls() {
 }
 
 #[test]
-fn only_full_object_checksums_count_and_an_etag_never_does() {
+fn only_full_object_checksums_are_used_and_never_an_etag() {
     let crc = Hasher::of(Algorithm::Crc64Nvme, b"abc");
     let md5_like = "ETag: \"900150983cd24fb0d6963f7d28e17f72\"\r\n";
     let checksum = |headers: String| {
@@ -78,7 +80,7 @@ fn only_full_object_checksums_count_and_an_etag_never_does() {
 }
 
 #[test]
-fn a_version_id_is_asked_for_by_name() {
+fn a_version_id_is_sent_with_the_request() {
     let server = Server::start(vec![Step::Close(part("bytes 0-0/3", "x-amz-version-id: v/1\r\n", "a"))]);
     let version = firstbyte_location::Version { version_id: Some("v/1".into()), ..Default::default() };
     let get = Get {
@@ -87,11 +89,11 @@ fn a_version_id_is_asked_for_by_name() {
         ..Get::default()
     };
     assert!(server.store().get(&object("k"), &get).is_ok());
-    assert!(server.seen.recv().unwrap().head.starts_with("GET /bucket/k?versionId=v%2F1 HTTP/1.1\r\n"));
+    assert!(server.heads()[0].starts_with("GET /bucket/k?versionId=v%2F1 HTTP/1.1\r\n"));
 }
 
 #[test]
-fn a_store_that_got_other_bytes_is_an_error_and_one_that_takes_no_checksums_is_served_without() {
+fn a_checksum_mismatch_is_an_error_and_missing_checksum_support_is_not() {
     let wrong = Hasher::of(Algorithm::Crc64Nvme, b"other").to_base64();
     let server =
         Server::start(vec![Step::Close(whole(&format!("x-amz-checksum-crc64nvme: {wrong}\r\n"), ""))]);
@@ -103,13 +105,12 @@ fn a_store_that_got_other_bytes_is_an_error_and_one_that_takes_no_checksums_is_s
         Step::Close(whole("ETag: \"e\"\r\n", "")),
     ]);
     assert_eq!(put(&server).unwrap().verified, None);
-    let sent: Vec<_> =
-        server.seen.iter().take(2).map(|seen| seen.head.contains("x-amz-checksum-crc64nvme")).collect();
+    let sent: Vec<_> = server.heads().iter().map(|head| head.contains("x-amz-checksum-crc64nvme")).collect();
     assert_eq!(sent, [true, false]);
 }
 
 #[test]
-fn pages_follow_each_other_and_odd_keys_survive() {
+fn all_pages_are_read_and_odd_keys_are_preserved() {
     let page = |key: &str, next: &str| {
         let more = !next.is_empty();
         let token = if more {
@@ -127,17 +128,18 @@ fn pages_follow_each_other_and_odd_keys_survive() {
     };
     let server =
         Server::start(vec![page("p/a%2F%2Fb", "t/1"), page("p/%C3%BC+%2B%01", "t2"), page("p/z%2F", "")]);
-    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    // One page after the other: a slow answer must not make the listing try other places too.
+    let options = ListOptions { recursive: true, requests: NonZeroUsize::new(1), ..ListOptions::default() };
     let entries: Result<Vec<_>> = server.store().list(&object("p"), &options).unwrap().collect();
     let names: Vec<_> =
         entries.unwrap().into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();
     assert_eq!(names, ["a//b", "ü +\u{1}", "z/"]);
-    let heads: Vec<_> = server.seen.iter().take(2).map(|seen| seen.head).collect();
+    let heads = server.heads();
     assert!(heads[0].contains("prefix=p%2F") && heads[1].contains("continuation-token=t%2F1"));
 }
 
 #[test]
-fn a_refusal_within_a_success_is_a_refusal() {
+fn an_error_in_the_body_of_a_success_is_an_error() {
     let hidden = whole(
         "",
         "<?xml version=\"1.0\"?>\n<Error><Code>InternalError</Code><Message>late</Message></Error>",

@@ -1,60 +1,61 @@
-//! A server that gives the answers of a script, one a request, in order.
+//! A [`Scripted`] server that sends a list of responses, one per request, and a store that uses it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Signing, Store};
+use firstbyte_testkit::{Reply, Scripted};
 
-/// What to do with one request.
+/// The reaction to one request.
 pub(crate) enum Step {
     /// Send these bytes and wait for the next request on the connection.
     Keep(String),
     /// Send these bytes and close.
     Close(String),
-    /// Send these bytes and then nothing, for longer than the client's deadline.
+    /// Send these bytes and then nothing.
     Stall(String),
 }
 
-/// A request as it came: head in full, body as text.
-pub(crate) struct Seen {
-    pub head: String,
-    pub body: String,
-}
+pub(crate) struct Server(Scripted);
 
-pub(crate) struct Server {
-    pub address: SocketAddr,
-    pub seen: Receiver<Seen>,
-}
-
-/// Silence the clients of these tests bear.
+/// The read deadline of the clients in these tests.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(300);
 
 impl Server {
     pub(crate) fn start(script: Vec<Step>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (sender, seen) = channel();
-        std::thread::spawn(move || {
-            let mut steps = script.into_iter().peekable();
-            while steps.peek().is_some() {
-                let Ok((socket, _)) = listener.accept() else { return };
-                serve(&socket, &mut steps, &sender);
-            }
-        });
-        Self { address, seen }
+        let steps = Mutex::new(script.into_iter());
+        Self(Scripted::start(move |_, _| match steps.lock().unwrap().next() {
+            Some(Step::Keep(text) | Step::Stall(text)) => Reply::Send(text.into_bytes()),
+            Some(Step::Close(text)) => Reply::SendAndClose(text.into_bytes()),
+            None => Reply::Hang,
+        }))
     }
 
     pub(crate) fn url(&self, path: &str) -> Location {
-        Location::parse(format!("http://{}{path}", self.address).as_ref()).unwrap()
+        Location::parse(format!("{}{path}", self.0.url()).as_ref()).unwrap()
     }
 
-    /// A store that reaches this server, as S3 too, and does not wait long for anything.
+    /// `HOST:PORT`.
+    pub(crate) fn address(&self) -> &str {
+        self.0.url().trim_start_matches("http://")
+    }
+
+    /// The heads of the requests so far.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.0.heads()
+    }
+
+    /// The bodies of the requests so far.
+    pub(crate) fn bodies(&self) -> Vec<String> {
+        let requests = self.0.requests().into_iter();
+        requests.map(|request| String::from_utf8(request.body).unwrap()).collect()
+    }
+
+    /// A store with this server as its S3 endpoint, and with short deadlines.
     pub(crate) fn store(&self) -> Store {
         let options = Options {
-            endpoint_url: Some(format!("http://{}", self.address)),
+            endpoint_url: Some(self.0.url().to_owned()),
             region: Some("here-1".to_owned()),
             signing: Signing::Anonymous,
             read_deadline: DEADLINE,
@@ -65,45 +66,12 @@ impl Server {
     }
 }
 
-fn serve(mut socket: &TcpStream, steps: &mut impl Iterator<Item = Step>, sender: &Sender<Seen>) {
-    let mut reader = BufReader::new(socket);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "))
-            .map_or(0, |n| n.parse().unwrap());
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        let _ = sender.send(Seen { head, body: String::from_utf8_lossy(&body).into_owned() });
-        let Some(step) = steps.next() else { return };
-        let (text, ends, stalls) = match step {
-            Step::Keep(text) => (text, false, false),
-            Step::Close(text) => (text, true, false),
-            Step::Stall(text) => (text, true, true),
-        };
-        // A client that has seen enough may be gone.
-        let _ = socket.write_all(text.as_bytes());
-        if stalls {
-            std::thread::sleep(DEADLINE * 3);
-        }
-        if ends {
-            return;
-        }
-    }
-}
-
-/// A whole object.
+/// A response with a whole object.
 pub(crate) fn whole(headers: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }
 
-/// A part of one.
+/// A response with a range of an object.
 pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -111,7 +79,7 @@ pub(crate) fn part(content_range: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// A refusal.
+/// An error response.
 pub(crate) fn refusal(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }

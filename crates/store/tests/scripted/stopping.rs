@@ -1,4 +1,4 @@
-//! Every call of a scoped store ends with its scope, whatever the server does.
+//! Every call of a scoped store ends when its scope is cancelled, whatever the server does.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use firstbyte_store::{
 };
 use firstbyte_testkit::{Reply, Scripted};
 
-/// Far longer than a cancelled call takes, and shorter than a deadline.
+/// Longer than a cancelled call takes on a busy machine, and shorter than a deadline.
 const SOON: Duration = Duration::from_secs(10);
 
 type Call = fn(&Store, &Location) -> Result<()>;
@@ -44,7 +44,8 @@ fn upload(at: &Location) -> Upload {
     Upload { location: at.clone(), id: "id".into() }
 }
 
-/// Makes every call against such a server, cancels it in the middle, and gives what each came to.
+/// Makes every call against a server that sends `reply`, cancels it meanwhile, and returns the
+/// results.
 fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
     let server = Scripted::start(move |_, _| reply());
     let options = Options {
@@ -72,23 +73,23 @@ fn cancelled(reply: fn() -> Reply) -> Vec<(&'static str, Result<()>)> {
 }
 
 #[test]
-fn calls_that_wait_for_an_answer_end_with_their_scope() {
+fn calls_that_wait_for_a_response_end_with_their_scope() {
     for (name, outcome) in cancelled(|| Reply::Silence) {
         assert!(matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
     }
 }
 
 #[test]
-fn calls_that_wait_to_try_again_end_with_their_scope() {
+fn calls_that_wait_for_a_retry_end_with_their_scope() {
     for (name, outcome) in cancelled(|| Reply::answer("503 Slow Down", &["retry-after: 60"], b"")) {
-        // A read of a range is tried again by the caller.
+        // Reads are not retried by the store.
         let refused = matches!(outcome, Err(Error::SlowDown { .. })) && name == "get";
         assert!(refused || matches!(outcome, Err(Error::Cancelled)), "{name}: {outcome:?}");
     }
 }
 
 #[test]
-fn a_store_that_is_scoped_leaves_the_one_it_came_from_alone() {
+fn cancelling_a_scoped_store_does_not_affect_the_original() {
     let page = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
     let server = Scripted::start(move |_, _| Reply::answer("200 OK", &[], page));
     let options = Options {

@@ -1,4 +1,4 @@
-//! Objects that change while they are looked at.
+//! Objects that change while they are read.
 
 use std::thread;
 
@@ -6,12 +6,12 @@ use firstbyte_store::{Error, Get, Payload, PutOptions};
 
 use crate::{Subject, Support, bytes};
 
-/// Two looks at one object agree; after a rewrite of the same length they do not.
-pub fn a_version_stays_until_the_content_changes(subject: &Subject) {
+/// The version of an object stays the same until a rewrite, even one of the same length.
+pub fn a_version_is_stable_until_the_content_changes(subject: &Subject) {
     subject.place("x", b"first");
     let stat = |_| subject.store.stat(&subject.at("x")).unwrap().version;
     let (first, again) = (stat(1), stat(2));
-    assert!(first.agrees_with(&again), "{first} became {again} though nothing changed");
+    assert!(first.agrees_with(&again), "{first} became {again} without a change");
     assert!(first.strength() >= subject.can.strength, "{first}: {:?}", first.strength());
     let mut body = subject.store.get(&subject.at("x"), &Get::default()).unwrap();
     let read = body.stat().version.clone();
@@ -20,11 +20,11 @@ pub fn a_version_stays_until_the_content_changes(subject: &Subject) {
 
     subject.place("x", &bytes(1, 6));
     let changed = stat(3);
-    assert!(!first.agrees_with(&changed), "{first} still, though the content is another");
+    assert!(!first.agrees_with(&changed), "{first} still, although the content changed");
 }
 
-/// Reading on from a version that is gone fails, and says what was expected.
-pub fn a_pinned_version_that_was_replaced_is_an_error_that_names_both(subject: &Subject) {
+/// Reading a replaced version fails with an error that names both versions.
+pub fn reading_a_replaced_version_fails_and_names_both_versions(subject: &Subject) {
     subject.place("x", &bytes(1, 1000));
     let version = subject.store.stat(&subject.at("x")).unwrap().version;
     let range = Some(firstbyte_location::ByteRange::new(10, 20));
@@ -43,10 +43,10 @@ pub fn a_pinned_version_that_was_replaced_is_an_error_that_names_both(subject: &
     }
 }
 
-/// A reader beside a writer gets one of the contents that were written, whole.
-pub fn readers_see_the_old_content_or_the_new_never_a_mixture(subject: &Subject) {
+/// A concurrent reader gets one of the written contents, complete.
+pub fn readers_see_the_old_or_the_new_content_and_never_a_mixture(subject: &Subject) {
     if subject.can.write != Support::Yes {
-        // There is no write here whose atomicity could be the store's.
+        // Without writes through the store there is nothing to test.
         subject
             .can
             .write
@@ -64,7 +64,7 @@ pub fn readers_see_the_old_content_or_the_new_never_a_mixture(subject: &Subject)
                     assert!(bytes.len() == LEN && bytes.iter().all(|byte| *byte == bytes[0]), "torn");
                     whole += 1;
                 }
-                // A store may notice that the object was replaced under the reader; it may not hide it.
+                // An error is allowed; mixed content is not.
                 Err(Error::Changed { .. }) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -1,4 +1,4 @@
-//! Listings: complete, in order, and in constant memory.
+//! Listings: complete and in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use firstbyte_store::{ListOptions, Order};
 
 use crate::{Subject, Support};
 
-/// Names whose order as bytes differs from their order as paths.
+/// Names whose byte order differs from their order as paths.
 const NAMES: [&str; 10] =
     ["a!", "a-b/c", "a.txt", "a/b", "a/c!", "a/c/d", "a/c0", "a0", "b c", "z/\u{fc}/\u{1F600}"];
 
@@ -20,7 +20,7 @@ fn name(entry: &Entry) -> String {
     String::from_utf8(entry.name.clone()).expect("a name in UTF-8")
 }
 
-/// Whether names can be listed here; if not, listing is refused.
+/// True if listing is supported; otherwise checks that it fails.
 fn can_list(subject: &Subject) -> bool {
     subject
         .can
@@ -33,8 +33,8 @@ fn names(subject: &Subject, below: &str, options: &ListOptions) -> Vec<String> {
     subject.store.list(&location, options).unwrap().map(|entry| name(&entry.unwrap())).collect()
 }
 
-/// Everything below, once, ordered by the bytes of whole names.
-pub fn every_name_below_comes_once_in_byte_order(subject: &Subject) {
+/// A recursive listing has every name once, in the byte order of whole names.
+pub fn a_recursive_listing_has_every_name_once_in_byte_order(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -56,8 +56,8 @@ pub fn every_name_below_comes_once_in_byte_order(subject: &Subject) {
     assert_eq!(any, NAMES.map(String::from).into());
 }
 
-/// Directories stand for what is in them.
-pub fn one_level_shows_directories_instead_of_what_is_in_them(subject: &Subject) {
+/// A listing of one level has directories instead of their entries.
+pub fn a_listing_of_one_level_has_directories_instead_of_their_entries(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -73,8 +73,8 @@ pub fn one_level_shows_directories_instead_of_what_is_in_them(subject: &Subject)
     assert_eq!(found, wanted.collect::<Vec<_>>());
 }
 
-/// `start_after` leaves out everything up to and with a name, which need not be there.
-pub fn a_listing_starts_after_the_name_given(subject: &Subject) {
+/// `start_after` excludes all names up to and including the given one, which need not exist.
+pub fn a_listing_starts_after_the_given_name(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -86,8 +86,8 @@ pub fn a_listing_starts_after_the_name_given(subject: &Subject) {
     }
 }
 
-/// `beginning` leaves out everything that does not begin so, on whatever level.
-pub fn a_listing_holds_the_names_that_begin_as_asked(subject: &Subject) {
+/// `beginning` excludes all names with another beginning, on every level.
+pub fn a_listing_by_beginning_has_only_names_with_it(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -110,8 +110,8 @@ pub fn a_listing_holds_the_names_that_begin_as_asked(subject: &Subject) {
     }
 }
 
-/// More names than any page holds.
-pub fn a_listing_of_thousands_comes_whole(subject: &Subject) {
+/// A listing of several pages is complete.
+pub fn a_listing_of_several_pages_is_complete(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -123,12 +123,12 @@ pub fn a_listing_of_thousands_comes_whole(subject: &Subject) {
     assert!(found.iter().zip(&wanted).all(|(found, wanted)| wanted.strip_prefix("many/") == Some(found)));
     let flat = ListOptions { recursive: false, ..recursive() };
     assert_eq!(names(subject, "many/", &flat), found);
-    // A listing given up early must not hold anything that others need.
+    // A listing that is dropped early must not block others.
     assert_eq!(subject.store.list(&subject.base, &recursive()).unwrap().take(3).count(), 3);
 }
 
-/// What exists throughout is listed exactly once, however the listing is cut up and whatever else changes.
-pub fn names_that_stay_are_listed_once_while_others_come_and_go(subject: &Subject) {
+/// Names that exist all the time are listed exactly once, while others are added and removed.
+pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
@@ -150,7 +150,7 @@ pub fn names_that_stay_are_listed_once_while_others_come_and_go(subject: &Subjec
     });
 }
 
-/// Adds and removes names between those that stay, until told to stop.
+/// Adds and removes other names until `stop` is set.
 fn come_and_go(subject: &Subject, stop: &AtomicBool) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) && subject.can.write == Support::Yes {
@@ -163,8 +163,9 @@ fn come_and_go(subject: &Subject, stop: &AtomicBool) {
     }
 }
 
-/// Names are told from the listed place on, and a name that only begins alike is not below it.
-pub fn listing_a_prefix_names_what_is_below_it_from_there(subject: &Subject) {
+/// Names are relative to the listed location. A name that shares a beginning with it is not below
+/// it.
+pub fn names_in_a_listing_are_relative_to_its_prefix(subject: &Subject) {
     if !can_list(subject) {
         return;
     }

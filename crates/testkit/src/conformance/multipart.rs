@@ -1,13 +1,13 @@
-//! Uploads in parts: taken up again, given up, found again.
+//! Multipart uploads: completed, resumed, aborted, listed.
 
 use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 
 use crate::{Subject, Support, bytes};
 
-/// The least an S3 part may have, but for the last.
+/// The smallest size of an S3 part other than the last.
 const PART: usize = 5 << 20;
 
-/// Whether uploads in parts can be made here; if not, they are refused.
+/// True if multipart uploads are supported; otherwise checks that they fail.
 fn can_upload(subject: &Subject) -> bool {
     let supported = subject.can.multipart == Support::Yes;
     assert_eq!(subject.store.has_multipart(&subject.at("x")), supported);
@@ -24,8 +24,8 @@ fn send(subject: &Subject, upload: &Upload, number: u32, content: &[u8]) -> Part
     part
 }
 
-/// Parts need not come in order, and nothing is there before the end.
-pub fn parts_sent_in_any_order_make_the_whole(subject: &Subject) {
+/// Parts can be sent in any order, and the object does not exist before completion.
+pub fn parts_can_be_sent_in_any_order(subject: &Subject) {
     if !can_upload(subject) {
         return;
     }
@@ -47,8 +47,8 @@ pub fn parts_sent_in_any_order_make_the_whole(subject: &Subject) {
     assert!(subject.read(name, &Get::default()).unwrap() == content);
 }
 
-/// After an interruption the store tells which parts it has, and only the others are sent.
-pub fn an_upload_is_taken_up_again_from_the_parts_that_are_there(subject: &Subject) {
+/// After an interruption the store lists the parts it has, and only the others are sent.
+pub fn an_interrupted_upload_resumes_with_the_missing_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;
     }
@@ -77,8 +77,8 @@ pub fn an_upload_is_taken_up_again_from_the_parts_that_are_there(subject: &Subje
     assert!(subject.store.stale_uploads(&subject.at("x")).unwrap().is_empty());
 }
 
-/// An upload given up leaves the object as it was and no parts; giving it up twice is no error.
-pub fn an_aborted_upload_leaves_nothing(subject: &Subject) {
+/// An aborted upload leaves the object unchanged and no parts. Aborting it again is not an error.
+pub fn an_aborted_upload_leaves_no_parts(subject: &Subject) {
     if !can_upload(subject) {
         return;
     }

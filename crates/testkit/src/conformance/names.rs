@@ -1,4 +1,4 @@
-//! Keys: every legal one survives, and one that cannot be kept is refused aloud.
+//! Keys: every legal one is preserved, and an unsupported one is refused with an error.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use firstbyte_store::{Error, Get, ListOptions, Order, Payload, PutOptions, Resul
 
 use crate::{Subject, Support};
 
-/// Names that are legal everywhere and easily damaged on the way: by URL encoding, by XML, by shells.
+/// Legal names that are easily damaged by URL encoding, XML or shells.
 const ODD: [&str; 22] = [
     "space in name",
     "plus+plus",
@@ -33,8 +33,8 @@ const ODD: [&str; 22] = [
     "e\u{301}",
 ];
 
-/// Writes, reads, lists and deletes each.
-pub fn every_legal_name_survives(subject: &Subject) {
+/// Each name can be written, read, listed and deleted.
+pub fn every_legal_name_is_preserved(subject: &Subject) {
     for name in ODD {
         subject.place(name, name.as_bytes());
     }
@@ -60,17 +60,17 @@ pub fn every_legal_name_survives(subject: &Subject) {
     }
 }
 
-/// Where keys are free, each is its own object; where they are paths, none is taken for another.
-pub fn a_key_that_is_no_path_is_kept_apart_or_refused(subject: &Subject) {
+/// Keys that are not paths are distinct objects, or are refused without touching another object.
+pub fn a_key_that_is_not_a_path_is_distinct_or_refused(subject: &Subject) {
     const KEYS: [&str; 9] = ["a//b", "a/", "./x", "x/./y", "../up", "a/../b", "..", "/lead", "a/b//"];
-    // What a careless store would write to instead.
+    // The objects that an implementation which normalises keys would write to.
     let neighbours =
         BTreeMap::from([("a/b", "1"), ("x", "2"), ("x2/y", "3"), ("b", "4"), ("up", "5"), ("lead", "6")]);
     if subject.can.write != Support::Yes {
         return;
     }
     for key in subject.can.mistaken_keys {
-        // The table must not excuse what the service does rightly.
+        // A key in `mistaken_keys` must really be confused.
         let outcome = put(subject, key, "mistaken");
         assert!(
             outcome.is_err() || !listed(subject).contains(&key.as_bytes().to_vec()),
@@ -95,8 +95,8 @@ pub fn a_key_that_is_no_path_is_kept_apart_or_refused(subject: &Subject) {
     }
 }
 
-/// 1,024 bytes, in components that a file can have and in one that none can.
-pub fn the_longest_key_survives(subject: &Subject) {
+/// A key of 1,024 bytes, in components that fit into file names and in one that does not.
+pub fn the_longest_key_is_preserved(subject: &Subject) {
     let parts = format!("{0}/{0}/{0}/{0}/{1}", "p".repeat(200), "q".repeat(220));
     assert_eq!(parts.len(), 1024);
     subject.place(&parts, b"long");
@@ -116,7 +116,7 @@ pub fn the_longest_key_survives(subject: &Subject) {
 /// The location of exactly this key.
 fn verbatim(subject: &Subject, key: &str) -> Result<Location> {
     Ok(match &subject.base {
-        // As a copy of an object would name its file.
+        // The file name of a copy of such an object.
         Location::Local(root) => Location::Local(local_path(root, key.as_bytes())?),
         Location::S3(bucket) => Location::S3(S3Object { key: key.to_owned(), ..bucket.clone() }),
         Location::Http(_) => subject.at(key),
@@ -137,7 +137,7 @@ fn put(subject: &Subject, key: &str, content: &str) -> Result<()> {
 fn listed(subject: &Subject) -> Vec<Vec<u8>> {
     let options = ListOptions { recursive: true, order: Order::Bytes, ..ListOptions::default() };
     match subject.store.list(&subject.base, &options) {
-        // A prefix is there while a key begins with it.
+        // A prefix exists while a key begins with it.
         Err(Error::NotFound { .. }) => Vec::new(),
         listing => listing.unwrap().map(|entry| entry.unwrap().name).collect(),
     }

@@ -1,4 +1,4 @@
-//! Stat and get.
+//! `stat` and `get`.
 
 use firstbyte_location::{ByteRange, Kind};
 use firstbyte_store::{Error, Get};
@@ -10,8 +10,8 @@ fn ranged(start: u64, end: u64) -> Get {
     Get { range: Some(ByteRange::new(start, end)), ..Get::default() }
 }
 
-/// Length and kind, of an object and of an empty one.
-pub fn stat_tells_the_length(subject: &Subject) {
+/// Length and kind of an object and of an empty one.
+pub fn stat_returns_length_and_kind(subject: &Subject) {
     for (name, len) in [("empty", 0), ("small", 7), ("dir/large", 300_000)] {
         subject.place(name, &bytes(5, len));
         let stat = subject.store.stat(&subject.at(name)).unwrap();
@@ -21,8 +21,8 @@ pub fn stat_tells_the_length(subject: &Subject) {
     }
 }
 
-/// Every byte of every range is the object's, and the answer says which range it carries.
-pub fn whole_objects_and_their_ranges_are_exact(subject: &Subject) {
+/// Every range has the right bytes, and the response states the range.
+pub fn objects_and_their_ranges_have_the_right_bytes(subject: &Subject) {
     let content = bytes(11, 300_001);
     let len = content.len() as u64;
     subject.place("x", &content);
@@ -37,8 +37,8 @@ pub fn whole_objects_and_their_ranges_are_exact(subject: &Subject) {
     }
 }
 
-/// An end past the object's is cut; a start past it is a mistake that is told.
-pub fn a_range_is_cut_at_the_end_and_none_begins_past_it(subject: &Subject) {
+/// A range is cut at the end of the object; a range that starts after it is an error.
+pub fn a_range_is_cut_at_the_end_and_fails_if_it_starts_after_it(subject: &Subject) {
     let content = bytes(12, 1000);
     subject.place("x", &content);
     for end in [1001, 5000, u64::MAX] {
@@ -51,7 +51,7 @@ pub fn a_range_is_cut_at_the_end_and_none_begins_past_it(subject: &Subject) {
     }
 }
 
-/// No bytes are no error.
+/// Any range of an empty object is empty, not an error.
 pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
     subject.place("empty", b"");
     for get in [Get::default(), ranged(0, 1), ranged(0, 1 << 20), ranged(0, u64::MAX)] {
@@ -61,8 +61,8 @@ pub fn any_range_of_an_empty_object_is_empty(subject: &Subject) {
     assert_eq!(subject.read("x", &ranged(1, 1)).unwrap(), b"");
 }
 
-/// Bytes moved into a file are the same whether anybody looks at them or not.
-pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
+/// Bytes copied into a file are the same by splice and through memory.
+pub fn bytes_reach_a_file_by_splice_and_through_memory(subject: &Subject) {
     let content = bytes(13, 5 << 20);
     subject.place("x", &content);
     let scratch = scratch();
@@ -79,7 +79,7 @@ pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
         let (mut seen, mut told, mut buffer) = (Vec::new(), 0, vec![0; 100_000]);
         let mut look = |bytes: &[u8]| seen.extend_from_slice(bytes);
         let mut moved = 0;
-        // In two steps, so that a body is also left in the middle and taken up there.
+        // In two steps, so that a body is also continued after a pause.
         for limit in [1 << 20, u64::MAX] {
             let observe = observed.then_some(&mut look as &mut dyn FnMut(&[u8]));
             let mut progress = |count| told += count;
@@ -93,8 +93,8 @@ pub fn bytes_go_to_a_file_seen_and_unseen(subject: &Subject) {
     }
 }
 
-/// A missing object is told apart from every other failure.
-pub fn what_is_not_there_is_not_found(subject: &Subject) {
+/// A missing object has its own error.
+pub fn a_missing_object_is_reported_as_not_found(subject: &Subject) {
     subject.place("there", b"x");
     for name in ["missing", "no/such/thing", "ther", "there2"] {
         let found = subject.store.stat(&subject.at(name));
@@ -104,8 +104,8 @@ pub fn what_is_not_there_is_not_found(subject: &Subject) {
     }
 }
 
-/// Who has no rights is told so, in one line.
-pub fn what_is_denied_is_said_to_be_denied(subject: &Subject) {
+/// Missing rights are reported in one line.
+pub fn missing_rights_are_reported_as_denied(subject: &Subject) {
     match subject.can.denies {
         crate::Support::Yes => {
             let error = subject.read_as_stranger().unwrap_err();

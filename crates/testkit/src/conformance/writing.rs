@@ -1,4 +1,4 @@
-//! Put, copy and delete.
+//! `put`, `copy` and `delete`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,14 +8,15 @@ use firstbyte_store::{Error, Get, Metadata, Payload, Precondition, PutOptions};
 
 use crate::{Subject, Support, bytes, scratch, write_file};
 
-/// Whether objects can be written here; if not, a write is refused.
+/// True if writing is supported; otherwise checks that it fails.
 fn can_write(subject: &Subject) -> bool {
     let put = || subject.store.put(&subject.at("refused"), Payload::Bytes(b"x"), &PutOptions::default());
     subject.can.write.or_refuses(put)
 }
 
-/// What a write reports is what a reader finds, also over something longer.
-pub fn a_write_replaces_and_is_stated_as_it_is_found(subject: &Subject) {
+/// The version that a write returns is the one that a reader finds, also after replacing a longer
+/// object.
+pub fn a_write_replaces_the_object_and_returns_its_version(subject: &Subject) {
     if !can_write(subject) {
         return;
     }
@@ -38,7 +39,7 @@ pub fn a_write_replaces_and_is_stated_as_it_is_found(subject: &Subject) {
 }
 
 /// A payload may be any range of a file.
-pub fn a_part_of_a_file_is_written(subject: &Subject) {
+pub fn a_range_of_a_file_can_be_written(subject: &Subject) {
     if !can_write(subject) {
         return;
     }
@@ -54,8 +55,8 @@ pub fn a_part_of_a_file_is_written(subject: &Subject) {
     }
 }
 
-/// The file's own time to the nanosecond, its type, and what the user adds.
-pub fn time_and_metadata_come_back(subject: &Subject) {
+/// The modification time to the nanosecond, the content type and user metadata are preserved.
+pub fn modification_time_and_metadata_are_preserved(subject: &Subject) {
     if !can_write(subject) {
         return;
     }
@@ -84,8 +85,8 @@ pub fn time_and_metadata_come_back(subject: &Subject) {
     }
 }
 
-/// Absent means absent, and a version means that version.
-pub fn writes_keep_their_preconditions(subject: &Subject) {
+/// Writes with preconditions succeed only if these hold.
+pub fn writes_honour_their_preconditions(subject: &Subject) {
     if !can_write(subject) {
         return;
     }
@@ -105,8 +106,9 @@ pub fn writes_keep_their_preconditions(subject: &Subject) {
     }
 }
 
-/// Content and metadata travel inside the service; a source that changed does not.
-pub fn a_copy_inside_the_service_is_the_same_object(subject: &Subject) {
+/// A copy within the service has the same content and metadata, and fails if the source has
+/// changed.
+pub fn a_copy_within_the_service_is_the_same_object(subject: &Subject) {
     let content = bytes(21, 100_000);
     subject.place("from", &content);
     let version = subject.store.stat(&subject.at("from")).unwrap().version;
@@ -123,8 +125,8 @@ pub fn a_copy_inside_the_service_is_the_same_object(subject: &Subject) {
     assert!(matches!(subject.store.stat(&subject.at("late")), Err(Error::NotFound { .. })));
 }
 
-/// One, many, and none.
-pub fn deleting_removes_one_and_only_what_is_named(subject: &Subject) {
+/// Deletes one object, many objects, and a missing one.
+pub fn deleting_removes_only_the_named_objects(subject: &Subject) {
     subject.place("keep", b"x");
     subject.place("one", b"x");
     if !subject.can.write.or_refuses(|| subject.store.delete(&subject.at("one"))) {
@@ -135,7 +137,7 @@ pub fn deleting_removes_one_and_only_what_is_named(subject: &Subject) {
     assert!(matches!(subject.store.stat(&subject.at("one")), Err(Error::NotFound { .. })));
     subject.store.delete(&subject.at("one")).expect("what is gone already");
 
-    // More than one request of any service takes.
+    // More than fit into one request.
     let names: Vec<String> = (0..1200).map(|number| format!("many/{number}<&>")).collect();
     subject.place_many(&names);
     let mut locations: Vec<_> = names.iter().map(|name| subject.at(name)).collect();

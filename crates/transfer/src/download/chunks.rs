@@ -1,42 +1,32 @@
-//! A download in chunks: fetches them, several neighbours by one request, records each in the journal, and verifies the
-//! whole. Where the whole is found damaged, chunks are fetched again until two fetches of each agree.
+//! A download in chunks: fetches them, several neighbours with one request, records each in the
+//! journal, and verifies the whole. If the whole is damaged, each chunk is fetched again until two
+//! fetches of it agree.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{ByteRange, Location, Version, shown};
+use firstbyte_pacing::{LONGEST_REQUEST, Wait};
 use firstbyte_store::{
-    Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat,
+    Algorithm, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Over, Sink, Stat, Store,
 };
 
-use super::{Opened, at_file, copy_body};
-use crate::flight::Distance;
 use crate::journal::{Journal, Record};
-use crate::patience::Wait;
-use crate::pieces::{Done, Finish, Pieces};
+use crate::pieces::{Finish, Pieces};
 use crate::plan::Plan;
+use crate::report::{Done, Verified};
+use crate::request::{Attempt, Opened, Requester};
 use crate::verify::{self, Follower};
-use crate::worker::{Attempt, Worker};
-use crate::{Error, Result, Verified, single};
+use crate::{Error, Result};
 
-/// The piece that is no chunk: asking the source for the checksum its ranged answers do not carry.
+/// A piece that is not a chunk: asks the source for the checksum that ranged answers do not carry.
 pub(super) const ASK_CHECKSUM: u32 = u32::MAX;
 /// Times a chunk is fetched until two fetches agree, once the whole is known to be damaged.
 const AUDIT_FETCHES: u32 = 6;
 /// Times the whole is audited before the source itself counts as damaged.
 const AUDITS: u32 = 2;
-/// Bytes one request fetches in neighbouring chunks at most, while there are plenty. A request costs a server about a
-/// millisecond of its processor, which is felt where it is near, and it is billed; chunks stay small beside that, because a
-/// killed run reads again what was unfinished. Far away more than 32 MiB gain nothing, and one connection may be slow.
-const fn together(source: Distance) -> u64 {
-    match source {
-        Distance::Near => 128 << 20,
-        Distance::Far => 32 << 20,
-    }
-}
 
 /// A download in chunks.
 pub(super) struct Download {
@@ -48,12 +38,11 @@ pub(super) struct Download {
     pub(super) partial: Mutex<Option<LocalFile>>,
     pub(super) sink: Arc<Sink>,
     pub(super) journal: Journal,
-    /// For every chunk: whether it is there, and its CRC where one was computed.
     pub(super) chunks: Mutex<Vec<Chunk>>,
-    /// What the whole must have, once known.
+    /// The checksum of the whole, once it is known whether the source has one.
     pub(super) expected: OnceLock<Option<Checksum>>,
     pub(super) follower: OnceLock<Mutex<Option<Follower>>>,
-    /// The answer the object was opened with, for the chunk it is of.
+    /// The answer the object was opened with; its chunk reads it.
     pub(super) first: Mutex<Option<Opened>>,
     pub(super) audits: AtomicU32,
 }
@@ -61,20 +50,21 @@ pub(super) struct Download {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
     pub(super) done: bool,
+    /// Its CRC, if one was computed.
     pub(super) checksum: Option<Checksum>,
 }
 
 /// The chunk a worker is receiving.
 struct Arriving {
     index: u32,
-    /// Up to here it is in the file.
+    /// Where the next byte goes.
     at: u64,
     end: u64,
     hasher: Option<Hasher>,
 }
 
 impl Download {
-    /// Starts a follower where the whole is to be hashed in order.
+    /// Starts a follower if the whole has to be hashed in order.
     pub(super) fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {
@@ -86,30 +76,26 @@ impl Download {
         Ok(())
     }
 
-    /// Where the gapless front of the file ends.
+    /// Where the gapless start of the file ends.
     fn front(&self) -> u64 {
         let chunks = self.chunks();
-        let missing = chunks.iter().position(|chunk| !chunk.done).unwrap_or(chunks.len());
-        self.plan.range(u32::try_from(missing).unwrap_or(u32::MAX)).start
+        let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);
+        self.plan.range(missing.unwrap_or(self.plan.count())).start
     }
 
     fn chunks(&self) -> MutexGuard<'_, Vec<Chunk>> {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What to compute over a chunk as it passes; nothing where nobody would use it, for then its bytes need not
-    /// enter this process.
+    /// The checksum to compute over a chunk as it passes. `None` if it would not be used: then the
+    /// bytes need not enter this process.
     fn algorithm(&self) -> Option<Algorithm> {
         let expected = self.expected.get()?.as_ref()?;
         expected.algorithm.is_combinable().then_some(expected.algorithm)
     }
 
-    fn ask_checksum(&self, worker: &mut Worker<'_>) -> Result<()> {
-        let stat = worker.request(Wait::Head, None, |attempt, _| {
-            let stat = attempt.run.store.stat(&self.source)?;
-            attempt.head_arrived(0);
-            Ok(stat)
-        })?;
+    fn ask_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
+        let stat = requester.stat(&self.source)?;
         if !self.stat.version.agrees_with(&stat.version) {
             return Err(self.changed(&stat.version).into());
         }
@@ -125,23 +111,23 @@ impl Download {
         }
     }
 
-    /// Fetches neighbouring chunks into their places by one request, each recorded as soon as it is complete; after an
-    /// error only what is missing is asked for again.
-    fn fetch(&self, worker: &mut Worker<'_>, pieces: Range<u32>) -> Result<()> {
+    /// Fetches neighbouring chunks with one request and records each as soon as it is complete.
+    /// After an error only the missing bytes are asked for again.
+    fn fetch(&self, requester: &mut Requester<'_>, pieces: Range<u32>) -> Result<()> {
         let mut chunk = self.arriving(pieces.start);
         let end = self.plan.range(pieces.end - 1).end;
         let held = |opened: &mut Opened| opened.0.range().start == chunk.at;
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take_if(held);
         let (mut body, cancel) = first.unzip();
         let wait = body.as_ref().map_or(Wait::Head, |body| Wait::body(body.range().len()));
-        worker.request(wait, cancel, |attempt, scratch| {
+        requester.request(wait, cancel, |attempt, buffer| {
             while chunk.index < pieces.end {
                 let mut body = match body.take() {
                     Some(body) => body,
                     None => self.ask(attempt, ByteRange::new(chunk.at, end))?,
                 };
                 let before = chunk.at;
-                while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, scratch)? {
+                while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, buffer)? {
                     let next = self.arriving(chunk.index + 1);
                     let done = std::mem::replace(&mut chunk, next);
                     self.record(done.index, done.hasher.map(Hasher::finish))?;
@@ -160,25 +146,24 @@ impl Download {
         Arriving { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
-    /// Moves what a body has of a chunk into its place. Returns whether the chunk is complete.
+    /// Moves a body's bytes of a chunk to their place. Returns whether the chunk is complete.
     fn receive(
         &self,
         attempt: &mut Attempt<'_>,
         body: &mut Body,
         chunk: &mut Arriving,
-        scratch: &mut [u8],
+        buffer: &mut [u8],
     ) -> Result<bool> {
-        copy_body(attempt, body, &self.sink, &mut chunk.at, chunk.end, scratch, chunk.hasher.as_mut())
-            .map_err(|error| at_file(&self.path, &self.source, error))?;
+        attempt
+            .copy_body(body, &self.sink, &mut chunk.at, chunk.end, buffer, chunk.hasher.as_mut())
+            .map_err(|error| error.at_file(&self.path, &self.source))?;
         Ok(chunk.at == chunk.end)
     }
 
     fn ask(&self, attempt: &Attempt<'_>, range: ByteRange) -> Result<Body> {
         let version = Some(self.stat.version.clone());
         let get = Get { range: Some(range), version, ..attempt.get() };
-        let body = attempt.run.store.get(&self.source, &get)?;
-        attempt.head_arrived(body.range().len());
-        Ok(body)
+        attempt.open(&self.source, &get)
     }
 
     fn record(&self, index: u32, checksum: Option<Checksum>) -> Result<()> {
@@ -193,13 +178,13 @@ impl Download {
         Ok(())
     }
 
-    /// Fetches a chunk again until two fetches of it agree: damage on the way differs from time to time.
-    fn audit(&self, worker: &mut Worker<'_>, index: u32) -> Result<()> {
+    /// Fetches a chunk again until two fetches agree: damage on the way differs each time.
+    fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
         for _ in 0..AUDIT_FETCHES {
-            self.fetch(worker, index..index + 1)?;
-            worker.run.reread(self.plan.range(index).len());
+            self.fetch(requester, index..index + 1)?;
+            requester.context.reread(self.plan.range(index).len());
             let again = checksum();
             if seen.contains(&again) {
                 break;
@@ -209,7 +194,7 @@ impl Download {
         Ok(())
     }
 
-    /// The checksum of the whole file as it now is.
+    /// The checksum of the whole file as it is now.
     fn found(&self, expected: &Checksum) -> Result<Checksum> {
         if !expected.algorithm.is_combinable() {
             let follower = self
@@ -227,7 +212,7 @@ impl Download {
         }
         let mut chunks: Vec<_> = self.chunks().iter().map(|chunk| chunk.checksum.clone()).collect();
         for (index, chunk) in (0..).zip(&mut chunks) {
-            // Moved before the algorithm was known, or by a run that did not compute it.
+            // Fetched before the algorithm was known, or by a run that did not compute it.
             if chunk.as_ref().is_none_or(|checksum| checksum.algorithm != expected.algorithm) {
                 *chunk =
                     Some(verify::of_range(self.sink.file(), self.plan.range(index), expected.algorithm)?);
@@ -237,34 +222,30 @@ impl Download {
         let whole = verify::combine(&self.plan, expected.algorithm, &chunks);
         whole.ok_or_else(|| Error::invalid(&self.source, "its chunks' checksums do not combine"))
     }
-
-    fn all_chunks(&self) -> VecDeque<u32> {
-        (0..self.plan.count()).collect()
-    }
 }
 
 impl Pieces for Download {
-    fn move_pieces(&self, worker: &mut Worker<'_>, mut pieces: Range<u32>) -> Result<()> {
+    fn move_pieces(&self, requester: &mut Requester<'_>, mut pieces: Range<u32>) -> Result<()> {
         if pieces.start == ASK_CHECKSUM {
-            return self.ask_checksum(worker);
+            return self.ask_checksum(requester);
         }
         if self.algorithm().is_some() && self.audits.load(Ordering::Relaxed) > 0 {
-            return pieces.try_for_each(|index| self.audit(worker, index));
+            return pieces.try_for_each(|index| self.audit(requester, index));
         }
-        self.fetch(worker, pieces)
+        self.fetch(requester, pieces)
     }
 
-    fn most_together(&self, source: Distance) -> u32 {
-        u32::try_from(together(source) / self.plan.chunk()).unwrap_or(u32::MAX)
+    fn most_together(&self) -> u32 {
+        u32::try_from(LONGEST_REQUEST / self.plan.chunk()).unwrap_or(u32::MAX)
     }
 
-    fn finish(&self, worker: &mut Worker<'_>) -> Result<Finish> {
+    fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
         let mut verified = Verified::Length;
         if let Some(Some(expected)) = self.expected.get() {
             let found = self.found(expected)?;
             if let Err(error) = expected.verify(&found, &self.source) {
                 if self.audits.fetch_add(1, Ordering::Relaxed) < AUDITS {
-                    return Ok(Finish::Again(self.all_chunks()));
+                    return Ok(Finish::Again(self.plan.pieces().collect()));
                 }
                 return Err(error.into());
             }
@@ -272,20 +253,20 @@ impl Pieces for Download {
         }
         let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(partial) = partial {
-            let metadata = single::metadata(&self.stat);
-            worker.run.commit(partial, self.over, &self.path, &metadata, worker.run.settings.durability)?;
+            let context = requester.context;
+            context.commit(partial, self.over, &self.path, &self.stat, context.settings.durability)?;
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(self.stat.version.clone()) }))
     }
 
-    fn abandon(&self, _store: &firstbyte_store::Store, error: &Error) {
-        // What arrived stays for the next run, unless it can never be used.
+    fn abandon(&self, _store: &Store, error: &Error) {
+        // The bytes that arrived stay for the next run, unless they can never be used.
         if let Error::Store(StoreError::Changed { .. } | StoreError::Checksum { .. }) = error {
             let partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
             let discarded = partial.map(LocalFile::discard);
             let removed = self.journal.remove();
-            tracing::debug!(?discarded, ?removed, "left nothing behind");
+            tracing::debug!(?discarded, ?removed, "removed the partial file and its journal");
         }
     }
 }

@@ -1,10 +1,12 @@
-//! `du` of local directories, summed on the threads that list.
+//! `du` of local directories: summed on the threads that list.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use firstbyte::Depth;
+use firstbyte::operand::Glob;
 use firstbyte_listing as listing;
 use firstbyte_location::{Kind, shown};
 use listing::{Batch, Boundary, Detail, Directory, Entry, Tuning, Visitor};
@@ -13,13 +15,14 @@ use rustix::io::Errno;
 
 use super::totals::{Sums, Totals, Tree, shortened};
 use super::{Measure, View};
-use crate::error::Result;
-use crate::verbs::listed::{Below, Glob, from_listing};
+use crate::render::error::Result;
+use crate::verbs::listed::from_listing;
 
 /// Bytes of a block as the kernel counts them.
 const BLOCK: u64 = 512;
 
-/// Files with several names that have been counted: by device and inode. They are counted under the name found first.
+/// Files with several names that have been counted: by device and inode. They are counted under the
+/// name found first.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     seen: Mutex<HashSet<(u64, u64)>>,
@@ -31,8 +34,8 @@ impl Links {
     }
 }
 
-/// Sums up one operand. Everything counts that has a name: directories with the space of their own, links by
-/// themselves, and a file with several names once.
+/// Sums up one operand. Everything counts that has a name: directories with the space of their own,
+/// links by themselves, and a file with several names once.
 ///
 /// # Errors
 /// Its root cannot be listed.
@@ -101,7 +104,7 @@ impl Visitor for Summer<'_> {
 
     fn enters(&self, directory: &[u8], name: &[u8]) -> bool {
         let glob = self.view.operand.glob.as_ref();
-        glob.is_none_or(|glob| glob.enters(&[directory, name].concat(), Below::Taken))
+        glob.is_none_or(|glob| glob.enters(&[directory, name].concat(), Depth::Tree))
     }
 }
 
@@ -118,7 +121,7 @@ impl Summer<'_> {
         let mut all = 0;
         for entry in directory.entries() {
             let path = [directory.path(), entry.name()].concat();
-            // What is not meant must not take the place of another name of the same file.
+            // A name that does not match must not count in place of another name of its file.
             let Some(name) = glob.part(&path) else { continue };
             let Some(totals) = self.totals(&entry) else { continue };
             self.tree.add(name, totals);
@@ -145,7 +148,7 @@ impl Summer<'_> {
         all
     }
 
-    /// What an entry counts for by itself; nothing where it has been counted or is not to be.
+    /// What an entry counts for by itself; `None` if it was counted before or is excluded.
     fn totals(&self, entry: &Entry<'_>) -> Option<Totals> {
         let stat = entry.stat()?;
         let is_directory = entry.kind() == Kind::Directory;

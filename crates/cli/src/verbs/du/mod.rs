@@ -1,4 +1,4 @@
-//! `du`: how much is in a directory or below a prefix.
+//! `du`: sums the sizes below a directory or prefix.
 
 mod local;
 mod remote;
@@ -8,20 +8,23 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::operand::Operand;
 use firstbyte_location::shown;
 use firstbyte_store::Store;
 
-use super::listed::{Failures, Operand, end, opened};
+use super::joined;
+use super::listed::{Failures, end, opened};
 use super::ls::{LocalArgs, OutputArgs};
-use super::{joined, standard_output};
-use crate::args::Globals;
-use crate::error::{Error, Exit, Result};
-use crate::receipt::Receipt;
-use crate::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::receipt::Receipt;
+use crate::render::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
 use local::Links;
 use totals::{Sums, Totals};
 
-/// Sum up what is in a directory or below a prefix: bytes, files, name; local files by the disk space they take
+/// Sum up what is in a directory or below a prefix: bytes, files, name; local files by the disk
+/// space they take
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +50,7 @@ pub struct DuArgs {
     local: LocalArgs,
 }
 
-/// What is summed of local files.
+/// Which size of local files is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// The blocks that they take.
@@ -64,7 +67,7 @@ const SCHEMA: Schema = &[
     Column { name: "directories", holds: Holds::Number, width: None },
 ];
 
-/// What of an operand is summed up, and how.
+/// How one operand is summed.
 struct View<'a> {
     operand: &'a Operand,
     args: &'a DuArgs,
@@ -75,7 +78,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// What was summed, unless a pattern was given and nothing matched it.
+    /// The sums, or the error of a pattern that matched nothing.
     fn unless_unmatched(&self, sums: Sums) -> Result<Sums> {
         if self.operand.glob.is_some() && sums.is_empty() {
             return Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))));
@@ -99,7 +102,7 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     let counter = Counter::new(globals, false);
     let quiet = Counter::new(globals, true);
     let failures = Failures::new(&counter);
-    let out = standard_output()?;
+    let out = console::standard_output()?;
     let printer = Printer::new(style, out, &quiet)?;
     let memory = style.memory;
     let (mut store, links) = (None::<Store>, Links::default());

@@ -1,15 +1,15 @@
-//! `du` of what a store holds: the lengths of its objects, by prefix.
+//! `du` of a store: sums the lengths of its objects, by prefix.
 
 use firstbyte_location::Kind;
 use firstbyte_store::{ListOptions, Store};
 
 use super::View;
 use super::totals::{Sums, Totals, Tree, shortened};
-use crate::args::Globals;
-use crate::error::Result;
+use crate::globals::Globals;
+use crate::render::error::Result;
 use crate::verbs::listed::{is_whole, requests};
 
-/// Objects after which the counter is told.
+/// Objects after which the counter is updated.
 const STEP: u64 = 1_000;
 
 /// Sums up one operand.

@@ -1,17 +1,18 @@
-//! Sums by directory, in bounded memory however many directories have a row.
+//! Sums by directory, in bounded memory.
 //!
-//! Each thread adds up what it finds in a small [`Tree`] of its own, which it hands to the operand's [`Sums`] when it is
-//! large; at the end the [`Rollup`] adds to each directory what is in those below it.
+//! Each thread adds to a small [`Tree`] of its own, which it merges into the [`Sums`] of the
+//! operand when it is large. At the end the [`Rollup`] adds to each directory the sums of those
+//! below it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SCHEMA;
-use crate::error::Result;
-use crate::rows;
+use crate::render::error::Result;
+use crate::render::rows;
 
-/// Bytes that the names of one thread take before they are handed over: enough that the directories a thread is in are
-/// added up before, little enough for some dozens of threads.
+/// Bytes that the names of one thread take before they are handed over: enough that the directories
+/// a thread is in are added up before, little enough for some dozens of threads.
 const THREAD: usize = 128 << 10;
 /// Bytes of a name in a map, beside its own.
 const NODE: usize = 128;
@@ -34,8 +35,8 @@ impl Totals {
     }
 }
 
-/// Sums of one operand by name of directory, shared by the threads that list it. Names begin at the root and end in `/`; the
-/// root's is empty. Each directory has its own alone.
+/// Sums of one operand by name of directory, shared by the threads that list it. Names begin at the
+/// root and end in `/`; the root's is empty. Each directory has its own alone.
 #[derive(Debug)]
 pub(super) struct Sums {
     inner: Mutex<Inner>,
@@ -142,12 +143,12 @@ impl Drop for Tree<'_> {
     }
 }
 
-/// Adds to each directory what is in those below it. It is told directories in ascending order, so all that is below one
-/// follows it without a gap.
+/// Adds to each directory what is in those below it. Directories are added in ascending order, so
+/// everything below one follows it without a gap.
 struct Rollup<F> {
     /// The directory added last.
     path: Vec<u8>,
-    /// That directory and those above it: the length of the name, and the sum so far.
+    /// The current directory and those above it: the length of the path, and the sum so far.
     open: Vec<(usize, Totals)>,
     each: F,
 }
@@ -164,7 +165,9 @@ impl<F: FnMut(&[u8], Totals)> Rollup<F> {
         }
     }
 
-    /// Ends the directories that nothing more comes of: all but those that `stays`, told as a length of the path.
+    /// Closes open directories, innermost first, until `stays` is true for one. Passes each sum to
+    /// `each` and adds it to the directory above. `stays` gets the current path, and the length of
+    /// the part of it that names the directory.
     fn leave(&mut self, stays: impl Fn(&[u8], usize) -> bool) {
         while let Some((end, sum)) = self.open.pop_if(|(end, _)| !stays(&self.path, *end)) {
             (self.each)(&self.path[..end], sum);
@@ -181,7 +184,7 @@ pub(super) fn shortened(path: &[u8], levels: u32) -> &[u8] {
     &path[..end]
 }
 
-/// Where the directories in a path end, from the root's empty one on, each behind its `/`.
+/// The ends of the directories in a path, each behind its `/`, beginning with the root at 0.
 fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     std::iter::once(0).chain(slashes.map(|(at, _)| at + 1))

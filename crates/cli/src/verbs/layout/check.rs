@@ -1,20 +1,20 @@
-//! `layout check`: is everything where it belongs?
+//! `layout check`: finds files in the wrong place, and mends.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Checked, Finding, Mend, Trouble};
+use firstbyte_layout::{self as layout, Checked, Finding, Mend, Trouble};
 use serde_json::{Map, json};
 
 use super::{Directory, ended, failed, place, set_name, shape_of, with_fields};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::json;
-use crate::receipt::Receipt;
-use crate::rows::{Names, push_name};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::json;
+use crate::render::receipt::Receipt;
+use crate::render::rows::{Names, push_name};
 
 /// Find files in wrong places, files of one name, and what killed writers left
 #[derive(Args)]
@@ -82,7 +82,7 @@ fn line(finding: &Finding, names: Names) -> Vec<u8> {
     let mut line = Vec::new();
     push_name(b"", finding.path.as_os_str().as_bytes(), names, &mut line);
     let outcome = if finding.mended { " (mended)" } else { "" };
-    line.extend_from_slice(format!(": {}{outcome}", told(finding.trouble)).as_bytes());
+    line.extend_from_slice(format!(": {}{outcome}", described(finding.trouble)).as_bytes());
     line
 }
 
@@ -95,7 +95,7 @@ fn object(finding: &Finding) -> Vec<u8> {
     json::line(&fields).into_bytes()
 }
 
-fn told(trouble: Trouble) -> &'static str {
+fn described(trouble: Trouble) -> &'static str {
     match trouble {
         Trouble::Stray => "in the root, belongs in a directory",
         Trouble::Misplaced => "in another directory than its own",

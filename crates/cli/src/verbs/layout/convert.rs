@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Converted, Hash, Leaf, State, Survey, Wish};
+use firstbyte_layout::{self as layout, Converted, Hash, LayoutRequest, Leaf, State, Survey};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{Directory, ended, failed, place, shape_of, with_fields};
-use crate::args::{Globals, ProgressMode};
-use crate::console;
-use crate::error::{Exit, Result};
-use crate::json;
-use crate::receipt::Receipt;
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console;
+use crate::render::error::{Exit, Result};
+use crate::render::json;
+use crate::render::receipt::Receipt;
 use crate::signals;
 
 /// Move the files of a flat directory into small ones
@@ -27,7 +27,7 @@ pub struct ShardArgs {
     target: Directory,
     #[command(flatten)]
     shape: Shape,
-    /// Say what would be done and about how long it takes, and change nothing
+    /// Show what would move and about how long it takes, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -37,7 +37,7 @@ pub struct ShardArgs {
 pub struct UnshardArgs {
     #[command(flatten)]
     target: Directory,
-    /// Say what would be done and about how long it takes, and change nothing
+    /// Show what would move and about how long it takes, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -45,8 +45,8 @@ pub struct UnshardArgs {
 /// What the layout is to be like.
 #[derive(Args)]
 struct Shape {
-    /// What paths are computed from: xxh3, sha256 or md5 of the name, name-prefix where names are hashes already,
-    /// content-sha256 where they are the SHA-256 of the content [default: xxh3]
+    /// What paths are computed from: xxh3, sha256 or md5 of the name, name-prefix where names are
+    /// hashes already, content-sha256 where they are the SHA-256 of the content [default: xxh3]
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
     /// Directories above a file, 1 to 6 [default: as many as leave about 100 files in one]
@@ -55,15 +55,15 @@ struct Shape {
     /// Digits in a directory's name, 1 to 4 [default: likewise]
     #[arg(long, value_name = "N")]
     width: Option<u8>,
-    /// What a file is called in its directory: its full name, or the rest of it after the directories, as in git;
-    /// only where names are hashes [default: name]
+    /// What a file is called in its directory: its full name, or the rest of it after the
+    /// directories, as in git; only where names are hashes [default: name]
     #[arg(long, value_name = "name|rest")]
     leaf: Option<Leaf>,
 }
 
 impl Shape {
-    fn wish(&self) -> Wish {
-        Wish { hash: self.hash, levels: self.levels, width: self.width, leaf: self.leaf }
+    fn wish(&self) -> LayoutRequest {
+        LayoutRequest { hash: self.hash, levels: self.levels, width: self.width, leaf: self.leaf }
     }
 }
 
@@ -145,7 +145,7 @@ fn roughly(time: Duration) -> String {
 
 type Watched<'a> = &'a mut dyn FnMut(&Converted) -> ControlFlow<()>;
 
-/// Converts and tells about it.
+/// Converts, with a progress bar, a row for each failure and a receipt.
 fn convert(
     verb: &'static str,
     root: &Path,

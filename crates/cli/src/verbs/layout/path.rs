@@ -1,4 +1,4 @@
-//! `layout path`: where a name belongs, or where it is.
+//! `layout path`: prints where a name belongs, or where its file is.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstbyte_listing::layout::{self, Hash, Layout, Leaf, Scheme, Wish};
+use firstbyte_layout::{self as layout, Hash, Layout, LayoutRequest, Leaf, Scheme};
 use firstbyte_location::shown;
 use serde_json::{Map, Value};
 
 use super::{Directory, set_name};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
-use crate::json;
-use crate::rows::{Names, push_name};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::json;
+use crate::render::rows::{Names, push_name};
 
 /// Print where a file belongs
 #[derive(Args)]
@@ -25,8 +25,8 @@ pub struct PathArgs {
     /// Names of files
     #[arg(required = true, value_name = "NAME")]
     names: Vec<OsString>,
-    /// Print where it is now instead, also in a directory being converted or not converted at all. If it has moved by
-    /// the time it is opened, ask again
+    /// Print where it is now instead, also in a directory being converted or not converted at all.
+    /// If it has moved by the time it is opened, ask again
     #[arg(long, conflicts_with_all = ["hash", "levels", "width", "leaf"])]
     find: bool,
     /// End each path with a zero byte instead of a line end
@@ -39,7 +39,8 @@ pub struct PathArgs {
 /// The shape of a layout that is not there yet. One that is there has to agree.
 #[derive(Args)]
 struct Assumed {
-    /// What paths are computed from, as for `shard` [default: the layout's; xxh3 where there is none yet]
+    /// What paths are computed from, as for `shard` [default: the layout's; xxh3 where there is
+    /// none yet]
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
     /// Directories above a file [default: the layout's; has to be given where there is none yet]
@@ -95,16 +96,17 @@ fn object(name: &OsStr, path: &Path) -> Map<String, Value> {
 fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
     let root = &args.target.directory;
     let Assumed { hash, levels, width, leaf } = args.assumed;
-    let wish = Wish { hash, levels, width, leaf };
+    let wish = LayoutRequest { hash, levels, width, leaf };
     let scheme = match (Layout::open(root), levels, width) {
         (Ok(layout), ..) => {
             wish.agrees(layout.scheme(), root)?;
             layout.scheme()
         }
         (Err(layout::Error::Missing { .. }), Some(levels), Some(width)) => {
-            Scheme::new(hash.unwrap_or_default(), levels, width, leaf.unwrap_or_default())?
+            Scheme::new(hash.unwrap_or_default(), levels, width, leaf.unwrap_or_default())
+                .map_err(layout::Error::from)?
         }
-        (Err(layout::Error::Missing { .. }), ..) if wish != Wish::default() => {
+        (Err(layout::Error::Missing { .. }), ..) if wish != LayoutRequest::default() => {
             return Err(Error::usage(format!(
                 "{}: not a layout yet: --levels and --width are both needed to say where a file would be",
                 shown(root)
@@ -112,7 +114,7 @@ fn belongs(args: &PathArgs, name: &OsStr) -> Result<PathBuf> {
         }
         (Err(error), ..) => return Err(error.into()),
     };
-    Ok(root.join(scheme.path(name.as_bytes())?))
+    Ok(root.join(scheme.path(name.as_bytes()).map_err(layout::Error::from)?))
 }
 
 fn find(root: &Path, name: &OsStr) -> Result<Option<PathBuf>> {

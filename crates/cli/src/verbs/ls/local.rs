@@ -1,4 +1,4 @@
-//! `ls` of local directories: rendered on the threads that list, straight from the kernel's buffers.
+//! `ls` of local directories: rows are rendered on the listing threads, from the kernel's buffers.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -9,12 +9,12 @@ use firstbyte_location::{Kind, shown};
 use listing::{Batch, Detail, Directory, Reach, Time, Tuning, Visitor};
 
 use super::{Columns, Depth, Facts, View};
-use crate::args::Globals;
-use crate::error::{Error, Result};
-use crate::rows::{Page, Printer, time_of};
+use crate::globals::Globals;
+use crate::render::error::{Error, Result};
+use crate::render::rows::{Page, Printer, time_of};
 use crate::verbs::listed::from_listing;
 
-/// From so many entries on, a directory of a network file system is slow for everybody who works in it.
+/// From so many entries on, a directory of a network file system is slow for all its users.
 const MANY: u64 = 10_000;
 
 /// Lists one operand.

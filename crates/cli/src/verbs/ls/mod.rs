@@ -1,4 +1,4 @@
-//! `ls`: the names in a directory or below a prefix, local and remote alike, as fast as they come.
+//! `ls`: lists the names in a directory or below a prefix, local or remote, as they arrive.
 
 mod local;
 mod remote;
@@ -10,19 +10,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::Depth as Scope;
+use firstbyte::operand::Operand;
 use firstbyte_listing as listing;
-use firstbyte_location::{Kind, shown};
+use firstbyte_location::{Kind, shown, to_usize};
 use firstbyte_store::Store;
 use listing::{Boundary, Time};
 
-use super::listed::{Below, Failures, Operand, end, opened};
-use super::{joined, standard_output};
-use crate::args::Globals;
-use crate::error::{Error, Exit, Result};
-use crate::receipt::Receipt;
-use crate::rows::{Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value};
+use super::joined;
+use super::listed::{Failures, end, opened};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::receipt::Receipt;
+use crate::render::rows::{
+    Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value,
+};
 
-/// List what is in a directory or below a prefix: every name, those that begin with a dot too, in no order unless asked
+/// List what is in a directory or below a prefix: every name, those that begin with a dot too, in
+/// no order unless asked
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +72,7 @@ pub struct LocalArgs {
 impl LocalArgs {
     /// The listing's options as far as they go.
     pub fn options(&self) -> listing::Options {
-        let bytes = |bytes| NonZeroUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let bytes = |bytes| NonZeroUsize::new(to_usize(bytes));
         listing::Options {
             boundary: if self.one_file_system { Boundary::Stay } else { Boundary::Cross },
             buffer: self.buffer.and_then(bytes),
@@ -98,7 +104,7 @@ enum Depth {
     All,
 }
 
-/// How much is found out of each entry.
+/// Which facts of each entry are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
@@ -127,7 +133,7 @@ const LONG: Schema = &[
     CLASS,
 ];
 
-/// What of an operand is listed, and how.
+/// How one operand is listed.
 struct View<'a> {
     operand: &'a Operand,
     /// Stands before every name, where several operands are listed.
@@ -140,7 +146,7 @@ struct View<'a> {
     found: AtomicBool,
 }
 
-/// What is known of an entry beside its name.
+/// The facts of an entry beside its name.
 #[derive(Clone, Copy, Debug)]
 struct Facts<'a> {
     kind: Kind,
@@ -154,7 +160,8 @@ impl View<'_> {
     /// Whether an entry is wanted, by its path from the root in two parts.
     fn takes(&self, directory: &[u8], name: &[u8]) -> bool {
         let Some(glob) = &self.operand.glob else { return true };
-        let takes = glob.takes(&[directory, name].concat(), self.below());
+        let path = [directory, name].concat();
+        let takes = glob.takes(path.strip_suffix(b"/").unwrap_or(&path), self.scope());
         if takes {
             self.found.store(true, Ordering::Relaxed);
         }
@@ -164,7 +171,7 @@ impl View<'_> {
     /// Whether anything below a directory can be wanted.
     fn enters(&self, directory: &[u8]) -> bool {
         let path = directory.strip_suffix(b"/").unwrap_or(directory);
-        self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.below()))
+        self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.scope()))
     }
 
     /// What all wanted names of a directory begin with that lies so many levels down.
@@ -172,8 +179,8 @@ impl View<'_> {
         self.operand.glob.as_ref().map(|glob| glob.beginning(level as usize)).unwrap_or_default()
     }
 
-    fn below(&self) -> Below {
-        if self.args.recursive || self.args.depth.is_some() { Below::Taken } else { Below::Left }
+    fn scope(&self) -> Scope {
+        if self.args.recursive || self.args.depth.is_some() { Scope::Tree } else { Scope::Object }
     }
 
     /// Adds an entry to a page.
@@ -190,7 +197,7 @@ impl View<'_> {
         page.push(&row[..columns], facts.size.unwrap_or(0));
     }
 
-    /// What is to be said where a pattern matched nothing.
+    /// The error of a pattern that matched nothing.
     fn unmatched(&self) -> Result<()> {
         if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
             return Ok(());
@@ -229,7 +236,7 @@ impl OutputArgs {
             format: self.format.unwrap_or(usual),
             end,
             sort: self.sort.map(|sort| (sort, direction)),
-            memory: usize::try_from(globals.memory_ceiling() / 4).unwrap_or(usize::MAX),
+            memory: to_usize(globals.memory_ceiling() / 4),
         }
     }
 }
@@ -247,7 +254,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     if args.null && style.format != Format::Text {
         return Err(Error::usage("-0 is for text; other formats say where a name ends"));
     }
-    let out = standard_output()?;
+    let out = console::standard_output()?;
     let counter = Counter::new(globals, out.is_terminal());
     let failures = Failures::new(&counter);
     let printer = Printer::new(style, out, &counter)?;
@@ -277,7 +284,8 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     end(receipt, started, globals, failures, roots, operands.len())
 }
 
-/// What stands before the names of an operand where there are several: the directory they are in, as it was written.
+/// What stands before the names of an operand where there are several: the directory they are in,
+/// as it was written.
 fn label(operand: &Operand) -> Vec<u8> {
     let mut label = operand.root_text().to_vec();
     if !label.ends_with(b"/") && !label.is_empty() {

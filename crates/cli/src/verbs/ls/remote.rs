@@ -1,4 +1,4 @@
-//! `ls` of what a store holds: keys as they are listed, a page at a time.
+//! `ls` of a store: rows are printed a page of the listing at a time.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -7,12 +7,13 @@ use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Store};
 
 use super::{Depth, Facts, View};
-use crate::args::Globals;
-use crate::error::Result;
-use crate::rows::{Page, Printer, time_of};
+use crate::globals::Globals;
+use crate::render::error::Result;
+use crate::render::rows::{Page, Printer, time_of};
 use crate::verbs::listed::{is_whole, requests};
 
-/// Rows sent off together: a page of S3's, so that what has come is seen before the next page is waited for.
+/// Rows sent off together: a page of S3's, so that what has come is seen before the next page is
+/// waited for.
 const PAGE: usize = 1_000;
 
 /// Lists one operand.
@@ -27,7 +28,7 @@ pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>, global
     match listed {
         Ok(0) if view.operand.glob.is_none() && !is_whole(root) => lister.object(root, None),
         Ok(_) => view.unmatched(),
-        // What is no directory may still be there: `ls` of a file names it.
+        // It may be an object: `ls` of a file prints its name.
         Err(error) if !root.is_directory_like() => lister.object(root, Some(error)),
         Err(error) => Err(error.into()),
     }
@@ -43,8 +44,8 @@ struct Lister<'l, 'p> {
 }
 
 impl Lister<'_, '_> {
-    /// Lists the root, and where only so many levels are wanted, one prefix after the other below it: what lies deeper
-    /// is then never asked for. Returns how many names were found.
+    /// Lists the root, and where only so many levels are wanted, one prefix after the other below
+    /// it: what lies deeper is then never asked for. Returns how many names were found.
     fn directories(&mut self, root: &Location) -> firstbyte_store::Result<usize> {
         let levels = match self.view.depth {
             Depth::All => None,
@@ -78,7 +79,8 @@ impl Lister<'_, '_> {
                 };
                 found += 1;
                 let name = name_of(&directory, &entry);
-                // What is in it stands for a directory that is entered, as it does in a whole listing.
+                // What is in it stands for a directory that is entered, as it does in a whole
+                // listing.
                 if entry.kind == Kind::Directory && levels.is_some_and(|levels| level < levels) {
                     if self.view.enters(&name) {
                         waiting.push_back((name, level + 1));
@@ -91,7 +93,7 @@ impl Lister<'_, '_> {
         Ok(found)
     }
 
-    /// False once nobody reads any more.
+    /// False once nothing more can be written.
     fn push(&mut self, name: &[u8], entry: &Entry) -> bool {
         if !self.view.takes(b"", name) {
             return true;
@@ -126,7 +128,8 @@ impl Lister<'_, '_> {
     }
 }
 
-/// The name from the operand's root, a directory's with its `/`: in the store it is a part of the name.
+/// The name from the operand's root, a directory's with its `/`: in the store it is a part of the
+/// name.
 fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
     let open = entry.kind == Kind::Directory && !entry.name.ends_with(b"/");
     [directory, &entry.name, if open { b"/" } else { b"" }].concat()

@@ -1,7 +1,8 @@
-//! The daemon: this process forked before it has any thread or connection, in a session of its own.
+//! The daemon of a mount: this process, forked before it has any thread or connection, in a session
+//! of its own.
 //!
-//! Starting the program anew would load, link and parse a second time, some 2 ms. It tells its outcome as one line
-//! of JSON on the pipe that is its standard output; its standard error is the log.
+//! Forking saves 2 ms over starting the program again. The daemon reports its outcome as one line
+//! of JSON on a pipe, its standard output; its standard error is the log.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -18,9 +19,9 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use serde_json::{Value, json};
 
 use super::{MountArgs, described, serve};
-use crate::args::Globals;
-use crate::console;
-use crate::error::{Error, Exit, Result};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
 
 /// Starts the daemon and returns when it is ready, or has failed; in the daemon, when it has ended.
 pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
@@ -42,7 +43,7 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
             .advise(format!("see {}", shown(&place.log))));
     };
     if let Some(message) = outcome["error"].as_str() {
-        // Nothing is in the log that is not told here.
+        // The log holds nothing beside this error.
         let _ = wait_for(child);
         remove_if_empty(&place.log);
         let exit = if outcome["usage"] == true { Exit::Usage } else { Exit::Failed };

@@ -1,4 +1,4 @@
-//! Where running mounts have their sockets and logs.
+//! Where a running mount has its control socket and its log.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use firstbyte::environment::{self, Lookup};
 use firstbyte_location::shown;
 
-use crate::environment::{self, Lookup};
-use crate::error::{Error, Result};
+use crate::render::error::{Error, Result};
 
 /// A mount's place among others of this machine.
 pub(super) struct Place {
@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a mount at `directory`.
+    /// The place of a mount at `directory`.
     pub(super) fn of(directory: &Path, log: Option<&Path>) -> Result<Self> {
         let runtime = runtime_directory(&environment::variable)?;
         let absolute = std::path::absolute(directory).map_err(|error| Error::io(shown(directory), &error))?;
@@ -28,8 +28,8 @@ impl Place {
     }
 }
 
-/// A directory for this user alone: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte` for root and `/tmp/firstbyte-UID` for
-/// others. It is made where it is missing.
+/// A directory for this user alone: `$XDG_RUNTIME_DIR/firstbyte`, else `/run/firstbyte` for root
+/// and `/tmp/firstbyte-UID` for others. It is made where it is missing.
 fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
     let user = rustix::process::geteuid();
     let directory = match lookup("XDG_RUNTIME_DIR").filter(|path| path.starts_with('/')) {
@@ -42,7 +42,7 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
-    // In /tmp somebody else may have been first, to read logs or to answer for the daemon.
+    // In /tmp another user may have created it first, to read logs or to answer for the daemon.
     let found = directory.symlink_metadata().map_err(failed)?;
     if found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o022 == 0 {
         return Ok(directory);
@@ -51,7 +51,8 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
         .advise("remove it, or set XDG_RUNTIME_DIR"))
 }
 
-/// What a file about `path` is called: its end, for people, and a hash, so that no two are the same.
+/// What a file about `path` is called: its end, for people, and a hash, so that no two are the
+/// same.
 fn file_name_of(path: &Path) -> String {
     /// Sockets have paths of up to 107 bytes.
     const LONGEST: usize = 32;

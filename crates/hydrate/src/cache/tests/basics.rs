@@ -1,4 +1,4 @@
-//! What one process sees of one version.
+//! One process and one version.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn blocks_are_read_as_they_were_filled_and_the_gap_ends_a_read() {
     assert_eq!(fill(&cached, 1, 2), Stored::Kept);
     assert_eq!(cached.read_at(&mut buffer, start), whole.len() - usize::try_from(start).unwrap());
     assert_eq!(cached.read_at(&mut buffer, size), 0);
-    assert!(!cached.all_here());
+    assert!(!cached.has_all_blocks());
     assert_eq!(cached.status().unwrap().state, State::Partial);
     assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
     assert_eq!(fill(&cached, 1, 0), Stored::Kept);
@@ -32,16 +32,16 @@ fn blocks_are_read_as_they_were_filled_and_the_gap_ends_a_read() {
 }
 
 #[test]
-fn a_version_is_complete_when_the_whole_is_what_the_store_says() {
+fn a_version_is_complete_if_it_matches_the_checksum_of_the_store() {
     let dir = scratch();
     let cache = open_at(dir.path());
-    // Large enough to be synced, too.
+    // Large enough to be synced.
     let size = 5 << 20;
     let whole = bytes(1, size);
     let cached = seeded(&cache, 1, size as u64);
     fill_all(&cached, 1);
-    assert!(cached.all_here() && !cached.is_complete() && cached.backing().is_none());
-    cached.expect(Hasher::of(Algorithm::Sha256, &whole));
+    assert!(cached.has_all_blocks() && !cached.is_complete() && cached.backing().is_none());
+    cached.set_checksum(Hasher::of(Algorithm::Sha256, &whole));
     assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
     let mut read = vec![0; size];
     File::from(cached.backing().unwrap().as_fd().try_clone_to_owned().unwrap())
@@ -54,7 +54,7 @@ fn a_version_is_complete_when_the_whole_is_what_the_store_says() {
 
     let cached = seeded(&cache, 2, size as u64);
     fill_all(&cached, 2);
-    cached.expect(Hasher::of(Algorithm::Crc64Nvme, &whole));
+    cached.set_checksum(Hasher::of(Algorithm::Crc64Nvme, &whole));
     let error = cached.verify_complete().unwrap_err().to_string();
     assert!(error.starts_with("s3://b/2: CRC64NVME mismatch"), "{error}");
     assert_eq!(present(&cached, 2), Vec::<u64>::new());
@@ -71,13 +71,13 @@ fn a_large_version_is_verified_in_parts_with_one_checksum_over_all() {
         let seed = seed as u64;
         let cached = seeded(&cache, seed, size as u64);
         fill_all(&cached, seed);
-        cached.expect(Hasher::of(algorithm, &bytes(seed, size)));
+        cached.set_checksum(Hasher::of(algorithm, &bytes(seed, size)));
         assert_eq!(cached.verify_complete().unwrap(), Verified::Complete, "{algorithm}");
     }
 }
 
 #[test]
-fn what_is_brought_in_two_openings_has_one_checksum_and_a_wrong_one_is_found() {
+fn a_version_filled_in_two_opens_is_verified_against_one_checksum() {
     let dir = scratch();
     let size = (37 << 20) + 4321;
     let algorithms = [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Sha256];
@@ -89,9 +89,9 @@ fn what_is_brought_in_two_openings_has_one_checksum_and_a_wrong_one_is_found() {
         (100..200).for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
         drop(cached);
         let cached = seeded(&open_at(dir.path()), seed, size as u64);
-        // Known only when some blocks have come, as it is where nobody had to ask for it.
+        // Set after some blocks were filled, as it is if a later response carries it.
         (0..50).rev().for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
-        cached.expect(Hasher::of(algorithm, &bytes(seed + other, size)));
+        cached.set_checksum(Hasher::of(algorithm, &bytes(seed + other, size)));
         (200..last)
             .chain((50..100).rev())
             .for_each(|index| assert_eq!(fill(&cached, seed, index), Stored::Kept));
@@ -101,44 +101,44 @@ fn what_is_brought_in_two_openings_has_one_checksum_and_a_wrong_one_is_found() {
 }
 
 #[test]
-fn a_block_that_breaks_off_on_its_way_into_the_file_leaves_nothing_behind() {
+fn a_block_that_fails_in_transfer_leaves_nothing_behind() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 300 * BLOCK);
     assert_eq!(fill(&cached, 1, 0), Stored::Kept);
-    let (taken, disk) = (counted(&cache), on_disk(dir.path()));
+    let (used, disk) = (counted(&cache), on_disk(dir.path()));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
-    let received = cached.receive(1, &mut vec![0; 2 * half.len()], Spare::Pinned, |sink, at, _| {
+    let received = cached.receive(1, &mut vec![0; 2 * half.len()], Exempt::Pinned, |sink, at, _| {
         sink.write_all_at(&half, at).unwrap();
         Err(StoreError::Cancelled)
     });
     assert!(matches!(received, Err(StoreError::Cancelled)));
     assert_eq!(present(&cached, 1), [0]);
-    assert_eq!((counted(&cache), on_disk(dir.path())), (taken, disk));
-    // What else has come need not be read again for it.
+    assert_eq!((counted(&cache), on_disk(dir.path())), (used, disk));
+    // The other blocks stay verified.
     (1..300).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
-    assert_eq!(cached.inner.proven.lock().unwrap().runs(cached.inner.generation()).len(), 1);
+    assert_eq!(cached.inner.verified.lock().unwrap().runs(cached.inner.generation()).len(), 1);
     assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
 }
 
 #[test]
-fn who_waits_for_a_network_in_the_middle_of_a_block_keeps_nobody_from_filling_it() {
+fn a_block_in_transfer_can_be_filled_by_another_thread() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let (cached, other) = (seeded(&cache, 1, 600 * BLOCK), seeded(&open_at(dir.path()), 1, 600 * BLOCK));
     let half = vec![7; usize::try_from(BLOCK / 2).unwrap()];
-    // Each in its own page of the map, by the same process and by another.
+    // Each on its own page of the map, by the same process and by another.
     for (index, filler) in [(0, &cached), (550, &other)] {
         let mut buffer = vec![0; 2 * half.len()];
-        let received = cached.receive(index, &mut buffer, Spare::Pinned, |sink, at, _| {
+        let received = cached.receive(index, &mut buffer, Exempt::Pinned, |sink, at, _| {
             sink.write_all_at(&half, at).unwrap();
-            assert_eq!(filler.fill(index, &block(&cached, 1, index)), Stored::Kept);
+            assert_eq!(filler.fill(index, &block(&cached, 1, index), Exempt::Pinned), Stored::Kept);
             Err(StoreError::Cancelled)
         });
-        assert!(received.is_err() && is_right(&cached, 1, index), "what has come meanwhile stays");
+        assert!(received.is_err() && is_right(&cached, 1, index), "the other thread's block stays");
         let next = index + 1;
-        let received = cached.receive(next, &mut buffer, Spare::Pinned, |sink, at, _| {
-            assert_eq!(filler.fill(next, &block(&cached, 1, next)), Stored::Kept);
+        let received = cached.receive(next, &mut buffer, Exempt::Pinned, |sink, at, _| {
+            assert_eq!(filler.fill(next, &block(&cached, 1, next), Exempt::Pinned), Stored::Kept);
             sink.write_all_at(&block(&cached, 1, next), at).unwrap();
             Ok(())
         });
@@ -147,18 +147,18 @@ fn who_waits_for_a_network_in_the_middle_of_a_block_keeps_nobody_from_filling_it
     }
     assert_eq!(present(&other, 1), [0, 1, 550, 551]);
     assert_eq!(cached.status().unwrap().here, 4 * BLOCK);
-    let taken = counted(&cache);
-    assert!(taken >= on_disk(dir.path()), "{taken} of {}", on_disk(dir.path()));
+    let used = counted(&cache);
+    assert!(used >= on_disk(dir.path()), "{used} of {}", on_disk(dir.path()));
 }
 
 #[test]
-fn a_file_that_does_not_give_back_what_was_written_is_noticed() {
+fn a_file_that_returns_other_bytes_than_were_written_is_noticed() {
     let cached = seeded(&open_at(scratch().path()), 1, 3 * BLOCK);
     fill_all(&cached, 1);
     let mut right = block(&cached, 1, 2);
-    cached.inner.reads_back(2, &right).unwrap();
+    cached.inner.compare_written(2, &right).unwrap();
     *right.last_mut().unwrap() ^= 1;
-    assert!(cached.inner.reads_back(2, &right).is_err());
+    assert!(cached.inner.compare_written(2, &right).is_err());
 }
 
 #[test]
@@ -167,13 +167,13 @@ fn an_empty_object_is_complete_at_once() {
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 0);
     assert_eq!((cached.read_at(&mut [0; 4], 0), cached.next_missing(0)), (0, None));
-    assert!(cached.all_here() && cached.backing().is_some());
+    assert!(cached.has_all_blocks() && cached.backing().is_some());
     assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
     assert_eq!(cached.status().unwrap().state, State::Hydrated);
 }
 
 #[test]
-fn five_tebibytes_take_what_is_here_of_them() {
+fn a_sparse_version_of_five_tebibytes_uses_only_its_blocks() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 5 << 40);
@@ -190,12 +190,12 @@ fn five_tebibytes_take_what_is_here_of_them() {
     assert_eq!(cached.next_missing(0), Some(2));
     assert_eq!(cached.next_missing(blocks - 1), None);
     assert_eq!(cached.status().unwrap().here, 7 * BLOCK);
-    assert!(on_disk(dir.path()) <= 7 * BLOCK + 8 * map::page());
+    assert!(on_disk(dir.path()) <= 7 * BLOCK + 8 * block_map::page());
     assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
 }
 
 #[test]
-fn versions_of_one_location_are_kept_apart_and_released_together() {
+fn versions_of_one_location_are_separate_and_released_together() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let place = location("s3://b/k");
@@ -213,12 +213,12 @@ fn versions_of_one_location_are_kept_apart_and_released_together() {
     assert_eq!(cache.find(&place).unwrap()[0].version, strong(BLOCK, "new"));
     assert_eq!(cache.release(&place).unwrap().versions, 1);
     assert_eq!(cache.find(&place).unwrap(), []);
-    let left: Vec<_> = cache.entries().map(|status| status.unwrap().location).collect();
+    let left: Vec<_> = cache.statuses().map(|status| status.unwrap().location).collect();
     assert_eq!(left, [location("s3://b/3")]);
 }
 
 #[test]
-fn an_open_version_is_released_block_by_block_but_for_one_handed_out() {
+fn an_open_version_is_released_block_by_block_unless_it_has_a_backing() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 600 * BLOCK + 1);
@@ -238,7 +238,7 @@ fn an_open_version_is_released_block_by_block_but_for_one_handed_out() {
 }
 
 #[test]
-fn a_weak_version_is_forgotten_when_it_is_closed() {
+fn a_weak_version_is_removed_when_it_is_closed() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let weak = Version { size: Some(3 * BLOCK), last_modified: Some("Mon".into()), ..Version::default() };
@@ -249,38 +249,35 @@ fn a_weak_version_is_forgotten_when_it_is_closed() {
     assert_eq!(present(&other, 1), Vec::<u64>::new());
     assert_eq!(cached.verify_complete().unwrap(), Verified::Complete);
     assert!(cached.backing().is_some());
-    assert!(cache.usage().taken.unwrap() >= 3 * BLOCK);
+    assert!(cache.usage().used.unwrap() >= 3 * BLOCK);
     assert_eq!(fs::read_dir(dir.path().join("temporary")).unwrap().count(), 0);
     drop((cached, other));
-    assert_eq!(cache.usage().taken, Some(0));
-    assert_eq!(cache.entries().count(), 0);
+    assert_eq!(cache.usage().used, Some(0));
+    assert_eq!(cache.statuses().count(), 0);
     let unknown = Version::default();
     assert!(cache.version(&location("http://h/k"), &unknown, None).is_err());
 }
 
 #[test]
-fn a_version_that_nothing_was_read_of_leaves_nothing() {
+fn a_version_without_blocks_is_removed_when_it_is_closed() {
     let dir = scratch();
     let cache = open_at(dir.path());
     drop(seeded(&cache, 1, 1 << 30));
-    assert_eq!((end_with(dir.path(), ""), cache.usage().taken), (vec![], Some(0)));
+    assert_eq!((end_with(dir.path(), ""), cache.usage().used), (vec![], Some(0)));
     seeded(&cache, 1, 1 << 30).pin(Pin::Pinned);
     assert_eq!(cache.find(&location("s3://b/1")).unwrap()[0].pin, Pin::Pinned);
 }
 
 #[test]
-fn a_block_is_claimed_by_one_and_free_when_that_one_is_done() {
+fn blocks_are_leased_to_one_fetch_at_a_time() {
     let dir = scratch();
     let (cache, other) = (open_at(dir.path()), open_at(dir.path()));
     let (here, there) = (seeded(&cache, 1, 100 * BLOCK), seeded(&other, 1, 100 * BLOCK));
-    let mut claim = here.claim(10..20).unwrap();
-    assert!(here.claim(19..21).is_none() && there.claim(0..11).is_none());
-    let beside = there.claim(20..30).unwrap();
-    assert!(here.claim(25..26).is_none());
-    claim.truncate(15);
-    assert_eq!(claim.blocks(), 10..15);
-    assert!(there.claim(15..20).is_some() && there.claim(14..15).is_none());
-    drop((claim, beside));
-    assert!(here.claim(0..100).is_some());
-    assert!(there.claim(0..100).is_some());
+    let lease = here.lease(10..20).unwrap();
+    assert!(here.lease(19..21).is_none() && there.lease(0..11).is_none());
+    let beside = there.lease(20..30).unwrap();
+    assert!(here.lease(25..26).is_none());
+    drop((lease, beside));
+    assert!(here.lease(0..100).is_some());
+    assert!(there.lease(0..100).is_some());
 }

@@ -1,18 +1,18 @@
-//! Many threads, and several instances on one directory, which are to each other as processes are.
+//! Many threads, and several instances on one directory, which behave like processes.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use super::*;
 
-/// Numbers from a seed.
+/// Pseudo-random numbers from a seed.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
 #[test]
-fn readers_never_see_a_hole_while_blocks_come_and_go() {
+fn readers_never_see_a_hole_while_blocks_are_filled_and_evicted() {
     let dir = scratch();
     let limits = Limits { size: Some(24 * BLOCK), reserve: 0 };
     let caches: Vec<_> = (0..2).map(|_| Cache::open(dir.path(), limits).unwrap()).collect();
@@ -30,10 +30,10 @@ fn readers_never_see_a_hole_while_blocks_come_and_go() {
                     let index = next(&mut state) % 30;
                     if is_right(cached, seed, index) {
                         hits.fetch_add(1, Ordering::Relaxed);
-                    } else if let Some(_claim) = cached.claim(index..index + 1) {
+                    } else if let Some(_lease) = cached.lease(index..index + 1) {
                         fill(cached, seed, index);
                     }
-                    assert!(cached.inner.shared.usage.taken() <= 24 * BLOCK);
+                    assert!(cached.inner.shared.usage.used() <= 24 * BLOCK);
                 }
             });
         }
@@ -42,7 +42,7 @@ fn readers_never_see_a_hole_while_blocks_come_and_go() {
     assert!(on_disk(dir.path()) <= 24 * BLOCK);
     assert_eq!(caches[0].verify().unwrap().wrong, 0);
     drop(caches);
-    assert!(open_at(dir.path()).usage().taken.unwrap() >= on_disk(dir.path()));
+    assert!(open_at(dir.path()).usage().used.unwrap() >= on_disk(dir.path()));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn versions_are_opened_closed_evicted_and_released_all_at_once() {
                         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
                         continue;
                     }
-                    // With everything in use there may be no room for one more.
+                    // If everything is in use there may be no room.
                     let version =
                         cache.version(&location(&format!("s3://b/{seed}")), &strong(3 * BLOCK, "a"), None);
                     let Ok(cached) = version else { continue };
@@ -70,7 +70,7 @@ fn versions_are_opened_closed_evicted_and_released_all_at_once() {
                         is_right(&cached, seed, index);
                         fill(&cached, seed, index);
                     }
-                    if cached.all_here() {
+                    if cached.has_all_blocks() {
                         cached.verify_complete().unwrap();
                     }
                     if let Some(backing) = cached.backing() {
@@ -84,11 +84,11 @@ fn versions_are_opened_closed_evicted_and_released_all_at_once() {
         }
     });
     assert_eq!(caches[0].verify().unwrap().wrong, 0);
-    assert_eq!(caches[1].usage().taken, Some(on_disk(dir.path())));
+    assert_eq!(caches[1].usage().used, Some(on_disk(dir.path())));
 }
 
 #[test]
-fn who_only_looks_keeps_nobody_from_putting_right_what_a_restart_left() {
+fn examining_a_version_does_not_prevent_its_recovery_after_a_restart() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, BLOCK);
@@ -100,7 +100,7 @@ fn who_only_looks_keeps_nobody_from_putting_right_what_a_restart_left() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                evict::remove(&cache.shared, &paths, evict::Spare::Pinned);
+                evict::remove(&cache.shared, &paths, Exempt::Pinned);
             }
         });
         for round in 0..2000 {

@@ -1,4 +1,4 @@
-//! What is left by kills, power cuts and other hands.
+//! Damage by kills, power cuts and other programs.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn lose(dir: &Path, blocks: &[u64]) {
 }
 
 #[test]
-fn after_a_power_cut_lost_blocks_are_absent_and_others_here() {
+fn after_a_power_cut_lost_blocks_are_absent_and_others_present() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
@@ -31,7 +31,7 @@ fn after_a_power_cut_lost_blocks_are_absent_and_others_here() {
 }
 
 #[test]
-fn after_a_power_cut_completion_finds_lost_blocks_that_nobody_read() {
+fn after_a_power_cut_completion_finds_lost_blocks_that_were_not_read() {
     let dir = scratch();
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 10 * BLOCK), 1);
@@ -40,14 +40,14 @@ fn after_a_power_cut_completion_finds_lost_blocks_that_nobody_read() {
     as_if_restarted(dir.path());
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 10 * BLOCK);
-    assert!(cached.all_here());
+    assert!(cached.has_all_blocks());
     assert_eq!(cached.verify_complete().unwrap(), Verified::Missing);
-    assert!(!cached.all_here());
+    assert!(!cached.has_all_blocks());
     assert_eq!(present(&cached, 1), [1, 2, 3, 4, 6, 7, 8, 9]);
 }
 
 #[test]
-fn completion_of_a_large_version_finds_what_was_lost_at_its_end() {
+fn completion_of_a_large_version_finds_a_lost_last_block() {
     let dir = scratch();
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 300 * BLOCK), 1);
@@ -60,7 +60,7 @@ fn completion_of_a_large_version_finds_what_was_lost_at_its_end() {
 }
 
 #[test]
-fn completion_reads_again_what_an_earlier_open_brought() {
+fn completion_reads_blocks_of_an_earlier_open_again() {
     let dir = scratch();
     let first = seeded(&open_at(dir.path()), 1, 10 * BLOCK);
     (0..5).for_each(|index| assert_eq!(fill(&first, 1, index), Stored::Kept));
@@ -72,7 +72,7 @@ fn completion_reads_again_what_an_earlier_open_brought() {
 }
 
 #[test]
-fn a_synced_version_is_complete_after_a_restart_until_blocks_are_taken_away() {
+fn a_synced_version_is_complete_after_a_restart_until_blocks_are_removed() {
     let dir = scratch();
     let size = 64 * BLOCK;
     let cache = open_at(dir.path());
@@ -105,14 +105,14 @@ fn after_a_kill_blocks_are_verified_and_kept() {
     fill_all(&seeded(&cache, 1, 5 * BLOCK), 1);
     drop(cache);
     as_if_killed(dir.path());
-    // Not what a kill does: it shows that they are verified.
+    // A kill does not do that; it shows that blocks are verified.
     lose(dir.path(), &[1]);
     let cache = open_at(dir.path());
     assert_eq!(present(&seeded(&cache, 1, 5 * BLOCK), 1), [0, 2, 3, 4]);
 }
 
 #[test]
-fn verification_of_the_cache_drops_what_other_hands_changed() {
+fn verification_of_the_cache_drops_blocks_changed_by_other_programs() {
     let dir = scratch();
     let cache = open_at(dir.path());
     for seed in 1..4 {
@@ -128,7 +128,7 @@ fn verification_of_the_cache_drops_what_other_hands_changed() {
 }
 
 #[test]
-fn a_version_that_was_about_to_be_made_is_not_corrupt_and_one_without_its_header_is() {
+fn an_unfinished_version_is_not_corrupt_and_one_without_its_header_is() {
     let dir = scratch();
     let cache = open_at(dir.path());
     fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
@@ -143,7 +143,7 @@ fn a_version_that_was_about_to_be_made_is_not_corrupt_and_one_without_its_header
 }
 
 #[test]
-fn files_that_are_not_what_they_should_be_are_started_over() {
+fn damaged_files_are_started_over() {
     let dir = scratch();
     type Damage = fn(&Path, &Path);
     let damages: [Damage; 7] = [
@@ -160,7 +160,7 @@ fn files_that_are_not_what_they_should_be_are_started_over() {
         fill_all(&seeded(&cache, 1, 3 * BLOCK), 1);
         let (map, data) = (end_with(dir.path(), ".map"), end_with(dir.path(), ".data"));
         damage(&map[0], &data[0]);
-        assert_eq!(cache.entries().filter(Result::is_err).count(), 0);
+        assert_eq!(cache.statuses().filter(Result::is_err).count(), 0);
         cache.verify().unwrap();
         let cached = seeded(&cache, 1, 3 * BLOCK);
         assert_eq!(present(&cached, 1), Vec::<u64>::new(), "damage {index}");
@@ -183,7 +183,7 @@ fn a_corrupt_version_that_is_in_use_is_an_error() {
 }
 
 #[test]
-fn a_directory_of_a_newer_format_or_of_something_else_is_refused() {
+fn a_directory_of_a_newer_or_unknown_format_is_refused() {
     let dir = scratch();
     drop(open_at(dir.path()));
     let format = dir.path().join("format");
@@ -193,13 +193,13 @@ fn a_directory_of_a_newer_format_or_of_something_else_is_refused() {
     assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
     fs::write(&format, "hello").unwrap();
     let error = Cache::open(dir.path(), NO_LIMITS).unwrap_err().to_string();
-    assert!(error.contains("no firstbyte cache"), "{error}");
+    assert!(error.contains("not a firstbyte cache"), "{error}");
     let error = Cache::open(&format, NO_LIMITS).unwrap_err();
     assert!(matches!(error, Error::Cache { .. }), "{error}");
 }
 
 #[test]
-fn a_format_that_a_power_cut_left_empty_is_written_again() {
+fn an_empty_format_file_is_written_again() {
     let dir = scratch();
     fill_all(&seeded(&open_at(dir.path()), 1, BLOCK), 1);
     let format = dir.path().join("format");
@@ -212,8 +212,8 @@ fn a_format_that_a_power_cut_left_empty_is_written_again() {
 fn opening_reads_no_objects() {
     let dir = scratch();
     drop(open_at(dir.path()));
-    // Whoever reads the directories of objects stumbles over this.
+    // Reading the directories of objects fails here.
     fs::write(dir.path().join("objects/00"), "").unwrap();
     let cache = open_at(dir.path());
-    assert_eq!(cache.entries().filter(Result::is_err).count(), 1);
+    assert_eq!(cache.statuses().filter(Result::is_err).count(), 1);
 }

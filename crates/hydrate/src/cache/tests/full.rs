@@ -1,4 +1,4 @@
-//! Disks that are full, and such that cannot be written.
+//! Disks that are full or read-only.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ impl Drop for Small {
     }
 }
 
-/// Takes all space that is left.
+/// Fills the disk.
 fn stuff(path: &Path) {
     let file = File::create(path).unwrap();
     for at in 0.. {
@@ -43,7 +43,7 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
     let cached = seeded(&cache, 1, 5 << 40);
-    // Far apart, so that each needs a page of the map as well.
+    // Far apart, so that each needs a page of the map.
     let mut kept = Vec::new();
     for index in (0..200).map(|step| step * 1000) {
         if fill(&cached, 1, index) == Stored::Kept {
@@ -57,7 +57,7 @@ fn on_a_full_disk_blocks_replace_others_and_nothing_fails() {
 }
 
 #[test]
-fn on_a_disk_that_others_fill_nothing_is_kept_and_nothing_fails() {
+fn on_a_disk_filled_by_others_nothing_is_cached_and_nothing_fails() {
     let small = Small::new("size=4m");
     let dir = small.path().join("cache");
     let cache = open_at(&dir);
@@ -68,7 +68,7 @@ fn on_a_disk_that_others_fill_nothing_is_kept_and_nothing_fails() {
     stuff(&stuffing);
     assert_eq!(fill(&cached, 1, 1), Stored::NoRoom);
     assert_eq!(fill(&cached, 1, 100_000), Stored::NoRoom);
-    // As if others had filled it since the count said that there was room.
+    // As if others had filled it after the count reported room.
     assert!(cached.inner.map.word_allocated(200_000).is_err() && cached.inner.map.word(200_000).is_none());
     assert!(is_right(&cached, 1, 0) && !is_right(&cached, 1, 100_000));
     assert!(cache.version(&location("s3://b/2"), &strong(1, "a"), None).is_err());
@@ -82,16 +82,15 @@ fn on_a_disk_that_others_fill_nothing_is_kept_and_nothing_fails() {
 }
 
 #[test]
-fn the_disk_says_no_though_the_count_says_yes() {
-    // Of inodes there are plenty until there are none.
+fn a_disk_without_inodes_refuses_a_version_although_the_count_allows_it() {
     let small = Small::new("size=64m,nr_inodes=12");
     let cache = open_at(&small.path().join("cache"));
     let opened: Vec<_> = (0..10)
         .map(|seed| cache.version(&location(&format!("s3://b/{seed}")), &strong(BLOCK, "a"), None))
         .collect();
     assert!(opened.iter().any(Result::is_err) && opened.iter().any(Result::is_ok));
-    let before = cache.usage().taken.unwrap();
-    assert_eq!(before, opened.iter().flatten().count() as u64 * map::page());
+    let before = cache.usage().used.unwrap();
+    assert_eq!(before, opened.iter().flatten().count() as u64 * block_map::page());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Any order of operations against a set of the blocks that must be here.
+//! Model test: runs random operations and compares the cache with a set of the blocks that must be
+//! present.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +39,7 @@ enum Step {
         instance: usize,
         object: u64,
     },
-    /// All instances end; in what manner; blocks that a power cut takes with it.
+    /// All instances end, in this way; a power cut loses these blocks.
     Reopen {
         stop: Stop,
         lost: Vec<(u64, u64)>,
@@ -71,7 +72,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Two instances on one directory, what they have open, and what must be here.
+/// Two instances on one directory, their open versions, and the blocks that must be present.
 struct World {
     dir: tempfile::TempDir,
     caches: Vec<Cache>,
@@ -80,7 +81,7 @@ struct World {
     complete: BTreeSet<u64>,
 }
 
-/// The last is shorter than the others.
+/// The last block is shorter than the others.
 fn size() -> u64 {
     BLOCKS * BLOCK - 1000
 }
@@ -104,7 +105,7 @@ impl World {
             Step::Fill { instance, object, block } => {
                 let stored = fill(self.cached(instance, object), object, block);
                 let new = self.here.insert((object, block));
-                // One from before an unclean stop is written again.
+                // A block from before an unclean stop is written again.
                 assert!(
                     stored == if new { Stored::Kept } else { Stored::Already }
                         || !new && stored == Stored::Kept
@@ -166,7 +167,7 @@ impl World {
             }
         }
         self.caches = vec![open_at(dir), open_at(dir)];
-        // What a power cut took is counted until somebody looks.
+        // Lost blocks are counted until they are read.
         for object in 0..OBJECTS {
             let found: BTreeSet<_> = present(self.cached(0, object), object).into_iter().collect();
             assert_eq!(found, self.blocks(object));
@@ -186,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn the_cache_holds_what_a_set_says(steps in steps()) {
+    fn the_cache_holds_the_blocks_of_the_model(steps in steps()) {
         let mut world = World::new();
         for step in steps {
             world.run(step);

@@ -1,4 +1,4 @@
-//! Real processes on one directory, and what is left when they are killed.
+//! Real processes on one directory, and the state after they are killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::*;
 
-/// Tells a process of this test which part it plays.
+/// The environment variable with the part that a child process plays.
 const PART: &str = "FIRSTBYTE_CACHE_TEST";
 const SIZE: u64 = 300 * BLOCK - 5;
 const OBJECTS: u64 = 3;
 
-/// Another process that fills objects in `dir`, in an order that follows from `order`, and names every block it has filled.
+/// Starts a process that fills objects in `dir`, in the order given by `order`, and prints every
+/// block it has filled.
 fn spawn(dir: &Path, order: u64, rounds: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "cache::tests::processes::one_process_fills_and_reads", "--nocapture"])
@@ -32,7 +33,7 @@ fn work(dir: &Path, order: u64, rounds: u64) {
         if is_right(cached, seed, index) {
             continue;
         }
-        let Some(_claim) = cached.claim(index..index + 1) else { continue };
+        let Some(_lease) = cached.lease(index..index + 1) else { continue };
         if fill(cached, seed, index) == Stored::Kept {
             println!("filled {seed} {index}");
         }
@@ -64,9 +65,9 @@ fn several_processes_fill_and_evict_and_each_reads_right_blocks_only() {
     let cache = open_at(dir.path());
     let report = cache.verify().unwrap();
     assert!(report.wrong == 0 && report.blocks > 100, "{report:?}");
-    let taken = cache.usage().taken.unwrap();
+    let used = cache.usage().used.unwrap();
     let real = on_disk(dir.path());
-    assert!(real <= taken && taken <= 400 * BLOCK, "{real} on disk, {taken} counted");
+    assert!(real <= used && used <= 400 * BLOCK, "{real} on disk, {used} counted");
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
     for kill in 0..200 {
         let mut child = spawn(dir.path(), kill, u64::MAX);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(|line| line.ok());
-        // From the first block on, so that it is killed at work.
+        // After the first block, so that it is killed at work.
         let first = lines.find(|line| line.contains("filled"));
         thread::sleep(Duration::from_micros(kill % 20 * 150));
         child.kill().unwrap();
@@ -87,15 +88,15 @@ fn two_hundred_kills_leave_no_wrong_block_and_lose_no_finished_one() {
         let cache = open_at(dir.path());
         let report = cache.verify().unwrap();
         assert_eq!((report.wrong, report.corrupt), (0, 0), "after kill {kill}");
-        let room = cache.usage().taken.unwrap() < 300 * BLOCK;
+        let room = cache.usage().used.unwrap() < 300 * BLOCK;
         let versions: Vec<_> = (0..OBJECTS).map(|seed| seeded(&cache, seed, SIZE)).collect();
         for (seed, index) in finished {
-            // Where there was no room some have gone again.
+            // If there was no room, some were evicted.
             assert!(is_right(&versions[seed as usize], seed, index) || !room, "block {index} of {seed}");
         }
         drop(versions);
-        let taken = counted(&cache);
-        assert!(on_disk(dir.path()) <= taken && taken <= 400 * BLOCK, "{taken} counted");
+        let used = counted(&cache);
+        assert!(on_disk(dir.path()) <= used && used <= 400 * BLOCK, "{used} counted");
         if kill % 10 == 9 {
             (0..OBJECTS).for_each(|seed| _ = cache.release(&location(&format!("s3://b/{seed}"))).unwrap());
             assert_eq!(counted(&cache), 0, "kills leave nothing counted");

@@ -1,4 +1,4 @@
-//! What is taken, and what goes when there is no room.
+//! The space used, and eviction when there is no room.
 
 use super::*;
 
@@ -7,21 +7,21 @@ fn limited(dir: &Path, size: u64) -> Cache {
 }
 
 fn within(cache: &Cache, dir: &Path, limit: u64) {
-    let (counted, real) = (cache.usage().taken.unwrap(), on_disk(dir));
+    let (counted, real) = (cache.usage().used.unwrap(), on_disk(dir));
     assert!(real <= counted && counted <= limit, "{real} on disk, {counted} counted, {limit} allowed");
 }
 
 #[test]
-fn what_is_counted_is_what_the_disk_gives() {
+fn the_count_is_what_the_disk_allocates() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let versions: Vec<_> =
         (1..50).map(|seed| (seed, seeded(&cache, seed, 5 * BLOCK * seed % 7_000_000 + seed))).collect();
-    // Where the file system has no lists of its own, what is counted for them is too much.
+    // On a file system without extent lists the count is too high by them.
     let is_close = || {
-        let (counted, real) = (cache.usage().taken.unwrap(), on_disk(dir.path()));
+        let (counted, real) = (cache.usage().used.unwrap(), on_disk(dir.path()));
         assert!(
-            real <= counted && counted <= real + 49 * 2 * map::page(),
+            real <= counted && counted <= real + 49 * 2 * block_map::page(),
             "{real} on disk, {counted} counted"
         );
     };
@@ -34,11 +34,11 @@ fn what_is_counted_is_what_the_disk_gives() {
         cache.release(&location(&format!("s3://b/{seed}"))).unwrap();
         is_close();
     }
-    assert_eq!(cache.usage().taken, Some(0));
+    assert_eq!(cache.usage().used, Some(0));
 }
 
 #[test]
-fn the_least_recently_opened_go_first_and_pinned_ones_stay() {
+fn the_least_recently_opened_are_evicted_first_and_pinned_ones_stay() {
     let dir = scratch();
     let limit = 32 * BLOCK;
     let cache = limited(dir.path(), limit);
@@ -54,7 +54,7 @@ fn the_least_recently_opened_go_first_and_pinned_ones_stay() {
     let new = seeded(&cache, 10, 6 * BLOCK);
     fill_all(&new, 10);
     within(&cache, dir.path(), limit);
-    let mut left: Vec<_> = cache.entries().map(|status| status.unwrap().location.to_string()).collect();
+    let mut left: Vec<_> = cache.statuses().map(|status| status.unwrap().location.to_string()).collect();
     left.sort();
     assert!(left.contains(&"s3://b/1".to_owned()), "{left:?}");
     assert!(left.contains(&"s3://b/9".to_owned()), "{left:?}");
@@ -62,7 +62,7 @@ fn the_least_recently_opened_go_first_and_pinned_ones_stay() {
 }
 
 #[test]
-fn a_file_larger_than_the_cache_is_filled_by_letting_its_own_blocks_go() {
+fn a_file_larger_than_the_cache_evicts_its_own_blocks() {
     let dir = scratch();
     let limit = 16 * BLOCK;
     let cache = limited(dir.path(), limit);
@@ -74,11 +74,11 @@ fn a_file_larger_than_the_cache_is_filled_by_letting_its_own_blocks_go() {
     }
     let present = present(&cached, 1);
     assert!((8..16).contains(&present.len()), "{present:?}");
-    assert!(!cached.all_here());
+    assert!(!cached.has_all_blocks());
 }
 
 #[test]
-fn eviction_spares_what_is_read_all_the_time() {
+fn eviction_passes_over_blocks_that_are_read_often() {
     let dir = scratch();
     let cache = limited(dir.path(), 32 * BLOCK);
     let cached = seeded(&cache, 1, 400 * BLOCK);
@@ -90,12 +90,12 @@ fn eviction_spares_what_is_read_all_the_time() {
             assert_eq!(fill(&cached, 1, 0), Stored::Kept);
         }
     }
-    // In the order of filling it would go every 28 blocks.
+    // By order of filling it would be evicted every 28 blocks.
     assert!(missed <= 4, "{missed} times");
 }
 
 #[test]
-fn pinned_and_handed_out_versions_stay_and_there_is_no_room() {
+fn pinned_versions_and_those_with_a_backing_are_not_evicted() {
     let dir = scratch();
     let cache = limited(dir.path(), 8 * BLOCK);
     let backed = seeded(&cache, 1, 3 * BLOCK);
@@ -115,19 +115,19 @@ fn pinned_and_handed_out_versions_stay_and_there_is_no_room() {
 }
 
 #[test]
-fn weak_versions_give_way_too() {
+fn weak_versions_are_evicted_too() {
     let dir = scratch();
     let cache = limited(dir.path(), 8 * BLOCK);
     let weak = Version { size: Some(30 * BLOCK), last_modified: Some("Mon".into()), ..Version::default() };
     let cached = cache.version(&location("http://h/k"), &weak, None).unwrap();
     for index in 0..30 {
         assert_eq!(fill(&cached, 1, index), Stored::Kept, "block {index}");
-        assert!(is_right(&cached, 1, index) && cache.usage().taken.unwrap() <= 8 * BLOCK);
+        assert!(is_right(&cached, 1, index) && cache.usage().used.unwrap() <= 8 * BLOCK);
     }
 }
 
 #[test]
-fn a_limit_smaller_than_a_block_keeps_nothing_and_harms_nobody() {
+fn a_limit_smaller_than_a_block_caches_nothing_and_fails_nothing() {
     let dir = scratch();
     let cache = limited(dir.path(), 64 << 10);
     let cached = seeded(&cache, 1, 3 * BLOCK);
@@ -136,7 +136,7 @@ fn a_limit_smaller_than_a_block_keeps_nothing_and_harms_nobody() {
 }
 
 #[test]
-fn a_reserve_larger_than_the_disk_keeps_nothing() {
+fn a_reserve_larger_than_the_disk_caches_nothing() {
     let dir = scratch();
     let cache = Cache::open(dir.path(), Limits { size: None, reserve: u64::MAX }).unwrap();
     assert_eq!(cache.usage().room, 0);
@@ -152,65 +152,65 @@ fn a_smaller_limit_is_met_soon_after_opening() {
     }
     drop(cache);
     let cache = limited(dir.path(), 50 * BLOCK);
-    while cache.usage().taken.unwrap() > 50 * BLOCK {
+    while cache.usage().used.unwrap() > 50 * BLOCK {
         std::thread::yield_now();
     }
     within(&cache, dir.path(), 50 * BLOCK);
-    assert!(cache.entries().count() >= 10);
+    assert!(cache.statuses().count() >= 10);
 }
 
 #[test]
-fn what_the_dead_had_counted_is_found_out() {
+fn bytes_counted_by_killed_processes_are_subtracted() {
     let dir = scratch();
     let cache = open_at(dir.path());
     for seed in 0..10 {
         fill_all(&seeded(&cache, seed, 2 * BLOCK), seed);
     }
-    let taken = cache.usage().taken.unwrap();
+    let used = cache.usage().used.unwrap();
     drop(cache);
-    change(&dir.path().join("usage"), 24, |taken| taken + 12_345_678);
-    // Closed in order, it is believed.
+    change(&dir.path().join("usage"), 24, |used| used + 12_345_678);
+    // After a clean close the count is trusted.
     let cache = open_at(dir.path());
-    assert_eq!(cache.usage().taken, Some(taken + 12_345_678));
+    assert_eq!(cache.usage().used, Some(used + 12_345_678));
     drop(cache);
     as_if_killed(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), taken);
+    assert_eq!(counted(&open_at(dir.path())), used);
     change(&dir.path().join("usage"), 24, |_| 0);
     as_if_restarted(dir.path());
-    assert_eq!(counted(&open_at(dir.path())), taken);
+    assert_eq!(counted(&open_at(dir.path())), used);
     fs::remove_file(dir.path().join("usage")).unwrap();
     let cache = open_at(dir.path());
-    // The first waits until it is known.
+    // The first fill waits for the count.
     fill_all(&seeded(&cache, 10, 2 * BLOCK), 10);
     assert_eq!(counted(&cache), on_disk(dir.path()));
 }
 
 #[test]
-fn blocks_that_are_lent_stay_until_they_are_given_back() {
+fn pinned_blocks_are_not_evicted_until_they_are_unpinned() {
     let dir = scratch();
     let cache = open_at(dir.path());
     let cached = seeded(&cache, 1, 4 * BLOCK);
     (0..3).for_each(|index| assert_eq!(fill(&cached, 1, index), Stored::Kept));
-    assert!(cached.lend(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is not here");
-    let lent = cached.lend(ByteRange::new(10, 2 * BLOCK)).unwrap();
+    assert!(cached.pin_blocks(ByteRange::new(BLOCK, 4 * BLOCK)).is_none(), "the last is absent");
+    let pinned = cached.pin_blocks(ByteRange::new(10, 2 * BLOCK)).unwrap();
     // As another process would.
     let other = seeded(&open_at(dir.path()), 1, 4 * BLOCK);
     assert_eq!((cached.inner.evict(0..1), other.inner.evict(1..2)), (0, 0));
     assert_eq!(other.inner.evict(2..3), BLOCK);
-    drop(lent);
+    drop(pinned);
     assert_eq!(other.inner.evict(0..2), 2 * BLOCK);
-    assert!(cached.lend(ByteRange::new(0, 1)).is_none());
+    assert!(cached.pin_blocks(ByteRange::new(0, 1)).is_none());
 }
 
 #[test]
-fn a_wrong_block_goes_also_while_it_is_lent() {
+fn a_wrong_block_is_dropped_even_while_it_is_pinned() {
     let dir = scratch();
     let cached = seeded(&open_at(dir.path()), 1, BLOCK);
     fill_all(&cached, 1);
-    let lent = cached.lend(ByteRange::new(0, BLOCK)).unwrap();
+    let pinned = cached.pin_blocks(ByteRange::new(0, BLOCK)).unwrap();
     cached.inner.drop_blocks(0..1);
     assert!(!cached.is_present(0));
     let mut bytes = vec![0; block(&cached, 1, 0).len()];
-    rustix::io::pread(&lent, &mut bytes[..], 0).unwrap();
-    assert!(bytes == block(&cached, 1, 0), "no hole for who reads it");
+    rustix::io::pread(&pinned, &mut bytes[..], 0).unwrap();
+    assert!(bytes == block(&cached, 1, 0), "its reader sees no hole");
 }

@@ -32,8 +32,8 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
-/// Puts the finished file under `name` in `directory`, as `existing` says; gives the name it got. A directory of that
-/// name takes it as a file does.
+/// Puts the finished file under `name` in `directory`, as `existing` says; gives the name it got. A
+/// directory of that name takes it as a file does.
 pub(super) fn put_in_place(
     root: &Root,
     finished: Finished<'_>,

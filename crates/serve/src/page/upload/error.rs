@@ -93,7 +93,7 @@ impl Error {
         Self::Io { place: place.into(), cause: cause.into() }
     }
 
-    /// The status and the word a program tells it by.
+    /// The HTTP status and the code for programs.
     pub(crate) fn code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::Algorithm;
+use firstbyte_location::{Algorithm, to_usize};
 use rustix::fs::AtFlags;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -32,7 +32,7 @@ pub(crate) use error::{Error, Result};
 /// little.
 const SMALLEST_PART: u64 = 8 << 20;
 /// Most parts of one upload; beyond `SMALLEST_PART * MOST_PARTS` (78 GiB) parts grow instead. Keeps
-/// what a server tells the page of an upload under 100 KB.
+/// the state of an upload, as sent to the page, under 100 KB.
 const MOST_PARTS: u64 = 10_000;
 
 /// The directory a request is about, and what is needed to work on its uploads.
@@ -44,7 +44,7 @@ pub(crate) struct Directory {
     pub(crate) path: EntryPath,
 }
 
-/// What the page is told of an upload.
+/// The state of an upload, as sent to the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     /// Names it in later requests.
@@ -78,7 +78,7 @@ fn part_size(source: &Source) -> u64 {
 
 /// Number of parts; an empty file has none.
 fn part_count(source: &Source) -> usize {
-    usize::try_from(source.size.div_ceil(part_size(source))).unwrap_or(usize::MAX)
+    to_usize(source.size.div_ceil(part_size(source)))
 }
 
 /// Bytes in part `number`, from 0.

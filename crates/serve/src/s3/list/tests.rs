@@ -58,7 +58,8 @@ proptest! {
         }
         let root = Root::open(directory.path()).unwrap();
         let query = Query { prefix, delimiter, after: After::Start, limit };
-        // A failed key may leave empty directories behind, which are keys too: start clean from the files made.
+        // A failed key may leave empty directories behind, which are keys too: start clean from the
+        // files made.
         prop_assume!(made.iter().all(|key| directory.path().join(key).is_file()));
         let empty = walk_empty(directory.path(), "");
         made.extend(empty);

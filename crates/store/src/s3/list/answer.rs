@@ -1,17 +1,17 @@
-//! The XML of ListObjectsV2, read event by event.
+//! Parses the XML of ListObjectsV2 event by event.
 //!
-//! Other answers are a few elements, which serde turns into values. A listing is thousands, and was most of what
-//! listing costs: read this way it takes a third of the time.
+//! Other responses have a few elements and are parsed with serde. A listing has thousands; parsing
+//! it this way takes a third of the time.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-/// `<ListBucketResult>`. Texts are as they stand there; keys may be encoded, as `encoding_type` says.
+/// `<ListBucketResult>`. Keys are encoded as `encoding_type` states.
 #[derive(Debug, Default)]
 pub(super) struct ObjectPage {
     pub(super) contents: Vec<Object>,
-    /// Of each `<CommonPrefixes>` its `<Prefix>`.
+    /// The `<Prefix>` of each `<CommonPrefixes>`.
     pub(super) common_prefixes: Vec<String>,
     pub(super) is_truncated: bool,
     pub(super) next_continuation_token: Option<String>,
@@ -29,11 +29,11 @@ pub(super) struct Object {
 }
 
 impl ObjectPage {
-    /// Reads an answer; nothing where it is not a whole listing.
+    /// Parses a response; `None` if it is not a complete listing.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let mut reader = Reader::from_str(std::str::from_utf8(body).ok()?);
         let mut page = Self::default();
-        // Elements open: the root is the first, what it holds the second.
+        // Number of open elements; that of the root is 1.
         let mut depth = 0_u32;
         let mut text = String::new();
         let mut root = false;
@@ -68,13 +68,13 @@ impl ObjectPage {
         }
     }
 
-    /// Takes the text of an element that ends. Nothing where it makes no sense.
+    /// Takes the text of an element at its end; `None` if it is malformed.
     fn take(&mut self, depth: u32, name: &[u8], text: &mut String) -> Option<()> {
         match (depth, name) {
             (2, b"IsTruncated") => self.is_truncated = text.trim() == "true",
             (2, b"NextContinuationToken") => self.next_continuation_token = Some(std::mem::take(text)),
             (2, b"EncodingType") => self.encoding_type = Some(std::mem::take(text)),
-            // The listing's own prefix has this name too, but stands at the second level.
+            // The prefix of the listing has this name too, but at the second level.
             (3, b"Prefix") => self.common_prefixes.push(std::mem::take(text)),
             (3, _) => {
                 let Some(object) = self.contents.last_mut() else { return Some(()) };
@@ -105,7 +105,7 @@ mod tests {
         <CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>";
 
     #[test]
-    fn a_listing_is_read_whatever_else_stands_in_it() {
+    fn unknown_elements_of_a_listing_are_ignored() {
         let page = ObjectPage::parse(ANSWER.as_bytes()).unwrap();
         assert_eq!((page.contents[0].key.as_str(), page.contents[0].size), ("a&bA", 5));
         assert_eq!(page.contents[0].etag.as_deref(), Some("\"e\""));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_something_else_is_no_listing() {
+    fn truncated_and_other_responses_are_refused() {
         for end in 0..ANSWER.len() {
             assert!(ObjectPage::parse(&ANSWER.as_bytes()[..end]).is_none(), "cut at {end}");
         }

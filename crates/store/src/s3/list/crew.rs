@@ -1,8 +1,8 @@
-//! The threads that list the ranges of a [`Plan`], and the iterator that takes what they bring.
+//! The threads that list the ranges of a [`Plan`], and the iterator over their entries.
 //!
-//! A thread lists the range it has while there is room for its pages, then takes up or cuts another. Threads are started as the [`Pace`] allows
-//! more requests; one too many waits. They end with the listing, or when it is dropped: requests under way are then
-//! cut off, so that nothing is fetched for nobody.
+//! A thread lists its range while there is room for pages, then continues or splits another.
+//! Threads are started as [`Pace`] allows more requests, and wait when it allows fewer. They end
+//! with the listing, or when it is dropped, which cancels their requests.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,40 +16,41 @@ use super::pace::Pace;
 use super::page::{Page, Query};
 use super::plan::{Cutting, Next, Plan, Task};
 
-/// A worker's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
+/// Stack of a worker: TLS and signing need about 100 KiB; unused pages take no memory.
 const STACK: usize = 512 << 10;
 
-/// Pages that may wait for their turn, and as many again of those wanted next: 12 MB in all.
+/// Pages that may wait in any range, and as many again in those needed next: 12 MB in total.
 const MOST_AHEAD: usize = 20;
 
 struct Shared {
     s3: Arc<S3>,
     query: Query,
     state: Mutex<State>,
-    /// Workers wait here: for a range to cut, for room, for the end.
+    /// Workers wait here for a range to split, for room, or for the end.
     work: Condvar,
-    /// The consumer waits here.
+    /// The consumer waits here for pages.
     brought: Condvar,
 }
 
 struct State {
     plan: Plan,
     pace: Pace,
-    /// One for each thread started.
+    /// One per thread.
     cancels: Vec<Cancel>,
     error: Option<Error>,
-    /// Nobody wants any more.
+    /// The listing was dropped or has failed.
     stopped: bool,
 }
 
-/// The entries of a listing, as they are brought.
+/// An iterator over the entries of a listing.
 pub(super) struct Crew {
     shared: Arc<Shared>,
     page: std::vec::IntoIter<Entry>,
 }
 
 impl Crew {
-    /// Goes on behind a first page, with at most `most` requests at once, and as many pages that wait: 300 KB each.
+    /// Continues after the first page, with at most `most` concurrent requests and as many waiting
+    /// pages of 300 KB.
     pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
         let waiting = match order {
             Order::Any => most,
@@ -69,7 +70,7 @@ impl Crew {
         Ok(Self { shared, page: Vec::new().into_iter() })
     }
 
-    /// Waits for the next page; nothing at the end.
+    /// Waits for the next page; `None` at the end.
     fn next_page(&mut self) -> Option<Result<Vec<Entry>>> {
         let mut state = self.shared.state();
         loop {
@@ -83,7 +84,7 @@ impl Crew {
             }
             let first = state.plan.first();
             let next = state.plan.take();
-            // There is room, or another range comes first now, which may always bring pages.
+            // There is room now, or another range is the first one, which always has room.
             if matches!(next, Next::Page(_)) || state.plan.first() != first {
                 self.shared.work.notify_all();
             }
@@ -162,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Waits for something to do; nothing at the end.
+    /// Waits for a task; `None` at the end.
     fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
         let mut state = self.state();
         while !state.is_over() {
@@ -199,7 +200,7 @@ impl Shared {
             state.pace.full_page(took);
         }
         while state.cancels.len() < state.pace.allowed() && !state.is_over() {
-            // Those that run will do: there are fewer requests at once then.
+            // Continue with the running threads and fewer requests.
             if self.spawn(&mut state).is_err() {
                 break;
             }

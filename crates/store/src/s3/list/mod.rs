@@ -1,11 +1,11 @@
-//! ListObjectsV2 and ListBuckets, as entries.
+//! ListObjectsV2 and ListBuckets.
 //!
-//! A listing in sequence is one round trip for each 1,000 keys, whatever the network could carry. So once the first page
-//! shows that there is more, the key space is cut into ranges that are listed at the same time ([`plan`] says how,
-//! [`cut`] where), and where what is found calls for it, they are cut again.
+//! A sequential listing takes a round trip per 1,000 keys. So if the first page is not the last,
+//! the key space is split into ranges that are listed concurrently, and split again as needed
+//! ([`plan`] decides when, [`cut`] where).
 //!
-//! The first page is fetched before the listing is handed out, so that a wrong name fails at once: a prefix that no key
-//! begins with is not found.
+//! The first page is fetched before the listing is returned, so that a missing bucket or prefix
+//! fails at once.
 
 mod answer;
 mod crew;
@@ -37,14 +37,14 @@ impl S3 {
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let query = Query::new(object, options);
         let first = self.page(&query, &From::Start, &Cancel::new())?;
-        // A prefix is there while a key begins with it, as a directory is there while it is named in another.
+        // A prefix exists only while a key begins with it.
         if !object.key.is_empty() && !query.is_narrowed() && first.last.is_none() && first.next.is_none() {
             return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
         }
         if first.next.is_none() {
             return Ok(Box::new(first.entries.into_iter().map(Ok)));
         }
-        // What comes in no order cannot be cut: pages can only follow each other then, as they do for buckets.
+        // Unsorted listings, and those of buckets, are sequential.
         if query.bucket.bucket.is_empty() || !first.is_sorted() {
             return Ok(Box::new(Pages::new(Arc::clone(self), query, first)?.flatten()));
         }
@@ -52,12 +52,12 @@ impl S3 {
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
     }
 
-    /// How often a request had to be sent again so far.
+    /// The number of retries so far.
     fn retries(&self) -> u64 {
         self.client.counters.retries.load(Ordering::Relaxed)
     }
 
-    /// Whether any key begins with this one.
+    /// True if any key begins with this one.
     pub(super) fn has_keys_under(&self, prefix: &S3Object) -> Result<bool> {
         let query = Query::new(prefix, &ListOptions { recursive: true, ..ListOptions::default() });
         let page = self.object_page(&query, &From::Start, Some(1), &Cancel::new())?;
@@ -65,7 +65,7 @@ impl S3 {
     }
 }
 
-/// Pages one after the other, each asked for when the one before is used up.
+/// Sequential pages: each is requested when the one before is used up.
 struct Pages {
     s3: Arc<S3>,
     query: Query,

@@ -1,4 +1,4 @@
-//! One page of a listing: one request, its answer as entries.
+//! One page of a listing: its request, and its entries.
 
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 
@@ -11,38 +11,38 @@ use crate::{Cancel, ListOptions, Result, answer};
 use super::answer::ObjectPage;
 use super::cut::Grouping;
 
-/// What is listed: everything that stays the same from page to page.
+/// The parameters shared by all pages of a listing.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     pub(super) bucket: S3Object,
     /// Empty, or ending in `/`.
     prefix: String,
-    /// What names behind the prefix begin with.
+    /// The beginning of names after the prefix.
     beginning: String,
     pub(super) grouping: Grouping,
-    /// Where the whole listing begins.
+    /// The key after which the listing begins.
     start_after: Option<String>,
 }
 
 /// Where a page begins.
 #[derive(Clone, Debug)]
 pub(super) enum From {
-    /// Where the listing does.
+    /// At the start of the listing.
     Start,
-    /// Behind this key, which need not exist.
+    /// After this key, which need not exist.
     After(String),
-    /// Where another page ended.
+    /// After another page, by its continuation token.
     Token(String),
 }
 
 /// Entries of one page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// In listing order, as far as the service keeps it.
+    /// In listing order, if the service complies with it.
     pub(super) entries: Vec<Entry>,
-    /// The last key, or common prefix with its `/`; nothing on an empty page.
+    /// The last key, or common prefix with its `/`; `None` for an empty page.
     pub(super) last: Option<String>,
-    /// Where the next one begins.
+    /// The continuation token of the next page.
     pub(super) next: Option<String>,
 }
 
@@ -63,27 +63,28 @@ impl Query {
 }
 
 impl Query {
-    /// What errors call the listing.
+    /// The location in error messages.
     pub(super) fn place(&self) -> String {
         let key = format!("{}{}", self.prefix, self.beginning);
         Location::S3(S3Object { bucket: self.bucket.bucket.clone(), key }).to_string()
     }
 
-    /// Whether not all names behind the prefix are asked for, so that an answer without any says nothing about it.
+    /// True if the listing is restricted further than by the prefix, so that an empty one does not
+    /// mean that the prefix is missing.
     pub(super) fn is_narrowed(&self) -> bool {
         self.start_after.is_some() || !self.beginning.is_empty()
     }
 }
 
 impl Page {
-    /// Whether its entries come in listing order.
+    /// True if its entries are in listing order.
     pub(super) fn is_sorted(&self) -> bool {
         self.entries.is_sorted_by(|a, b| in_listing_order(a).lt(in_listing_order(b)))
     }
 }
 
 impl S3 {
-    /// Asks for one page, of buckets or of keys.
+    /// Requests one page of buckets or keys.
     pub(super) fn page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
         if query.bucket.bucket.is_empty() {
             return self.bucket_page(query, from, cancel);
@@ -95,7 +96,7 @@ impl S3 {
             let key = xml::key(key, encoding);
             let name = key.strip_prefix(&query.prefix)?;
             match &mut last {
-                // In the place of the one before: a page has a thousand names.
+                // Reuses the allocation, since a page has a thousand names.
                 Some(last) if name > last.as_str() => name.clone_into(last),
                 Some(_) => {}
                 None => last = Some(name.to_owned()),
@@ -104,7 +105,7 @@ impl S3 {
         };
         let mut entries = Vec::with_capacity(page.contents.len() + page.common_prefixes.len());
         for object in page.contents {
-            // A key equal to the prefix is the directory's own marker.
+            // A key equal to the prefix is its directory marker.
             let Some(name) = name(&object.key).filter(|name| !name.is_empty()) else { continue };
             entries.push(Entry {
                 name,
@@ -117,7 +118,7 @@ impl S3 {
         }
         for prefix in page.common_prefixes {
             let Some(mut name) = name(&prefix) else { continue };
-            // `a//b` has a directory called `/` under `a/`: its slash is its name.
+            // `a//b` has a directory named `/` below `a/`.
             if name.len() > 1 {
                 name.pop();
             }
@@ -130,7 +131,7 @@ impl S3 {
         Ok(Page { entries, last, next })
     }
 
-    /// Asks for a page of keys, `most` of them where a number is given.
+    /// Requests a page of keys, at most `most` if given.
     pub(super) fn object_page(
         &self,
         query: &Query,
@@ -154,9 +155,9 @@ impl S3 {
         }
         let (_, body) = self.call_text(&call)?;
         let page =
-            ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the answer"))?;
+            ObjectPage::parse(&body).ok_or_else(|| protocol(&call.place(), "no listing in the response"))?;
         if page.is_truncated && page.next_continuation_token.is_none() {
-            return Err(protocol(&call.place(), "a listing that goes on without saying where"));
+            return Err(protocol(&call.place(), "a listing with further pages and no continuation token"));
         }
         Ok(page)
     }
@@ -168,7 +169,7 @@ impl S3 {
         }
         let (_, body) = self.call_text(&call)?;
         let page: BucketPage = xml::parse_root("ListAllMyBucketsResult", &body)
-            .ok_or_else(|| protocol("s3://", "no buckets in the answer"))?;
+            .ok_or_else(|| protocol("s3://", "no buckets in the response"))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
             ..directory(bucket.name.into_bytes())

@@ -1,11 +1,12 @@
-//! Who lists what: the key space as ranges that touch, each listed page by page by one worker, and cut in two whenever
-//! a worker has nothing to do.
+//! Divides a listing between workers: the key space is a sequence of adjacent ranges. Each is
+//! listed page by page by one worker, and is split when another worker is idle.
 //!
-//! The ranges cover every key exactly once, whatever is cut and whenever: a key that exists throughout lies in one
-//! range, and that range lists it, since S3 lists in key order and sees every write that is complete. Keys that come
-//! or go meanwhile are listed at most once. What is learnt about one range (it ends here, keys look so) serves the others.
+//! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
+//! once, since S3 lists in key order and with strong consistency; a key that is added or removed
+//! meanwhile at most once. What is learnt from one range (the end of all keys, the shape of keys)
+//! is used for the others.
 //!
-//! Pure: it is told what came back and says what to ask next, so that whole listings can be played through in a test.
+//! It does no I/O: callers report pages and ask for tasks, so tests can simulate whole listings.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -18,41 +19,43 @@ use super::turns::{Brought, Turns};
 use crate::Order;
 use crate::object::in_listing_order;
 
-/// Guesses that may fail at no cost worth mentioning, before the first has been right: a name of 30 characters that
-/// all have to be tried one by one.
+/// Wrong guesses allowed before the first right one. A name of 30 characters may need a guess per
+/// character.
 const FREE_GUESSES: u64 = 16;
-/// Guesses that may fail for each page that was worth its request. So a listing costs at most about three times the
-/// requests it would cost in sequence, and usually a few more than that.
+/// Wrong guesses allowed per useful page. So a listing takes at most about three times as many
+/// requests as a sequential one, and usually only a few more.
 const GUESSES_PER_PAGE: u64 = 2;
-/// A request that brings fewer keys than this was not worth it: it would have come along with the page before.
+/// A request with fewer keys than this was a wrong guess: they would have fit into another page.
 const WORTH: usize = 250;
 
-/// Where keys are wanted in order, one of the first so many ranges is cut: what lies further on would wait long.
+/// In ordered listings only one of the first ranges is split: entries of later ones would wait too
+/// long.
 const NEAR: usize = 16;
-/// Pages that a range must still have, as far as can be told, to be worth cutting: each half asks for part of a page in vain.
+/// Estimated number of pages from which a range is worth splitting: each half ends with a partial
+/// page.
 const FEWEST_PAGES: f64 = 2.5;
-/// Keys of a page that its shape is learnt from: one of so many.
+/// The shape is learnt from one key in this many.
 const SAMPLE: usize = 16;
 
-/// A part of the key space: the keys behind one place and up to another.
+/// A range of keys: after one key and up to another.
 #[derive(Debug)]
 struct Range {
     id: u64,
-    /// The key that it begins behind; nothing for the first range of all.
+    /// The key after which it begins; `None` for the first range.
     after: Option<String>,
-    /// The last key seen of it; nothing before its first page.
+    /// The last key listed; `None` before its first page.
     last: Option<String>,
     /// The first key of its last page.
     first: Option<String>,
-    /// The last key that may be in it; nothing for the last range of all.
+    /// The last key that may be in it; `None` for the last range.
     until: Option<String>,
     /// It has been listed to its end.
     listed: bool,
-    /// Where it goes on, while no worker is at it.
+    /// Where to continue, while no worker lists it.
     idle: Option<From>,
-    /// Pages that nobody has taken yet.
+    /// Pages that the consumer has not taken yet.
     pages: VecDeque<Vec<Entry>>,
-    /// Whether it gets on.
+    /// Detects endless listings.
     turns: Turns,
 }
 
@@ -71,14 +74,14 @@ impl Range {
         }
     }
 
-    /// Leaves of a page what lies in this range. False where it went beyond its end.
+    /// Removes entries outside this range from a page. False if there were entries after its end.
     fn keep(&self, entries: &mut Vec<Entry>) -> bool {
         let whole = entries.len();
         if let Some(until) = &self.until {
             entries.truncate(entries.partition_point(|entry| !in_listing_order(entry).gt(until.bytes())));
         }
         let within = entries.len() == whole;
-        // A service that does not know `start-after` begins at its first key.
+        // A service without support for `start-after` begins at the first key.
         if let Some(after) = &self.after {
             entries.drain(..entries.partition_point(|entry| !in_listing_order(entry).gt(after.bytes())));
         }
@@ -86,44 +89,45 @@ impl Range {
     }
 }
 
-/// What a consumer finds.
+/// The next step of the consumer.
 #[derive(Debug)]
 pub(super) enum Next {
     /// A page.
     Page(Vec<Entry>),
-    /// Nothing yet.
+    /// No page is ready yet.
     Wait,
-    /// Nothing ever more.
+    /// The end of the listing.
     End,
 }
 
-/// A page to ask for: of which range, and where it begins.
+/// A page to request: its range, and where it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) range: u64,
     pub(super) from: From,
 }
 
-/// Whether a range may be cut for a worker that would have nothing to do.
+/// Whether a range may be split for an idle worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cutting {
     Allowed,
-    /// Only while there is room for pages of any range. What is wanted next is cut ever finer otherwise, each cut at the cost of
-    /// a page asked for in vain, and that is worth it only where a page takes long to come.
+    /// Only while there is room for pages of any range. Otherwise the ranges needed next would be
+    /// split ever finer, each time at the cost of a partial page, which is worth it only if
+    /// requests are slow.
     WhileRoom,
     Never,
 }
 
-/// The whole key space.
+/// The ranges of the whole key space.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// In key order; those listed and taken are gone.
+    /// In key order, without those that are listed and taken.
     ranges: Vec<Range>,
     shape: Shape,
     order: Order,
-    /// Pages that nobody has taken yet, of all ranges, and those asked for.
+    /// Pages not taken yet in all ranges, and those being requested.
     waiting: usize,
-    /// So many pages may wait, before only those wanted next are asked for.
+    /// Number of waiting pages after which only those needed next are requested.
     most: usize,
     next_id: u64,
     worth: u64,
@@ -131,10 +135,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The range that a listing begins with.
+    /// The id of the first range.
     pub(super) const WHOLE: u64 = 0;
 
-    /// One range over everything, of which `most` pages may wait, and as many again where they are wanted in order.
+    /// One range over all keys. `most` pages may wait, and as many again in ordered listings.
     pub(super) fn new(grouping: Grouping, order: Order, most: usize) -> Self {
         let whole = Range::new(Self::WHOLE, None, None);
         Self {
@@ -149,8 +153,8 @@ impl Plan {
         }
     }
 
-    /// What a worker does next, who was at the range `at` before: he stays with it while there is room for its pages. Else he takes
-    /// up what another has left, or cuts a range in two.
+    /// The next task of a worker that listed the range `at`. It continues with that range while
+    /// there is room for pages. Otherwise it continues an idle range, or splits one.
     pub(super) fn task(&mut self, at: Option<u64>, cutting: Cutting) -> Option<Task> {
         let room = self.rooms();
         let may = |range: &Range| range.idle.is_some() && !range.listed;
@@ -168,9 +172,9 @@ impl Plan {
         }
     }
 
-    /// How many ranges, from the first on, may bring another page. All may while there is room. Behind that, as much
-    /// room again is kept for those wanted next: pages from far on must not keep the workers from what is waited
-    /// for. The first range always may, or nothing would ever be taken.
+    /// How many ranges, from the first, may request another page: all while there is room. After
+    /// that, as much room again is reserved for the ranges needed next. The first range always may,
+    /// otherwise the listing would stop.
     fn rooms(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
@@ -186,8 +190,8 @@ impl Plan {
         within.count().max(1).min(self.ranges.len())
     }
 
-    /// Cuts one of the first `room` ranges in two and gives its upper half away; nothing where a guess is not worth a
-    /// request now.
+    /// Splits one of the first `room` ranges and returns the upper half as a task; `None` if no
+    /// guess is worth a request.
     fn cut(&mut self, room: usize) -> Option<Task> {
         if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
@@ -201,7 +205,7 @@ impl Plan {
             let cut = self.shape.cut(range.last.as_ref()?, range.until.as_deref())?;
             (self.pages_left(range)? >= FEWEST_PAGES).then_some((at, cut))
         });
-        // The widest: a narrow one may have no more than the page that is under way.
+        // The widest one: a narrow one may have only the page being requested.
         let (at, cut) = cuts.min_by_key(|(_, cut)| (cut.shared, Reverse(cut.breadth)))?;
         let range = &mut self.ranges[at];
         let until = range.until.replace(cut.at.clone());
@@ -212,7 +216,8 @@ impl Plan {
         Some(Task { range: id, from: From::After(cut.at) })
     }
 
-    /// How many pages a range goes on for, as far as keys are spread as those seen are.
+    /// The estimated number of remaining pages of a range, assuming that keys are distributed like
+    /// those seen.
     fn pages_left(&self, range: &Range) -> Option<f64> {
         let last = self.shape.rank(range.last.as_ref()?);
         let page = last - self.shape.rank(range.first.as_ref()?);
@@ -220,10 +225,10 @@ impl Plan {
         Some((until - last) / page)
     }
 
-    /// Takes in a page of a range.
+    /// Records a page of a range.
     ///
     /// # Errors
-    /// Why the range must not be listed on.
+    /// Why the range must not be continued.
     pub(super) fn arrived(&mut self, id: u64, page: Page) -> Result<(), &'static str> {
         let Page { mut entries, last, next, .. } = page;
         self.waiting = self.waiting.saturating_sub(1);
@@ -251,14 +256,14 @@ impl Plan {
             self.waiting += 1;
         }
         if within && next.is_none() {
-            // The service says that no key lies behind these: every range behind this one is empty.
+            // The service has no keys after these, so all later ranges are empty.
             self.ranges[at + 1..].iter_mut().for_each(|range| range.listed = true);
         }
         self.ranges[at].idle = next.filter(|_| within).map(From::Token);
         Ok(())
     }
 
-    /// Takes the next page, in the order asked for.
+    /// Takes the next page in the requested order.
     pub(super) fn take(&mut self) -> Next {
         let done = |range: &Range| range.listed && range.pages.is_empty();
         match self.order {
@@ -287,7 +292,7 @@ impl Plan {
         self.ranges.first().map(|range| range.id)
     }
 
-    /// Whether everything has been listed.
+    /// True if all ranges have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.ranges.iter().all(|range| range.listed)
     }

@@ -1,22 +1,22 @@
-//! Whether a listing gets on from page to page. A faulty server repeats a token, or sends empty pages for ever; a client
-//! that follows it never ends. Everything that follows a server's markers checks each page here.
+//! Detects endless listings. A faulty server may repeat a token or send empty pages forever. All
+//! code that follows continuation tokens checks each page here.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Most pages without a name in a row. S3 sends empty ones where it has many deleted keys to pass, a few at a time.
+/// Most consecutive empty pages. S3 sends a few of them where many keys were deleted.
 const MOST_EMPTY: u32 = 1_000;
 
-/// The pages of one listing, or of one range of it.
+/// The pages of a listing or of a range.
 #[derive(Debug, Default)]
 pub(in crate::s3) struct Turns {
-    /// Hashes of the tokens so far, 8 bytes for each 1,000 names.
+    /// Hashes of the tokens so far, 8 bytes per 1,000 names.
     seen: HashSet<u64>,
     hasher: RandomState,
     empty: u32,
 }
 
-/// What a page brought.
+/// Whether a page is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::s3) enum Brought {
     /// Some names.
@@ -26,17 +26,17 @@ pub(in crate::s3) enum Brought {
 }
 
 impl Turns {
-    /// Takes note of a page that another follows, which `token` asks for.
+    /// Checks a page that is followed by the one of `token`.
     ///
     /// # Errors
-    /// Why the listing must not go on.
+    /// Why the listing must not continue.
     pub(in crate::s3) fn check(&mut self, token: &str, brought: Brought) -> Result<(), &'static str> {
         self.empty = if brought == Brought::Names { 0 } else { self.empty + 1 };
         if !self.seen.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
         }
         if self.empty >= MOST_EMPTY {
-            return Err("a listing that does not get on: 1,000 empty pages in a row");
+            return Err("an endless listing: 1,000 empty pages in a row");
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_comes_again_is_found_whatever_came_between() {
+    fn a_repeated_token_is_detected_after_any_number_of_pages() {
         let mut turns = Turns::default();
         for token in ["a", "b", "c"] {
             turns.check(token, Brought::Names).unwrap();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn only_empty_pages_in_a_row_count() {
+    fn only_consecutive_empty_pages_count() {
         let mut turns = Turns::default();
         for page in 0..5_000 {
             let brought = if page % 900 == 0 { Brought::Names } else { Brought::Nothing };

@@ -8,12 +8,12 @@ use super::*;
 
 const PAGE: usize = 1000;
 
-/// A service that holds keys; what a listing of it costs.
+/// A simulated service that counts requests.
 struct Service {
     keys: BTreeSet<String>,
     grouping: Grouping,
     requests: usize,
-    /// Times that all requests under way were answered.
+    /// Rounds in which all current requests are answered.
     rounds: usize,
 }
 
@@ -26,7 +26,7 @@ impl Service {
         Self { keys: keys.into_iter().collect(), grouping, requests: 0, rounds: 0 }
     }
 
-    /// A page behind `after`; a token is the last key or prefix of the page before.
+    /// The page after `after`. A token is the last key or prefix of the page before.
     fn page(&mut self, after: Option<&str>) -> Page {
         self.requests += 1;
         let mut page = Page::default();
@@ -56,12 +56,13 @@ impl Service {
     }
 }
 
-/// The first text behind all that begin with `prefix`, which ends in `/`.
+/// The first text after all that begin with `prefix`, which ends in `/`.
 fn behind(prefix: &str) -> String {
     format!("{}0", &prefix[..prefix.len() - 1])
 }
 
-/// Lists everything with `workers` at once; between two rounds `change` is applied to the service.
+/// Lists everything with `workers` concurrent requests. `change` modifies the service between
+/// rounds.
 fn list(
     service: &mut Service,
     order: Order,
@@ -85,7 +86,7 @@ fn list(
         }
         service.rounds += 1;
         let tasks: Vec<_> = (0..workers).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
-        assert!(!tasks.is_empty(), "nobody has anything to do");
+        assert!(!tasks.is_empty(), "no worker has a task");
         let answers: Vec<_> = tasks
             .into_iter()
             .map(|task| {
@@ -100,7 +101,7 @@ fn list(
     }
 }
 
-/// Names as programs make them.
+/// Names of the kinds that programs generate.
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let hash =
         |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -134,7 +135,7 @@ fn families() -> Vec<(&'static str, Vec<String>)> {
 }
 
 #[test]
-fn every_family_of_names_is_listed_whole_in_few_requests_and_rounds() {
+fn every_kind_of_names_is_listed_completely_in_few_requests_and_rounds() {
     for (name, keys) in families() {
         for order in [Order::Any, Order::Bytes] {
             let mut service = Service::new(keys.clone(), Grouping::Keys);
@@ -145,7 +146,7 @@ fn every_family_of_names_is_listed_whole_in_few_requests_and_rounds() {
             assert!(found.iter().eq(&service.keys), "{name}: {} of {}", found.len(), service.keys.len());
             let (pages, requests, rounds) = (keys.len() / PAGE, service.requests, service.rounds);
             assert!(requests <= 2 * pages, "{name}, {order:?}: {requests} requests for {pages} pages");
-            // In order, no more than some pages may wait for their turn.
+            // In ordered listings only a few pages may wait.
             let most = if order == Order::Any { pages / 6 } else { pages / 4 };
             assert!(rounds <= most, "{name}, {order:?}: {rounds} rounds for {pages} pages");
         }
@@ -153,7 +154,7 @@ fn every_family_of_names_is_listed_whole_in_few_requests_and_rounds() {
 }
 
 #[test]
-fn keys_that_stay_are_listed_once_while_others_come_and_go() {
+fn permanent_keys_are_listed_once_while_others_are_added_and_removed() {
     for (name, stay) in families() {
         for order in [Order::Any, Order::Bytes] {
             let mut service = Service::new(stay.clone(), Grouping::Keys);
@@ -176,7 +177,7 @@ fn keys_that_stay_are_listed_once_while_others_come_and_go() {
 }
 
 #[test]
-fn a_listing_of_a_few_pages_costs_few_requests_more_and_no_round_more() {
+fn a_listing_of_a_few_pages_takes_few_extra_requests_and_no_extra_round() {
     let keys = (0..2_500).map(|n| format!("data/{n:06}"));
     let mut service = Service::new(keys, Grouping::Keys);
     assert_eq!(list(&mut service, Order::Any, 4, |_| {}).len(), 2_500);
@@ -187,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn common_prefixes_are_listed_once_whatever_is_cut(
+    fn common_prefixes_are_listed_once_whatever_is_split(
         seeds in proptest::collection::btree_set("[a-d0-2.]{1,4}(/[a-c]{1,2}){0,2}", 1..200),
         workers in 1_usize..20,
     ) {
@@ -205,9 +206,10 @@ proptest! {
 }
 
 #[test]
-fn a_slow_consumer_costs_no_cuts_where_pages_come_quickly() {
+fn a_slow_consumer_causes_no_splits_if_pages_arrive_quickly() {
     let requests = |cutting| {
-        // As many keys as a page has begin alike, so that the end of a range is seen by a page asked for in vain.
+        // Each page of keys has its own beginning, so that the end of a range is only found by an
+        // extra page.
         let keys = (0..100 * PAGE).map(|n| format!("{:02}-{:04}", n / PAGE, n % PAGE));
         let mut service = Service::new(keys, Grouping::Keys);
         let mut plan = Plan::new(Grouping::Keys, Order::Bytes, 4);

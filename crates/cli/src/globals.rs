@@ -1,0 +1,116 @@
+//! The global options, and what is made of them: store options, transfer settings, the memory
+//! ceiling.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use firstbyte::{Options, environment};
+use firstbyte_location::units;
+use firstbyte_store::{Redirects, Signing, Store};
+use firstbyte_transfer::{Concurrency, Settings, Stop};
+
+/// Options of every verb.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub struct Globals {
+    /// Print a receipt as one JSON object
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print nothing but results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say what happens underneath; twice for more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Progress bars: on a terminal, or never
+    #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
+    pub progress: ProgressMode,
+    /// Memory ceiling [default: 32MiB, or an eighth of the container's if that is less]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size)]
+    pub memory: Option<u64>,
+    /// Requests at once: a number, or `auto` to find the level by measuring
+    #[arg(long, global = true, value_name = "N|auto", default_value = "auto", value_parser = parse_concurrency)]
+    pub concurrency: Concurrency,
+    /// S3 endpoint instead of AWS's
+    #[arg(long, global = true, value_name = "URL")]
+    pub endpoint_url: Option<String>,
+    /// Profile in the AWS configuration files
+    #[arg(long, global = true, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// AWS region; followed from the bucket where it is not given
+    #[arg(long, global = true, value_name = "R")]
+    pub region: Option<String>,
+    /// Send S3 requests unsigned, for public buckets
+    #[arg(long, global = true)]
+    pub no_sign_request: bool,
+    /// Agree to pay for requests to requester-pays buckets
+    #[arg(long, global = true)]
+    pub request_payer: bool,
+    /// PEM file of certificates to trust instead of the system's: authorities', or a server's own
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca_bundle: Option<PathBuf>,
+    /// Follow redirects from https to http, where what is sent can be read and changed on the way
+    #[arg(long, global = true)]
+    pub allow_plain_redirects: bool,
+    /// Longest silence on a connection before it counts as dead
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    pub read_timeout: Duration,
+}
+
+/// Whether progress bars are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressMode {
+    /// Where standard error is a terminal.
+    Auto,
+    /// Nowhere.
+    Never,
+}
+
+fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
+    match text {
+        "auto" => Ok(Concurrency::Auto),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(Concurrency::Fixed(count)),
+            _ => Err("write a number from 1 on, or `auto`".into()),
+        },
+    }
+}
+
+impl Globals {
+    /// How stores are reached, and how the library reads and copies, without the memory ceiling,
+    /// which takes system calls to find.
+    pub fn options(&self) -> Options {
+        let mut options = Options::of_system(&environment::variable);
+        let store = &mut options.store;
+        store.endpoint_url.clone_from(&self.endpoint_url);
+        store.profile.clone_from(&self.profile);
+        store.region.clone_from(&self.region);
+        store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
+        store.request_payer = self.request_payer;
+        store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
+        if self.ca_bundle.is_some() {
+            store.ca_bundle.clone_from(&self.ca_bundle);
+        }
+        options.set_read_timeout(self.read_timeout);
+        options.reads.deadline = self.read_timeout;
+        options.copies.concurrency = self.concurrency;
+        options
+    }
+
+    /// A store for verbs that write nothing. It is not scoped: where a verb ends cleanly, its
+    /// engine sees to that.
+    pub fn store(&self) -> firstbyte_store::Result<Store> {
+        Store::new(self.options().store)
+    }
+
+    /// The memory ceiling, in bytes.
+    pub fn memory_ceiling(&self) -> u64 {
+        self.memory.unwrap_or_else(|| environment::default_memory(&environment::variable))
+    }
+
+    /// How transfers are done; `stop` ends them.
+    pub fn settings(&self, stop: Stop) -> Settings {
+        Settings { memory: self.memory_ceiling(), stop, ..self.options().copies }
+    }
+}

@@ -1,0 +1,286 @@
+//! Standard output and standard error. Results go to standard output, everything else to standard
+//! error.
+//!
+//! A run fails if its results cannot be written, unless the reader has closed the pipe (`| head`).
+//! Standard error never fails or blocks a run: a line that is not taken within [`PATIENCE`] is
+//! dropped, and the number of dropped lines is printed later. Nothing here panics, unlike the
+//! macros of the standard library.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
+
+use firstbyte_location::redacted;
+use indicatif::{ProgressDrawTarget, TermLike};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::render::error::{Error, Result};
+
+/// How long a line waits for a standard error that takes nothing. Waited once: after that, lines
+/// are tried without waiting until one is taken.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Written at once: a pipe that polls as writable takes this much without blocking (POSIX's
+/// `PIPE_BUF` on Linux).
+const STEP: usize = 4096;
+/// A pause where the kernel says that there is room and takes nothing.
+const NAP: Duration = Duration::from_millis(5);
+
+/// What became of lines for standard error.
+struct Lines {
+    dropped: u64,
+    stuck: bool,
+}
+
+static LINES: Mutex<Lines> = Mutex::new(Lines { dropped: 0, stuck: false });
+
+/// Whether standard output was closed when the program began. The start-up code of Rust opens
+/// `/dev/null` in its place, so that rows would vanish without an error; a constructor runs before
+/// that code.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: this section of the program lists functions without a result which libc calls before
+// `main`, as it does those of C's `__attribute__((constructor))`; this one asks the kernel a
+// question and stores the answer.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    let closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(rustix::io::Errno::BADF);
+    CLOSED.store(closed, Ordering::Relaxed);
+}
+
+/// Whether standard output was closed when the program began.
+pub fn output_is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+/// Standard output as a plain file: std's own looks for line ends in every byte.
+pub fn standard_output() -> Result<File> {
+    if output_is_closed() {
+        return Err(Error::failed("standard output: it is closed"));
+    }
+    let descriptor = io::stdout().as_fd().try_clone_to_owned();
+    descriptor.map(File::from).map_err(|error| Error::io("standard output", &error))
+}
+
+/// Standard input as a plain file, for the same reason and because it can be read from any thread.
+pub fn standard_input() -> Result<File> {
+    let descriptor = io::stdin().as_fd().try_clone_to_owned();
+    descriptor.map(File::from).map_err(|error| Error::io("standard input", &error))
+}
+
+/// Says a line on standard error.
+pub fn say(line: impl Display) {
+    StandardError.take(format!("{line}\n").as_bytes());
+}
+
+/// Writes to standard error what ends its own lines.
+pub fn log(text: &str) {
+    StandardError.take(text.as_bytes());
+}
+
+/// Prints a line of results.
+///
+/// # Errors
+/// Standard output takes no more, other than because its reader has left.
+pub fn print(line: impl Display) -> Result<()> {
+    print_bytes(format!("{line}\n").as_bytes())
+}
+
+/// Prints results as they are.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_bytes(bytes: &[u8]) -> Result<()> {
+    match write_output(bytes) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("standard output", &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes to standard output, and says also that its reader has left.
+pub fn write_output(mut bytes: &[u8]) -> io::Result<()> {
+    if output_is_closed() {
+        return Err(io::Error::other("it is closed"));
+    }
+    let out = rustix::stdio::stdout();
+    while !bytes.is_empty() {
+        match rustix::io::write(out, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            // The descriptor is shared with a program that made it non-blocking.
+            Err(Errno::AGAIN) => drop(poll(&mut [PollFd::new(&out, PollFlags::OUT)], None)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Standard error as a writer that always succeeds.
+#[derive(Clone, Copy, Debug)]
+pub struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.take(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl StandardError {
+    /// Takes lines, and shows no secret of a URL in them, whichever library names it.
+    fn take(self, bytes: &[u8]) {
+        let shown = std::str::from_utf8(bytes).ok().map(redacted);
+        let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
+        let until = Instant::now() + PATIENCE;
+        // A thread that writes to a file system that does not answer holds the lock for as long.
+        let Some(mut lines) = lock(until) else { return };
+        let until = if lines.stuck { Instant::now() } else { until };
+        if lines.dropped > 0 {
+            let note = format!("firstbyte: {} lines were not taken by standard error\n", lines.dropped);
+            if write_error(note.as_bytes(), until) {
+                lines.dropped = 0;
+            }
+        }
+        lines.stuck = lines.dropped > 0 || !write_error(bytes, until);
+        lines.dropped += u64::from(lines.stuck);
+    }
+}
+
+fn lock(until: Instant) -> Option<MutexGuard<'static, Lines>> {
+    loop {
+        match LINES.try_lock() {
+            Ok(lines) => return Some(lines),
+            Err(TryLockError::Poisoned(lines)) => return Some(lines.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+/// False where nothing was taken until then. A standard error that is closed, full or without a
+/// reader takes everything.
+fn write_error(mut bytes: &[u8], until: Instant) -> bool {
+    let descriptor = rustix::stdio::stderr();
+    while !bytes.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::OUT)], Some(&time)) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return true,
+        }
+        match write_some(descriptor, &bytes[..bytes.len().min(STEP)]) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if Instant::now() >= until => return false,
+            Err(Errno::AGAIN) => std::thread::sleep(NAP),
+            Err(_) => return true,
+        }
+    }
+    true
+}
+
+/// Between the poll and the write another process can fill a pipe that both share, so a pipe is
+/// asked not to block at all.
+fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
+    static IS_PIPE: OnceLock<bool> = OnceLock::new();
+    let kind = || rustix::fs::fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    if *IS_PIPE.get_or_init(|| kind() == Ok(FileType::Fifo)) {
+        let now = [io::IoSlice::new(bytes)];
+        match rustix::io::pwritev2(descriptor, &now, u64::MAX, ReadWriteFlags::NOWAIT) {
+            // Older kernels know it for files alone.
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::SPIPE) => {}
+            other => return other,
+        }
+    }
+    rustix::io::write(descriptor, bytes)
+}
+
+/// Where progress bars are drawn, `hz` times a second: standard error, by the same rules.
+pub fn progress_target(hz: u8) -> ProgressDrawTarget {
+    ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), hz)
+}
+
+/// A terminal on standard error. What is drawn is gathered and leaves with
+/// [`flush`](TermLike::flush).
+#[derive(Debug, Default)]
+struct Screen(Mutex<String>);
+
+impl Screen {
+    #[expect(clippy::unnecessary_wraps, reason = "what every method of the trait returns")]
+    fn push(&self, text: &str) -> io::Result<()> {
+        self.text().push_str(text);
+        Ok(())
+    }
+
+    fn text(&self) -> MutexGuard<'_, String> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Moves the cursor, where there is anything to move.
+    fn escape(&self, count: usize, letter: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { self.push(&format!("\x1b[{count}{letter}")) }
+    }
+}
+
+fn size() -> (u16, u16) {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    size.ok().filter(|size| size.ws_col > 0).map_or((80, 24), |size| (size.ws_col, size.ws_row))
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        size().0
+    }
+
+    fn height(&self) -> u16 {
+        size().1
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        self.escape(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        self.escape(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        self.escape(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        self.escape(count, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.push(text).and_then(|()| self.push("\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.push(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.push("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let text = std::mem::take(&mut *self.text());
+        StandardError.write_all(text.as_bytes())
+    }
+}

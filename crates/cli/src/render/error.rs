@@ -1,0 +1,195 @@
+//! The error that ends a verb: an exit code and one line with what failed, where, why, and what to
+//! try.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::process::ExitCode;
+
+use firstbyte_location::{Escaped, LocationError, controls, redacted};
+
+/// How a verb ends. The numbers are part of the command line's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All done.
+    Done = 0,
+    /// Nothing, or not what was asked, was done.
+    Failed = 1,
+    /// The command line itself is wrong.
+    Usage = 2,
+    /// Some items failed; the receipt names each.
+    Partial = 3,
+    /// Ended by Ctrl-C or SIGTERM: 128 and the number of SIGINT, as shells have it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a verb could not go on.
+#[derive(Debug)]
+pub struct Error {
+    /// The code to end with.
+    pub exit: Exit,
+    /// Where and why.
+    pub message: String,
+    /// What to try.
+    pub advice: Option<String>,
+}
+
+/// What the verbs return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A failure without special advice.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, message: message.into(), advice: None }
+    }
+
+    /// A command line that cannot be meant.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into(), advice: None }
+    }
+
+    /// The end by a signal.
+    pub fn interrupted() -> Self {
+        Self { exit: Exit::Interrupted, message: "interrupted".into(), advice: None }
+    }
+
+    /// Adds what to try.
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// A failed operation of the operating system at a named place.
+    pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
+        Self::failed(format!("{place}: {error}"))
+    }
+}
+
+impl Error {
+    /// A transfer's error, by reference: receipts and progress lines keep the original.
+    pub fn from_transfer(error: &firstbyte_transfer::Error) -> Self {
+        use firstbyte_transfer::Error as Transfer;
+        let exit = match error {
+            Transfer::Interrupted | Transfer::Store(firstbyte_store::Error::Cancelled) => Exit::Interrupted,
+            Transfer::Invalid { .. } | Transfer::Store(firstbyte_store::Error::Options { .. }) => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+    }
+
+    /// The same error with its place in front, where the message does not name it.
+    pub fn about(mut self, location: &str) -> Self {
+        if !self.message.contains(location) {
+            self.message = format!("{location}: {}", self.message);
+        }
+        self
+    }
+}
+
+/// One line without control characters and without secrets, whatever a server put into its message
+/// or a user into a name.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line =
+            self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
+        redacted(line.trim()).chars().try_for_each(|symbol| match symbol {
+            symbol if controls(symbol) => Escaped(symbol.encode_utf8(&mut [0; 4]).as_bytes()).fmt(f),
+            symbol => f.write_char(symbol),
+        })
+    }
+}
+
+impl From<firstbyte_store::Error> for Error {
+    fn from(error: firstbyte_store::Error) -> Self {
+        use firstbyte_store::Error as Store;
+        let exit = match error {
+            Store::Cancelled => return Self::interrupted(),
+            Store::Options { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
+    }
+}
+
+impl From<firstbyte_transfer::Error> for Error {
+    fn from(error: firstbyte_transfer::Error) -> Self {
+        Self::from_transfer(&error)
+    }
+}
+
+impl From<firstbyte_hydrate::Error> for Error {
+    fn from(error: firstbyte_hydrate::Error) -> Self {
+        let advice = match &error {
+            firstbyte_hydrate::Error::Store(cause) => cause.advice(),
+            firstbyte_hydrate::Error::Directory { .. } => Some("give -r for what is below it"),
+            _ => None,
+        };
+        let exit = match &error {
+            firstbyte_hydrate::Error::Store(cause)
+                if matches!(**cause, firstbyte_store::Error::Options { .. }) =>
+            {
+                Exit::Usage
+            }
+            _ => Exit::Failed,
+        };
+        Self { exit, advice: advice.map(str::to_owned), message: error.to_string() }
+    }
+}
+
+impl From<firstbyte_mount::Error> for Error {
+    fn from(error: firstbyte_mount::Error) -> Self {
+        match error {
+            firstbyte_mount::Error::Data(error) => error.into(),
+            other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<firstbyte::Error> for Error {
+    fn from(error: firstbyte::Error) -> Self {
+        use firstbyte::Error as Library;
+        match error {
+            Library::Store(error) => error.into(),
+            Library::Read(error) => error.into(),
+            Library::Transfer(error) => error.into(),
+            Library::Directory { .. } => {
+                Self::usage(error.to_string()).advise("add -r to copy what is in it")
+            }
+            other => Self::usage(other.to_string()),
+        }
+    }
+}
+
+impl From<LocationError> for Error {
+    fn from(error: LocationError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_with_its_advice_behind_it() {
+        let error =
+            Error::failed("s3://b/k: server answered 500: line one\nline two\x1b[2J").advise("try later");
+        assert_eq!(
+            error.to_string(),
+            "s3://b/k: server answered 500: line one\\x0aline two\\x1b[2J; try later"
+        );
+    }
+
+    #[test]
+    fn a_store_error_keeps_its_place_and_its_advice() {
+        let error = Error::from(firstbyte_store::Error::NotFound { location: "s3://b/k".into() });
+        assert_eq!(error.exit, Exit::Failed);
+        assert!(error.to_string().starts_with("s3://b/k: not found; check the spelling"), "{error}");
+        assert_eq!(Error::from(firstbyte_store::Error::Cancelled).exit, Exit::Interrupted);
+    }
+}

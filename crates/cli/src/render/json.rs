@@ -1,0 +1,59 @@
+//! JSON that is safe on a terminal. Control characters are written as escapes such as `\u009b`; a
+//! program that parses them gets the same text. JSON itself requires this only below U+0020.
+
+use std::io;
+
+use firstbyte_location::controls;
+use serde::Serialize;
+use serde_json::ser::Formatter;
+
+/// A value on one line.
+pub fn line(value: &(impl Serialize + ?Sized)) -> String {
+    let mut out = Vec::new();
+    push(value, &mut out);
+    // It is JSON, and so UTF-8.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Writes a value behind what `out` holds.
+pub fn push(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    // Writing to memory cannot fail, and neither can values whose keys are names of fields.
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(out, Harmless));
+}
+
+struct Harmless;
+
+impl Formatter for Harmless {
+    fn write_string_fragment<W: io::Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        // Nearly all texts are plain, and this looks at them several bytes at a time.
+        if fragment.is_ascii() && !fragment.contains('\x7f') {
+            return out.write_all(fragment.as_bytes());
+        }
+        let mut written = 0;
+        for (at, symbol) in fragment.char_indices().filter(|(_, symbol)| controls(*symbol)) {
+            // Whatever controls has four digits.
+            write!(out, "{}\\u{:04x}", &fragment[written..at], u32::from(symbol))?;
+            written = at + symbol.len_utf8();
+        }
+        out.write_all(&fragment.as_bytes()[written..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_control_a_terminal_is_escaped_and_is_the_same_to_a_program() {
+        for text in ["plain ü😀", "\x1b[2J\n", "a\u{9b}b\x7f", "\u{202e}gpj.exe", "\"\\\u{2066}", ""] {
+            let json = line(text);
+            assert!(!json.contains(controls), "{json:?}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+        assert_eq!(line("ü\u{9b}"), "\"ü\\u009b\"");
+    }
+}

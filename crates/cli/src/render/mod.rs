@@ -1,0 +1,10 @@
+//! What the program prints: rows, progress, receipts and errors. Results go to standard output,
+//! everything else to standard error. The verbs call it; nothing here knows a verb.
+
+pub mod console;
+pub mod error;
+pub mod json;
+pub mod progress;
+pub mod receipt;
+pub mod report;
+pub mod rows;

@@ -1,0 +1,151 @@
+//! The progress of a transfer: a bar with bytes, objects, rate and time left, and a line for each
+//! object that fails. Drawn on standard error if that is a terminal.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use firstbyte_location::Location;
+use firstbyte_transfer::{Action, Failure, Observer, Stop};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console;
+use crate::render::error::Error;
+
+/// Draws the bar, prints what a dry run plans and what fails.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    rows: Rows,
+    failures: Failures,
+    finished: AtomicU64,
+    expected: AtomicU64,
+    /// Ends the run whose rows cannot be printed.
+    stop: Option<Stop>,
+    /// Why they cannot.
+    broken: Mutex<Option<io::Error>>,
+}
+
+/// Where a failed object is reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Failures {
+    /// Here, with a line each; the run continues with the others.
+    Printed,
+    /// By the caller, who asked for one object and gets its error back.
+    Returned,
+}
+
+/// How the rows of a dry run are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Text,
+    Json,
+}
+
+impl Progress {
+    /// A bar as the global options ask for.
+    pub fn new(globals: &Globals, failures: Failures) -> Self {
+        let wanted =
+            globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
+        Self {
+            bar: wanted.then(new_bar),
+            rows: if globals.json { Rows::Json } else { Rows::Text },
+            failures,
+            finished: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            stop: None,
+            broken: Mutex::default(),
+        }
+    }
+
+    /// The same for a run whose rows are its results: `stop` ends it where they cannot be printed.
+    pub fn stopping(mut self, stop: &Stop) -> Self {
+        self.stop = Some(stop.clone());
+        self
+    }
+
+    /// Ends the bar; says why rows could not be printed, where that was so.
+    pub fn into_broken(self) -> Option<io::Error> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn show_objects(&self) {
+        if let Some(bar) = &self.bar {
+            let (done, of) = (self.finished.load(Ordering::Relaxed), self.expected.load(Ordering::Relaxed));
+            bar.set_message(format!("{done}/{of}"));
+        }
+    }
+}
+
+/// What follows on standard error is the outcome.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    // Ten times a second is fast enough to read; each drawing costs a system call.
+    let bar = ProgressBar::with_draw_target(Some(0), console::progress_target(10));
+    let template =
+        "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg} objects, {eta} left";
+    // The template is a constant, and indicatif knows all its keys; the plain bar is no worse than
+    // nothing.
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message("0/0");
+    bar
+}
+
+impl Observer for Progress {
+    fn expected(&self, objects: u64, bytes: u64) {
+        self.expected.fetch_add(objects, Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc_length(bytes);
+            self.show_objects();
+        }
+    }
+
+    fn moved(&self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(bytes);
+        }
+    }
+
+    fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.show_objects();
+    }
+
+    fn failed(&self, failure: &Failure) {
+        if self.failures == Failures::Returned {
+            return;
+        }
+        let error = Error::from_transfer(&failure.error);
+        let line = format!("firstbyte: {}", error.about(&failure.location));
+        match &self.bar {
+            Some(bar) => bar.suspend(|| console::say(line)),
+            None => console::say(line),
+        }
+    }
+
+    fn planned(&self, action: &Action) {
+        let row = match (self.rows, action) {
+            (Rows::Text, Action::Copy { source, destination, .. }) => format!("would copy {source} to {destination}"),
+            (Rows::Text, Action::Delete { location }) => format!("would delete {location}"),
+            (Rows::Json, Action::Copy { source, destination, size }) => serde_json::json!({
+                "action": "copy", "source": source.to_string(), "destination": destination.to_string(), "size": size,
+            })
+            .to_string(),
+            (Rows::Json, Action::Delete { location }) => {
+                serde_json::json!({ "action": "delete", "location": location.to_string() }).to_string()
+            }
+        };
+        if let Err(error) = console::write_output(format!("{row}\n").as_bytes()) {
+            // Rows are all that a dry run is for.
+            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.stop.iter().for_each(Stop::stop);
+        }
+    }
+}

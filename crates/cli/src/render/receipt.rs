@@ -1,0 +1,186 @@
+//! The receipt: what a verb did, as one JSON object for programs or one line for people.
+//!
+//! Field names and units are part of the contract of the command line. A field that applies to the
+//! verb is present, even if it is zero.
+
+use std::time::Instant;
+
+use firstbyte::size::{human, whole};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// How far content was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verified {
+    /// Against the length and the version only: the source offers no more.
+    Length,
+    /// Against a checksum over the whole object.
+    Full,
+}
+
+impl From<firstbyte_transfer::Verified> for Verified {
+    fn from(verified: firstbyte_transfer::Verified) -> Self {
+        match verified {
+            firstbyte_transfer::Verified::Length => Self::Length,
+            firstbyte_transfer::Verified::Full => Self::Full,
+        }
+    }
+}
+
+/// An item that failed, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// The item.
+    pub location: String,
+    /// Why, as one line.
+    pub error: String,
+}
+
+/// What a verb did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Receipt {
+    /// The verb.
+    pub verb: &'static str,
+    /// The source; several are separated by spaces.
+    pub source: String,
+    /// The destination, for verbs that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Objects complete at their destination.
+    pub objects: u64,
+    /// Their length together.
+    pub bytes: u64,
+    /// Objects left alone because they were the same already.
+    pub skipped: u64,
+    /// Objects deleted (`sync --delete`, `cp --abort-stale`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<u64>,
+    /// Pipes, sockets, devices, and empty directories that a store cannot hold (`cp`, `sync`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
+    /// Wall time.
+    pub seconds: f64,
+    /// From the start of the transfer to its first byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_seconds: Option<f64>,
+    /// `bytes / seconds`.
+    pub bytes_per_second: f64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests sent again after a failure.
+    pub retries: u64,
+    /// Requests sent beside a slow one.
+    pub hedged: u64,
+    /// Bytes that an earlier run had left.
+    pub resumed_bytes: u64,
+    /// Bytes read more than once.
+    pub reread_bytes: u64,
+    /// How far the content was checked; the weakest over all objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Verified>,
+    /// The version read, for a single object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Most memory this process has had resident.
+    pub peak_memory_bytes: u64,
+    /// Processor time of all threads, user and system.
+    pub cpu_seconds: f64,
+    /// Every item that failed.
+    pub failed: Vec<Failed>,
+    /// What held the transfer back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_by: Option<String>,
+}
+
+impl Receipt {
+    /// Fills in what is measured about the process itself, at its end.
+    pub fn finish(&mut self, started: Instant) {
+        self.seconds = started.elapsed().as_secs_f64();
+        self.bytes_per_second = rate(self.bytes, self.seconds);
+        self.peak_memory_bytes = peak_memory();
+        self.cpu_seconds = cpu_seconds();
+    }
+
+    /// The one line people get.
+    pub fn line(&self) -> String {
+        let mut line = format!("{} in {:.2} s", human(self.bytes), self.seconds);
+        if self.bytes > 0 {
+            line.push_str(&format!(" ({}/s)", human(whole(self.bytes_per_second))));
+        }
+        line.push_str(&format!(", {} object{}", self.objects, if self.objects == 1 { "" } else { "s" }));
+        let counts = [
+            (self.skipped, "skipped"),
+            (self.deleted.unwrap_or(0), "deleted"),
+            (self.left_out.unwrap_or(0), "left out"),
+            (self.failed.len() as u64, "failed"),
+        ];
+        for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+            line.push_str(&format!(", {count} {what}"));
+        }
+        if self.resumed_bytes > 0 {
+            line.push_str(&format!(", {} resumed", human(self.resumed_bytes)));
+        }
+        match self.verified {
+            Some(Verified::Full) => line.push_str(", verified: full"),
+            Some(Verified::Length) => line.push_str(", verified: length"),
+            None => {}
+        }
+        line.extend(self.bound_by.as_ref().map(|bound| format!(", bound by: {bound}")));
+        line
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
+fn rate(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
+}
+
+/// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small
+/// program started by a large one would report the large one's peak.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map_or(0, |kb| kb << 10)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of processor time fit a double")]
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_applies_is_zero_and_one_that_does_not_is_absent() {
+        let receipt = Receipt { verb: "cat", source: "s3://b/k".into(), ..Receipt::default() };
+        let json = serde_json::to_value(&receipt).unwrap();
+        assert_eq!(json["skipped"], 0);
+        assert_eq!(json["failed"], serde_json::json!([]));
+        assert!(json.get("destination").is_none());
+        assert!(json.get("bound_by").is_none());
+    }
+
+    #[test]
+    fn the_process_is_measured_at_the_end() {
+        let mut receipt = Receipt { bytes: 1000, ..Receipt::default() };
+        receipt.finish(Instant::now());
+        assert!(receipt.peak_memory_bytes > 100_000, "{}", receipt.peak_memory_bytes);
+        assert!(receipt.cpu_seconds > 0.0 && receipt.bytes_per_second > 0.0);
+    }
+
+    #[test]
+    fn people_get_one_line_that_names_only_what_happened() {
+        let receipt = Receipt {
+            bytes: 1 << 30,
+            objects: 1,
+            seconds: 2.0,
+            verified: Some(Verified::Full),
+            ..Receipt::default()
+        };
+        assert_eq!(receipt.line(), "1.00 GiB in 2.00 s (0 B/s), 1 object, verified: full");
+    }
+}

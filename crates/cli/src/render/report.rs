@@ -1,0 +1,199 @@
+//! `Report`: collects what the transfers of one verb did, prints the receipt and gives the exit
+//! code.
+
+use std::time::Instant;
+
+use firstbyte_transfer::Summary;
+
+use crate::globals::Globals;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::Progress;
+use crate::render::receipt::{Failed, Receipt};
+use crate::render::{console, json};
+
+/// Where the data goes, which decides where the receipt is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Somewhere else: standard output is free for the receipt.
+    Free,
+    /// To standard output: the receipt goes to standard error.
+    Data,
+}
+
+/// Gathers what a verb did over one or several runs of the engine, and ends it.
+pub struct Report {
+    receipt: Receipt,
+    started: Instant,
+    failures: u64,
+    left_out: LeftOut,
+    ended: Option<Error>,
+    /// The reader of the results has left: there is nothing to tell, and nothing has failed.
+    unread: bool,
+}
+
+/// Entries of a tree that were not copied.
+#[derive(Default)]
+struct LeftOut {
+    /// Pipes, sockets and devices.
+    special: u64,
+    /// Empty directories.
+    directories: u64,
+}
+
+impl Report {
+    /// Begins a report; the clock runs from here.
+    pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
+        let receipt = Receipt { verb, source, destination, ..Receipt::default() };
+        Self {
+            receipt,
+            started: Instant::now(),
+            failures: 0,
+            left_out: LeftOut::default(),
+            ended: None,
+            unread: false,
+        }
+    }
+
+    /// The receipt so far.
+    pub fn receipt(&mut self) -> &mut Receipt {
+        &mut self.receipt
+    }
+
+    /// Whether the verb has to end now: interrupted, out of time, or failed altogether.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Takes in a run of the engine: what it did, or why it could not.
+    pub fn add(&mut self, run: firstbyte_transfer::Result<Summary>) {
+        match run {
+            Ok(summary) => self.add_summary(summary),
+            Err(error @ firstbyte_transfer::Error::Deadline { .. }) => {
+                // The only one that knows no place of its own.
+                self.fail(Error::from(error).about(&self.receipt.source.clone()));
+            }
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// The verb ends with this error.
+    pub fn fail(&mut self, error: Error) {
+        self.ended.get_or_insert(error);
+    }
+
+    /// The reader of standard output has left, which ends the verb quietly.
+    pub fn unread(&mut self) {
+        self.unread = true;
+    }
+
+    /// Takes in what became of the rows that `progress` has printed, which is over now.
+    pub fn output(&mut self, progress: Progress) {
+        match progress.into_broken() {
+            None => {}
+            Some(error) if error.kind() == std::io::ErrorKind::BrokenPipe => self.unread(),
+            Some(error) => self.ended = Some(Error::io("standard output", &error)),
+        }
+    }
+
+    /// One item failed; the others go on.
+    pub fn item_failed(&mut self, failed: Failed) {
+        self.failures += 1;
+        self.receipt.failed.push(failed);
+    }
+
+    fn add_summary(&mut self, summary: Summary) {
+        let receipt = &mut self.receipt;
+        receipt.objects += summary.objects;
+        receipt.bytes += summary.bytes;
+        receipt.skipped += summary.skipped;
+        if let Some(deleted) = &mut receipt.deleted {
+            *deleted += summary.deleted;
+        }
+        self.left_out.special += summary.special;
+        self.left_out.directories += summary.empty_directories;
+        if let Some(left_out) = &mut receipt.left_out {
+            *left_out += summary.special + summary.empty_directories;
+        }
+        receipt.first_byte_seconds = receipt.first_byte_seconds.or(summary.first_byte_seconds);
+        receipt.requests += summary.requests;
+        receipt.retries += summary.retries;
+        receipt.hedged += summary.hedged;
+        receipt.resumed_bytes += summary.resumed_bytes;
+        receipt.reread_bytes += summary.reread_bytes;
+        receipt.verified = [receipt.verified, summary.verified.map(Into::into)].into_iter().flatten().min();
+        receipt.version = summary.version.as_ref().map(version_text);
+        receipt.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(receipt.bound_by.take());
+        self.failures += summary.failures;
+        receipt.failed.extend(summary.failed.iter().map(|failure| {
+            let error = Error::from_transfer(&failure.error).about(&failure.location);
+            Failed { location: failure.location.clone(), error: error.to_string() }
+        }));
+        if let Some(error) = summary.ended {
+            self.fail(error.into());
+        }
+    }
+
+    /// What ended the verb is the error to tell, before that the receipt could not be printed.
+    fn print(&self, line: &str, output: Output) -> Result<()> {
+        match output {
+            Output::Data => console::say(line),
+            Output::Free => {
+                let printed = console::print(line);
+                if self.ended.is_none() {
+                    printed?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the receipt and says how the process ends.
+    ///
+    /// # Errors
+    /// What ended the verb before its time, for `main` to print.
+    pub fn end(mut self, globals: &Globals, output: Output) -> Result<Exit> {
+        if let Some(error) = &self.ended {
+            let (location, error) = (self.receipt.source.clone(), error.to_string());
+            self.receipt.failed.push(Failed { location, error });
+        }
+        self.receipt.finish(self.started);
+        if self.unread {
+            return Ok(Exit::Done);
+        }
+        if !globals.quiet
+            && let Some(line) = self.left_out.line()
+        {
+            console::say(format_args!("firstbyte: {line}"));
+        }
+        if globals.json {
+            self.print(&json::line(&self.receipt), output)?;
+        } else if !globals.quiet && self.ended.is_none() && !console::output_is_closed() {
+            self.print(&self.receipt.line(), output)?;
+        }
+        match self.ended {
+            Some(error) => Err(error),
+            None if self.failures == 0 => Ok(Exit::Done),
+            None if self.receipt.objects + self.receipt.skipped == 0 => Ok(Exit::Failed),
+            None => Ok(Exit::Partial),
+        }
+    }
+}
+
+impl LeftOut {
+    fn line(&self) -> Option<String> {
+        let special = (self.special > 0).then(|| format!("pipes, sockets and devices ({})", self.special));
+        let directories = (self.directories > 0)
+            .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));
+        let parts: Vec<String> = special.into_iter().chain(directories).collect();
+        (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
+    }
+}
+
+/// The version, marked where it is too weak to tell every change.
+fn version_text(version: &firstbyte_location::Version) -> String {
+    match version.strength() {
+        firstbyte_location::Strength::Strong => version.to_string(),
+        firstbyte_location::Strength::Weak => format!("weak: {version}"),
+        firstbyte_location::Strength::None => "none".into(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Counts rows, and shows the count on the terminal while they are listed.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstbyte::size::human;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console;
+
+/// The line appears after this long: most listings are over by then.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Counts rows and bytes.
+#[derive(Debug)]
+pub struct Counter {
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    began: std::time::Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Counter {
+    /// One that is shown on standard error, if that is a terminal and `rows` do not go there as
+    /// well.
+    pub fn new(globals: &Globals, rows_are_shown: bool) -> Self {
+        let wanted = globals.progress == ProgressMode::Auto && !globals.quiet && !rows_are_shown;
+        let shown = wanted && std::io::stderr().is_terminal();
+        let began = std::time::Instant::now();
+        Self { rows: AtomicU64::new(0), bytes: AtomicU64::new(0), began, bar: shown.then(new_bar) }
+    }
+
+    /// Counts what one more page holds.
+    pub fn add(&self, rows: u64, bytes: u64) {
+        let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(bar) = self.bar.as_ref().filter(|_| self.began.elapsed() > PATIENCE) {
+            let size = if bytes > 0 { format!(", {}", human(bytes)) } else { String::new() };
+            bar.set_message(format!("{} entries{size}", HumanCount(rows)));
+            bar.tick();
+        }
+    }
+
+    /// Rows and bytes so far.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.rows.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Prints a line, past the counter where one is shown.
+    pub fn print(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| console::say(line)),
+            None => console::say(line),
+        }
+    }
+
+    /// Takes the line away.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    // Ten times a second is fast enough to read; each drawing costs a system call.
+    let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
+    // The template is a constant, and indicatif knows its key; the plain spinner is no worse than
+    // nothing.
+    bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar
+}

@@ -1,0 +1,145 @@
+//! Rows of a listing, written in the requested format.
+//!
+//! A verb declares its columns and pushes rows onto [`Page`]s, one per thread. The [`Printer`]
+//! writes full pages. Text, NDJSON and CSV are rendered on the pushing threads; Parquet and sorted
+//! rows pass through one place. Names are bytes: text prints them raw, and the other formats, which
+//! are UTF-8, add the bytes in hex if a name is not UTF-8. Control characters are escaped on a
+//! terminal.
+
+mod counter;
+mod csv;
+mod ndjson;
+mod parquet;
+mod printer;
+mod record;
+mod sort;
+mod sums;
+mod text;
+
+use std::borrow::Cow;
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstbyte::environment;
+use firstbyte_listing::Time;
+use firstbyte_location::{Kind, shown};
+
+use crate::render::error::Error;
+
+pub use counter::Counter;
+pub use printer::{Format, Page, Printer, Style};
+pub use sort::{Direction, Sort};
+pub use sums::Sums;
+pub use text::{Names, push_name};
+
+/// One value of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A path, in the two parts that it is found in: written one behind the other.
+    Name(&'a [u8], &'a [u8]),
+    /// What the entry is.
+    Kind(Kind),
+    /// A count, or a size in bytes.
+    Number(Option<u64>),
+    /// A time.
+    Time(Option<Time>),
+    /// A short text.
+    Text(Option<&'a str>),
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, in the formats that have names.
+    pub name: &'static str,
+    /// The type of its values.
+    pub holds: Holds,
+    /// Its width in text, values to the right; none where text leaves it out. A name stands last
+    /// there, as wide as it is.
+    pub width: Option<usize>,
+}
+
+/// The kinds of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// [`Value::Name`].
+    Name,
+    /// [`Value::Kind`].
+    Kind,
+    /// [`Value::Number`].
+    Number,
+    /// [`Value::Time`].
+    Time,
+    /// [`Value::Text`].
+    Text,
+}
+
+/// The columns of a verb. The name is the first.
+pub type Schema = &'static [Column];
+
+/// Why rows go no further.
+#[derive(Debug)]
+enum Broken {
+    /// Standard output takes no more.
+    Output(io::Error),
+    /// The file in which rows wait to be sorted does not do.
+    Sorting(io::Error),
+}
+
+/// How it went to write rows.
+type Written = Result<(), Broken>;
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Output(error) => Self::io("standard output", &error),
+            Broken::Sorting(error) => {
+                let directory = environment::temporary_directory(&environment::variable);
+                Self::io(format!("sorting in {}", shown(&directory)), &error)
+                    .advise("set TMPDIR to a directory with room, or give more --memory")
+            }
+        }
+    }
+}
+
+/// A time of the standard library; `None` if it is out of range.
+pub fn time_of(time: SystemTime) -> Option<Time> {
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (i64::try_from(since.as_secs()).ok()?, since.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let whole = -i64::try_from(before.as_secs()).ok()?;
+            match before.subsec_nanos() {
+                0 => (whole, 0),
+                nanoseconds => (whole - 1, 1_000_000_000 - nanoseconds),
+            }
+        }
+    };
+    Some(Time { seconds, nanoseconds })
+}
+
+/// A time in RFC 3339 form, whatever its year; `None` if it is out of range.
+pub fn rfc3339(time: SystemTime) -> Option<String> {
+    let mut out = Vec::new();
+    text::push_time(time_of(time)?, text::Fraction::Kept, &mut out);
+    String::from_utf8(out).ok()
+}
+
+/// A name for a format in UTF-8: as text, and its bytes in hex if it is not UTF-8.
+pub fn utf8_name<'a>(directory: &'a [u8], name: &'a [u8]) -> (Cow<'a, str>, Option<String>) {
+    let bytes =
+        if directory.is_empty() { Cow::Borrowed(name) } else { Cow::Owned([directory, name].concat()) };
+    match bytes {
+        Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => (Cow::Borrowed(text), None),
+            Err(_) => (String::from_utf8_lossy(bytes), Some(hex::encode(bytes))),
+        },
+        Cow::Owned(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => (Cow::Owned(text), None),
+            Err(error) => {
+                let bytes = error.as_bytes();
+                (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), Some(hex::encode(bytes)))
+            }
+        },
+    }
+}

@@ -1,0 +1,185 @@
+//! Rows as an Apache Parquet file, a group of rows at a time.
+//!
+//! The format keeps values by column, so the rows of a group wait until it is full; a group is
+//! bounded, and so is the memory. Written by the `parquet` crate without its Arrow half.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use ::parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::Type;
+use firstbyte_listing::Time;
+
+use super::record::values;
+use super::{Column, Holds, Schema, Value, utf8_name};
+
+/// Rows of a group: some 4 MiB of them wait for each other. Readers like larger groups, but work
+/// with these.
+const GROUP: usize = 32 << 10;
+
+/// A file being written.
+pub(super) struct Table {
+    schema: Schema,
+    writer: SerializedFileWriter<File>,
+    columns: Vec<Cells>,
+    rows: usize,
+}
+
+/// The values of one column of the file that wait for the group to be full. A level says for each
+/// row whether it has one.
+enum Cells {
+    Text(Vec<ByteArray>, Vec<i16>),
+    Number(Vec<i64>, Vec<i16>),
+}
+
+impl Table {
+    /// Begins a file with these columns.
+    pub(super) fn new(schema: Schema, out: File) -> io::Result<Self> {
+        let begun = fields(schema).and_then(|fields| {
+            let root = Type::group_type_builder("rows").with_fields(fields).build()?;
+            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+            SerializedFileWriter::new(out, Arc::new(root), Arc::new(properties))
+        });
+        let writer = begun.map_err(io_error)?;
+        let columns = schema.iter().flat_map(Cells::of).collect();
+        Ok(Self { schema, writer, columns, rows: 0 })
+    }
+
+    /// Adds the row of a record.
+    pub(super) fn add(&mut self, record: &[u8]) -> io::Result<()> {
+        let mut columns = self.columns.iter_mut();
+        let mut put = |cell: Cell<'_>| {
+            if let Some(column) = columns.next() {
+                column.push(cell);
+            }
+        };
+        for value in values(self.schema, record) {
+            match value {
+                Value::Name(directory, name) => {
+                    let (text, hex) = utf8_name(directory, name);
+                    put(Cell::Text(Some(&text)));
+                    put(Cell::Text(hex.as_deref()));
+                }
+                Value::Kind(kind) => put(Cell::Text(Some(kind.word()))),
+                Value::Number(number) => put(Cell::Number(number.map(u64::cast_signed))),
+                Value::Time(time) => put(Cell::Number(time.map(microseconds))),
+                Value::Text(text) => put(Cell::Text(text)),
+            }
+        }
+        self.rows += 1;
+        if self.rows == GROUP { self.write_group() } else { Ok(()) }
+    }
+
+    /// Writes what waits, and the file's end.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        if self.rows > 0 {
+            self.write_group()?;
+        }
+        self.writer.close().map(drop).map_err(io_error)
+    }
+
+    fn write_group(&mut self) -> io::Result<()> {
+        let mut group = self.writer.next_row_group().map_err(io_error)?;
+        for cells in &mut self.columns {
+            let Some(mut column) = group.next_column().map_err(io_error)? else { break };
+            match cells {
+                Cells::Text(values, levels) => {
+                    column
+                        .typed::<ByteArrayType>()
+                        .write_batch(values, Some(levels), None)
+                        .map_err(io_error)?;
+                    values.clear();
+                    levels.clear();
+                }
+                Cells::Number(values, levels) => {
+                    column.typed::<Int64Type>().write_batch(values, Some(levels), None).map_err(io_error)?;
+                    values.clear();
+                    levels.clear();
+                }
+            }
+            column.close().map_err(io_error)?;
+        }
+        self.rows = 0;
+        group.close().map(drop).map_err(io_error)
+    }
+}
+
+/// One value on its way into a column.
+enum Cell<'a> {
+    Text(Option<&'a str>),
+    Number(Option<i64>),
+}
+
+impl Cells {
+    /// Those of a column: of a name's there are two.
+    fn of(column: &Column) -> Vec<Self> {
+        let text = || Self::Text(Vec::new(), Vec::new());
+        match column.holds {
+            Holds::Name => vec![text(), text()],
+            Holds::Kind | Holds::Text => vec![text()],
+            Holds::Number | Holds::Time => vec![Self::Number(Vec::new(), Vec::new())],
+        }
+    }
+
+    fn push(&mut self, cell: Cell<'_>) {
+        match (self, cell) {
+            (Self::Text(values, levels), Cell::Text(text)) => {
+                levels.push(i16::from(text.is_some()));
+                values.extend(text.map(|text| ByteArray::from(text.as_bytes().to_vec())));
+            }
+            (Self::Number(values, levels), Cell::Number(number)) => {
+                levels.push(i16::from(number.is_some()));
+                values.extend(number);
+            }
+            (Self::Text(_, levels), _) | (Self::Number(_, levels), _) => levels.push(0),
+        }
+    }
+}
+
+/// The file's columns. Every one may lack a value, so that all are written the same way.
+fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
+    let mut fields = Vec::new();
+    let mut field = |name: &str, physical, logical| {
+        let builder = Type::primitive_type_builder(name, physical).with_repetition(Repetition::OPTIONAL);
+        fields.push(Arc::new(builder.with_logical_type(Some(logical)).build()?));
+        Ok::<(), ParquetError>(())
+    };
+    for column in schema {
+        match column.holds {
+            Holds::Name => {
+                field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?;
+                field(&format!("{}_hex", column.name), Physical::BYTE_ARRAY, LogicalType::String)?;
+            }
+            Holds::Kind | Holds::Text => field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?,
+            Holds::Number => {
+                field(column.name, Physical::INT64, LogicalType::integer(64, false))?;
+            }
+            // Microseconds: nanoseconds are not read everywhere.
+            Holds::Time => {
+                let logical = LogicalType::timestamp(true, TimeUnit::MICROS);
+                field(column.name, Physical::INT64, logical)?;
+            }
+        }
+    }
+    Ok(fields)
+}
+
+fn microseconds(time: Time) -> i64 {
+    time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanoseconds / 1_000))
+}
+
+/// The operating system's error where there is one in it.
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(source) => io::Error::other(source),
+        },
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,228 @@
+//! `Printer`: writes pages of rows to standard output.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use clap::ValueEnum;
+
+use super::parquet::Table;
+use super::sort::Sorter;
+use super::text::{self, Names};
+use super::{Broken, Counter, Direction, Schema, Sort, Value, Written, csv, ndjson, record};
+use crate::render::error::{Error, Result};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Names, and with -l what else is known, a line each
+    Text,
+    /// A JSON object a line
+    Ndjson,
+    /// Comma-separated values with a header
+    Csv,
+    /// Apache Parquet
+    Parquet,
+}
+
+/// How a verb's rows are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// The columns.
+    pub schema: Schema,
+    /// In which format.
+    pub format: Format,
+    /// What ends a line of text.
+    pub end: u8,
+    /// In which order; none: as they come.
+    pub sort: Option<(Sort, Direction)>,
+    /// Bytes that sorting may take.
+    pub memory: usize,
+}
+
+/// Written at once where rows come from memory: more gains nothing, and less costs calls.
+const FULL: usize = 64 << 10;
+/// What a pipe holds for us, where the kernel lets it: writer and reader then take turns more
+/// rarely.
+const PIPE: usize = 1 << 20;
+
+/// Where pages go.
+pub struct Printer<'a> {
+    style: Style,
+    names: Names,
+    counter: &'a Counter,
+    sink: Mutex<Sink>,
+}
+
+struct Sink {
+    way: Way,
+    /// Why nothing more can be written.
+    broken: Option<Broken>,
+}
+
+enum Way {
+    Lines(File),
+    Sorted(Sorter, File),
+    Columns(Box<Table>),
+}
+
+impl Way {
+    fn begin(style: Style, mut out: File) -> io::Result<Self> {
+        if style.format == Format::Csv {
+            let mut header = Vec::new();
+            csv::header(style.schema, &mut header);
+            out.write_all(&header)?;
+        }
+        Ok(match (style.sort, style.format) {
+            (Some((sort, direction)), _) => {
+                Self::Sorted(Sorter::new(style.schema, sort, direction, style.memory), out)
+            }
+            (None, Format::Parquet) => Self::Columns(Box::new(Table::new(style.schema, out)?)),
+            (None, _) => Self::Lines(out),
+        })
+    }
+}
+
+/// Rows of one thread on their way out.
+pub struct Page<'p, 'a> {
+    printer: &'p Printer<'a>,
+    buffer: Vec<u8>,
+    rows: u64,
+    bytes: u64,
+}
+
+impl<'a> Printer<'a> {
+    /// One that writes to `out`.
+    pub fn new(style: Style, out: File, counter: &'a Counter) -> Result<Self> {
+        // A longer pipe is a kindness of the kernel's, and none is needed.
+        let _ = rustix::pipe::fcntl_setpipe_size(&out, PIPE);
+        let names = Names::on(&out);
+        if style.format == Format::Parquet && out.is_terminal() {
+            return Err(
+                Error::usage("Parquet is no text for a terminal").advise("send it to a file: > rows.parquet")
+            );
+        }
+        let way = Way::begin(style, out).map_err(Broken::Output)?;
+        Ok(Self { style, names, counter, sink: Mutex::new(Sink { way, broken: None }) })
+    }
+
+    /// A page to push rows onto.
+    pub fn page(&self) -> Page<'_, 'a> {
+        Page { printer: self, buffer: Vec::new(), rows: 0, bytes: 0 }
+    }
+
+    /// Whether rows are plain names that end in one byte: those can be pushed in the quickest way.
+    pub fn prints_bare_names(&self) -> bool {
+        let bare = self.style.schema.iter().all(|column| column.width.is_none());
+        bare && self.names == Names::Raw && self.style.format == Format::Text && self.style.sort.is_none()
+    }
+
+    /// Writes what waits for its place or for its column's end.
+    ///
+    /// # Errors
+    /// Standard output takes no more, other than because its reader has left, having seen what it
+    /// wanted.
+    pub fn finish(self) -> Result<()> {
+        let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (style, names) = (self.style, self.names);
+        let ended = match (sink.broken, sink.way) {
+            (Some(error), _) => Err(error),
+            (None, Way::Lines(_)) => Ok(()),
+            (None, Way::Columns(table)) => table.finish().map_err(Broken::Output),
+            (None, Way::Sorted(sorter, out)) if style.format == Format::Parquet => {
+                write_table(style, sorter, out)
+            }
+            (None, Way::Sorted(sorter, mut out)) => write_sorted(style, names, sorter, &mut out),
+        };
+        match ended {
+            Err(Broken::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            ended => Ok(ended?),
+        }
+    }
+
+    fn sink(&self) -> MutexGuard<'_, Sink> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write_table(style: Style, sorter: Sorter, out: File) -> Written {
+    let mut table = Table::new(style.schema, out).map_err(Broken::Output)?;
+    sorter.finish(|record| table.add(record))?;
+    table.finish().map_err(Broken::Output)
+}
+
+fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> Written {
+    let mut buffer = Vec::with_capacity(2 * FULL);
+    sorter.finish(|record| {
+        let values: Vec<Value<'_>> = record::values(style.schema, record).collect();
+        render(style, names, &values, &mut buffer);
+        if buffer.len() < FULL {
+            return Ok(());
+        }
+        out.write_all(&buffer)?;
+        buffer.clear();
+        Ok(())
+    })?;
+    out.write_all(&buffer).map_err(Broken::Output)
+}
+
+fn render(style: Style, names: Names, row: &[Value<'_>], out: &mut Vec<u8>) {
+    match style.format {
+        Format::Text => text::row(style.schema, row, names, style.end, out),
+        Format::Ndjson => ndjson::row(style.schema, row, out),
+        Format::Csv => csv::row(row, names, out),
+        Format::Parquet => record::push(row, out),
+    }
+}
+
+impl Page<'_, '_> {
+    /// Adds a row; `bytes` is what it adds to the total.
+    pub fn push(&mut self, row: &[Value<'_>], bytes: u64) {
+        self.rows += 1;
+        self.bytes += bytes;
+        let style = self.printer.style;
+        if style.sort.is_some() {
+            record::push(row, &mut self.buffer);
+        } else {
+            render(style, self.printer.names, row, &mut self.buffer);
+        }
+    }
+
+    /// Adds names of one directory; only where [`Printer::prints_bare_names`].
+    pub fn push_names<'n>(&mut self, directory: &[u8], names: impl ExactSizeIterator<Item = &'n [u8]>) {
+        let end = self.printer.style.end;
+        self.rows += names.len() as u64;
+        for name in names {
+            text::push_name(directory, name, Names::Raw, &mut self.buffer);
+            self.buffer.push(end);
+        }
+    }
+
+    /// Whether it holds as much as is worth writing at once.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() >= FULL
+    }
+
+    /// Writes the rows. False once nothing more can be written: the reader has closed the pipe, or
+    /// a disk is full.
+    pub fn flush(&mut self) -> bool {
+        let rows = (std::mem::take(&mut self.rows), std::mem::take(&mut self.bytes));
+        let mut sink = self.printer.sink();
+        if sink.broken.is_none() {
+            let done = match &mut sink.way {
+                Way::Lines(out) => out.write_all(&self.buffer).map_err(Broken::Output),
+                Way::Sorted(sorter, _) => sorter.add(&self.buffer),
+                Way::Columns(table) => {
+                    let mut records = record::records(&self.buffer);
+                    records.try_for_each(|record| table.add(record)).map_err(Broken::Output)
+                }
+            };
+            sink.broken = done.err();
+        }
+        let goes_on = sink.broken.is_none();
+        drop(sink);
+        self.printer.counter.add(rows.0, rows.1);
+        self.buffer.clear();
+        goes_on
+    }
+}

@@ -1,0 +1,174 @@
+//! Rows encoded as bytes, for those that wait: to be sorted, or for the other rows of a Parquet
+//! group.
+//!
+//! A record is its length, then each value as a tag and its content, in native byte order: records
+//! never leave the process, except into temporary files that only it opens.
+
+use firstbyte_listing::Time;
+use firstbyte_location::Kind;
+
+use super::{Schema, Value};
+
+/// Bytes of a record's length.
+pub(super) const HEAD: usize = 4;
+
+/// Writes a row as a record.
+pub(super) fn push(row: &[Value<'_>], out: &mut Vec<u8>) {
+    let head = out.len();
+    out.extend_from_slice(&[0; HEAD]);
+    for value in row {
+        match *value {
+            Value::Name(directory, name) => push_bytes(&[directory, name], out),
+            Value::Kind(kind) => out.push(kind as u8),
+            Value::Number(number) => {
+                out.push(u8::from(number.is_some()));
+                out.extend_from_slice(&number.unwrap_or_default().to_ne_bytes());
+            }
+            Value::Time(time) => {
+                out.push(u8::from(time.is_some()));
+                let time = time.unwrap_or_default();
+                out.extend_from_slice(&time.seconds.to_ne_bytes());
+                out.extend_from_slice(&time.nanoseconds.to_ne_bytes());
+            }
+            Value::Text(text) => {
+                out.push(u8::from(text.is_some()));
+                push_bytes(&[text.unwrap_or_default().as_bytes()], out);
+            }
+        }
+    }
+    let length = (out.len() - head - HEAD) as u32;
+    out[head..head + HEAD].copy_from_slice(&length.to_ne_bytes());
+}
+
+fn push_bytes(parts: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    out.extend_from_slice(&(length as u32).to_ne_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// The records in `bytes`, without their lengths.
+pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+        let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
+        bytes = rest;
+        Some(record)
+    })
+}
+
+/// The values of a record, in the order of `schema`. They end early only where bytes are missing,
+/// which no record lacks.
+pub(super) fn values(schema: Schema, record: &[u8]) -> impl Iterator<Item = Value<'_>> {
+    let mut rest = Rest(record);
+    schema.iter().map_while(move |column| rest.value(column.holds))
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn value(&mut self, holds: super::Holds) -> Option<Value<'a>> {
+        use super::Holds;
+        Some(match holds {
+            Holds::Name => Value::Name(b"", self.bytes()?),
+            Holds::Kind => Value::Kind(match self.array()? {
+                [0] => Kind::File,
+                [1] => Kind::Directory,
+                [2] => Kind::Symlink,
+                _ => Kind::Other,
+            }),
+            Holds::Number => {
+                let there = self.array()? == [1];
+                Value::Number(Some(u64::from_ne_bytes(self.array()?)).filter(|_| there))
+            }
+            Holds::Time => {
+                let there = self.array()? == [1];
+                let seconds = i64::from_ne_bytes(self.array()?);
+                let time = Time { seconds, nanoseconds: u32::from_ne_bytes(self.array()?) };
+                Value::Time(Some(time).filter(|_| there))
+            }
+            Holds::Text => {
+                let there = self.array()? == [1];
+                let text = std::str::from_utf8(self.bytes()?).ok();
+                Value::Text(text.filter(|_| there))
+            }
+        })
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_ne_bytes(self.array()?) as usize;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*array)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::rows::{Column, Holds};
+
+    const SCHEMA: Schema = &[
+        Column { name: "name", holds: Holds::Name, width: None },
+        Column { name: "kind", holds: Holds::Kind, width: None },
+        Column { name: "size", holds: Holds::Number, width: None },
+        Column { name: "modified", holds: Holds::Time, width: None },
+        Column { name: "etag", holds: Holds::Text, width: None },
+    ];
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let time = Time { seconds: -5, nanoseconds: 7 };
+        let mut bytes = Vec::new();
+        for kind in [Kind::File, Kind::Directory, Kind::Symlink, Kind::Other] {
+            push(
+                &[
+                    Value::Name(b"d/", b"\xff"),
+                    Value::Kind(kind),
+                    Value::Number(Some(u64::MAX)),
+                    Value::Time(Some(time)),
+                    Value::Text(Some("e")),
+                ],
+                &mut bytes,
+            );
+            push(
+                &[
+                    Value::Name(b"", b""),
+                    Value::Kind(kind),
+                    Value::Number(None),
+                    Value::Time(None),
+                    Value::Text(None),
+                ],
+                &mut bytes,
+            );
+        }
+        let rows: Vec<Vec<Value<'_>>> =
+            records(&bytes).map(|record| values(SCHEMA, record).collect()).collect();
+        assert_eq!(rows.len(), 8);
+        assert_eq!(
+            rows[2],
+            [
+                Value::Name(b"", b"d/\xff"),
+                Value::Kind(Kind::Directory),
+                Value::Number(Some(u64::MAX)),
+                Value::Time(Some(time)),
+                Value::Text(Some("e"))
+            ]
+        );
+        assert_eq!(
+            rows[7],
+            [
+                Value::Name(b"", b""),
+                Value::Kind(Kind::Other),
+                Value::Number(None),
+                Value::Time(None),
+                Value::Text(None)
+            ]
+        );
+    }
+}

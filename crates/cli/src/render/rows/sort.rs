@@ -1,0 +1,325 @@
+//! Sorts rows in bounded memory: what does not fit is sorted in runs, which are written to an
+//! unnamed temporary file and merged at the end.
+//!
+//! The runs of one sort are in one file. When there are many they are merged into one, so that a
+//! merge never needs more buffers than fit into memory.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use clap::ValueEnum;
+use firstbyte::environment;
+use firstbyte_location::to_usize;
+
+use super::record::{HEAD, records, values};
+use super::{Broken, Schema, Value, Written};
+
+/// What rows are sorted by. Rows that are equal in it are sorted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By the bytes of the whole name
+    Name,
+    /// Largest first
+    Size,
+    /// Newest first
+    Mtime,
+}
+
+/// Which way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// As [`Sort`] says.
+    Usual,
+    /// The other way.
+    Reversed,
+}
+
+/// Runs merged at once. Each has a share of the memory as its buffer; from 8 MiB that leaves 128
+/// KiB.
+const MOST_RUNS: usize = 64;
+
+/// An order of rows.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    schema: Schema,
+    sort: Sort,
+    direction: Direction,
+}
+
+/// A record's place in memory, with the first part of what it is sorted by: most comparisons need
+/// no more.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    rank: u64,
+    start: u32,
+}
+
+/// Rows, as records, to be sorted.
+#[derive(Debug)]
+pub(super) struct Sorter {
+    order: Order,
+    room: usize,
+    records: Vec<u8>,
+    items: Vec<Item>,
+    spilled: Option<Spilled>,
+}
+
+/// Sorted runs, one behind the other in one file.
+#[derive(Debug)]
+struct Spilled {
+    file: File,
+    /// Where each run ends.
+    ends: Vec<u64>,
+}
+
+impl Order {
+    fn key<'a>(&self, record: &'a [u8]) -> Key<'a> {
+        let (mut name, mut number, mut time): (&[u8], _, _) = (b"", None, None);
+        for value in values(self.schema, record) {
+            match value {
+                Value::Name(_, bytes) => name = bytes,
+                Value::Number(value) => number = number.or(value),
+                Value::Time(value) => time = time.or(value),
+                Value::Kind(_) | Value::Text(_) => {}
+            }
+        }
+        let rank = match self.sort {
+            Sort::Name => {
+                let mut first = [0; 8];
+                let length = name.len().min(8);
+                first[..length].copy_from_slice(&name[..length]);
+                u64::from_be_bytes(first)
+            }
+            Sort::Size => u64::MAX - number.unwrap_or(0),
+            Sort::Mtime => {
+                u64::MAX - time.map_or(0, |time| time.seconds.cast_unsigned().wrapping_add(1 << 63))
+            }
+        };
+        let rest = if self.sort == Sort::Mtime {
+            time.map_or(u32::MAX, |time| u32::MAX - time.nanoseconds)
+        } else {
+            0
+        };
+        Key { rank: if self.direction == Direction::Usual { rank } else { !rank }, rest, name }
+    }
+
+    fn compare(&self, left: (u64, &[u8]), right: (u64, &[u8])) -> Ordering {
+        left.0.cmp(&right.0).then_with(|| {
+            let (left, right) = (self.key(left.1), self.key(right.1));
+            let order = (left.rest, left.name).cmp(&(right.rest, right.name));
+            if self.direction == Direction::Usual { order } else { order.reverse() }
+        })
+    }
+}
+
+/// What a record is sorted by, most significant first.
+struct Key<'a> {
+    rank: u64,
+    rest: u32,
+    name: &'a [u8],
+}
+
+impl Sorter {
+    /// One that holds about `room` bytes in memory.
+    pub(super) fn new(schema: Schema, sort: Sort, direction: Direction, room: usize) -> Self {
+        let order = Order { schema, sort, direction };
+        // Places in memory have 32 bits.
+        Self { order, room: room.min(1 << 30), records: Vec::new(), items: Vec::new(), spilled: None }
+    }
+
+    /// Takes records in.
+    pub(super) fn add(&mut self, page: &[u8]) -> Written {
+        for record in records(page) {
+            self.items.push(Item { rank: self.order.key(record).rank, start: self.records.len() as u32 });
+            self.records.extend_from_slice(&(record.len() as u32).to_ne_bytes());
+            self.records.extend_from_slice(record);
+            if self.records.len() + self.items.len() * size_of::<Item>() >= self.room {
+                self.spill().map_err(Broken::Sorting)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every record, in order.
+    pub(super) fn finish(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> Written {
+        if self.spilled.is_some() {
+            self.spill().map_err(Broken::Sorting)?;
+        }
+        match self.spilled {
+            Some(spilled) => spilled.merge(self.order, self.room, &mut each),
+            None => {
+                self.sort();
+                let mut items = self.items.iter();
+                items.try_for_each(|item| each(at(&self.records, item.start))).map_err(Broken::Output)
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        let (records, order) = (&self.records, self.order);
+        self.items.sort_unstable_by(|left, right| {
+            order.compare((left.rank, at(records, left.start)), (right.rank, at(records, right.start)))
+        });
+    }
+
+    /// Puts what is in memory into the file, as one more run.
+    fn spill(&mut self) -> io::Result<()> {
+        self.sort();
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            none => none.insert(Spilled { file: temporary()?, ends: Vec::new() }),
+        };
+        let mut out = BufWriter::new(&spilled.file);
+        let mut end = spilled.ends.last().copied().unwrap_or(0);
+        for item in &self.items {
+            let start = item.start as usize;
+            let record = &self.records[start..start + HEAD + at(&self.records, item.start).len()];
+            out.write_all(record)?;
+            end += record.len() as u64;
+        }
+        out.flush()?;
+        drop(out);
+        spilled.ends.push(end);
+        self.records.clear();
+        self.items.clear();
+        if spilled.ends.len() == MOST_RUNS {
+            *spilled = spilled.merged(self.order, self.room)?;
+        }
+        Ok(())
+    }
+}
+
+/// The record whose length stands at `start`.
+fn at(bytes: &[u8], start: u32) -> &[u8] {
+    records(&bytes[start as usize..]).next().unwrap_or_default()
+}
+
+impl Spilled {
+    /// All runs as one.
+    fn merged(&self, order: Order, room: usize) -> io::Result<Self> {
+        let file = temporary()?;
+        let (mut out, mut end) = (BufWriter::new(&file), 0);
+        let merged = self.merge(order, room, &mut |record| {
+            end += (HEAD + record.len()) as u64;
+            out.write_all(&(record.len() as u32).to_ne_bytes())?;
+            out.write_all(record)
+        });
+        // Its output is a run in such a file, too.
+        merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
+        out.flush()?;
+        drop(out);
+        Ok(Self { file, ends: vec![end] })
+    }
+
+    fn merge(&self, order: Order, room: usize, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Written {
+        let share = (room / self.ends.len().max(1)).max(HEAD);
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let mut heads = BinaryHeap::new();
+        for (start, end) in starts.zip(&self.ends) {
+            let (buffer, record) = (Vec::new(), 0..0);
+            let mut run =
+                Run { order, file: &self.file, next: start, end: *end, share, buffer, record, rank: 0 };
+            if run.advance().map_err(Broken::Sorting)? {
+                heads.push(run);
+            }
+        }
+        while let Some(mut least) = heads.peek_mut() {
+            each(least.record()).map_err(Broken::Output)?;
+            if !least.advance().map_err(Broken::Sorting)? {
+                PeekMut::pop(least);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A run being read. The greatest is the one whose record comes first, for a heap gives the
+/// greatest.
+struct Run<'a> {
+    order: Order,
+    file: &'a File,
+    /// The offset of the next read, and the end of the run.
+    next: u64,
+    end: u64,
+    /// Bytes read at once.
+    share: usize,
+    buffer: Vec<u8>,
+    /// The record it is at.
+    record: Range<usize>,
+    rank: u64,
+}
+
+impl Run<'_> {
+    fn record(&self) -> &[u8] {
+        &self.buffer[self.record.clone()]
+    }
+
+    /// Goes on to the next record; false at the end.
+    fn advance(&mut self) -> io::Result<bool> {
+        if !self.fill(HEAD)? {
+            return Ok(false);
+        }
+        let head = self.buffer[self.record.end..].first_chunk::<HEAD>();
+        let length = head.map_or(0, |head| u32::from_ne_bytes(*head) as usize);
+        if !self.fill(HEAD + length)? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let start = self.record.end + HEAD;
+        self.record = start..start + length;
+        self.rank = self.order.key(self.record()).rank;
+        Ok(true)
+    }
+
+    /// Makes sure that the buffer holds `bytes` behind the record; false where the run has no more.
+    fn fill(&mut self, bytes: usize) -> io::Result<bool> {
+        let have = self.buffer.len() - self.record.end;
+        if have >= bytes {
+            return Ok(true);
+        }
+        let left = to_usize(self.end - self.next);
+        if have + left < bytes {
+            return Ok(false);
+        }
+        // Only where more is read, so that what is left is moved once for each share.
+        self.buffer.drain(..self.record.end);
+        self.record = 0..0;
+        let more = self.share.max(bytes - have).min(left);
+        self.buffer.resize(have + more, 0);
+        self.file.read_exact_at(&mut self.buffer[have..], self.next)?;
+        self.next += more as u64;
+        Ok(true)
+    }
+}
+
+impl Ord for Run<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order.compare((other.rank, other.record()), (self.rank, self.record()))
+    }
+}
+
+impl PartialOrd for Run<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Run<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Run<'_> {}
+
+/// A file that goes with its descriptor.
+fn temporary() -> io::Result<File> {
+    tempfile::tempfile_in(environment::temporary_directory(&environment::variable))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Rows as lines of text: the columns with a width, then the name.
+
+use std::io::{IsTerminal, Write as _};
+
+use firstbyte_listing::Time;
+use firstbyte_location::{Escaped, Kind};
+
+use super::{Schema, Value};
+
+/// How names are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// Their bytes as they are.
+    Raw,
+    /// [`Escaped`], for a terminal: a file's name must not be able to do anything.
+    Escaped,
+}
+
+impl Names {
+    /// How names are written to `out`.
+    pub fn on(out: &impl IsTerminal) -> Self {
+        if out.is_terminal() { Self::Escaped } else { Self::Raw }
+    }
+}
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// Writes one row and `end` behind it.
+pub(super) fn row(schema: Schema, row: &[Value<'_>], names: Names, end: u8, out: &mut Vec<u8>) {
+    let mut name: (&[u8], &[u8]) = (b"", b"");
+    for (column, value) in schema.iter().zip(row) {
+        if let Value::Name(directory, last) = value {
+            name = (directory, last);
+        } else if let Some(width) = column.width {
+            let from = out.len();
+            cell(value, out);
+            let written = out.len() - from;
+            out.splice(from..from, std::iter::repeat_n(b' ', width.saturating_sub(written)));
+            out.push(b' ');
+        }
+    }
+    push_name(name.0, name.1, names, out);
+    out.push(end);
+}
+
+/// Writes a name.
+#[inline]
+pub fn push_name(directory: &[u8], name: &[u8], names: Names, out: &mut Vec<u8>) {
+    match names {
+        Names::Raw => {
+            out.extend_from_slice(directory);
+            out.extend_from_slice(name);
+        }
+        Names::Escaped => [directory, name].into_iter().for_each(|part| push_escaped(part, out)),
+    }
+}
+
+fn push_escaped(name: &[u8], out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{}", Escaped(name));
+}
+
+fn cell(value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Kind(kind) => out.push(letter(*kind)),
+        Value::Number(Some(number)) => push_number(*number, out),
+        Value::Time(Some(time)) => push_time(*time, Fraction::Left, out),
+        Value::Text(Some(text)) => push_escaped(text.as_bytes(), out),
+        Value::Number(None) | Value::Time(None) | Value::Text(None) | Value::Name(..) => out.push(b'-'),
+    }
+}
+
+/// The letter `ls -l` and `find -printf %y` have for it.
+fn letter(kind: Kind) -> u8 {
+    match kind {
+        Kind::File => b'f',
+        Kind::Directory => b'd',
+        Kind::Symlink => b'l',
+        Kind::Other => b'o',
+    }
+}
+
+/// Writes a number in decimal: of a million rows this is most of the work, and `write!` takes four
+/// times as long.
+pub(super) fn push_number(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
+/// Whether parts of a second are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fraction {
+    /// All nine digits, unless they are zeros.
+    Kept,
+    /// None.
+    Left,
+}
+
+/// Writes a time as RFC 3339 has it, in UTC.
+pub(super) fn push_time(time: Time, fraction: Fraction, out: &mut Vec<u8>) {
+    let (days, second) = (time.seconds.div_euclid(DAY), time.seconds.rem_euclid(DAY));
+    let (year, month, day) = date(days);
+    if (0..=9999).contains(&year) {
+        push_padded(year.unsigned_abs(), 4, out);
+    } else {
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{year:+05}");
+    }
+    for (mark, part) in
+        [(b'-', month), (b'-', day), (b'T', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
+    {
+        out.push(mark);
+        push_padded(part.unsigned_abs(), 2, out);
+    }
+    if fraction == Fraction::Kept && time.nanoseconds > 0 {
+        out.push(b'.');
+        push_padded(time.nanoseconds.into(), 9, out);
+    }
+    out.push(b'Z');
+}
+
+fn push_padded(number: u64, width: u32, out: &mut Vec<u8>) {
+    for place in (0..width).rev() {
+        out.push(b'0' + (number / 10_u64.pow(place) % 10) as u8);
+    }
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar: Howard
+/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>). Years
+/// begin with March there, so that a leap day is a year's last, and 400 years, an era, always have
+/// the same 146,097 days.
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+    use time::format_description::well_known::Rfc3339;
+
+    use super::*;
+
+    fn shown(time: Time, fraction: Fraction) -> String {
+        let mut out = Vec::new();
+        push_time(time, fraction, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_are_written_as_another_implementation_writes_them() {
+        let step = 7_777_777;
+        for seconds in (-62_135_596_800..253_402_300_799_i64).step_by(step * 100) {
+            let expected = OffsetDateTime::from_unix_timestamp(seconds).unwrap().format(&Rfc3339).unwrap();
+            assert_eq!(shown(Time { seconds, nanoseconds: 0 }, Fraction::Kept), expected);
+        }
+        let time = Time { seconds: -1, nanoseconds: 50 };
+        assert_eq!(shown(time, Fraction::Kept), "1969-12-31T23:59:59.000000050Z");
+        assert_eq!(shown(time, Fraction::Left), "1969-12-31T23:59:59Z");
+        assert_eq!(
+            shown(Time { seconds: 253_402_300_800, nanoseconds: 0 }, Fraction::Left),
+            "+10000-01-01T00:00:00Z"
+        );
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 9, 10, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            push_number(number, &mut out);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_control_the_terminal() {
+        let mut out = Vec::new();
+        push_name(b"d\n/", "ü\x1b[2J\u{9b}\\x1b".as_bytes(), Names::Escaped, &mut out);
+        push_name(b"", b"\xff.", Names::Escaped, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "d\\x0a/ü\\x1b[2J\\xc2\\x9b\\\\x1b\\xff.");
+        let mut raw = Vec::new();
+        push_name(b"d\n/", b"\xff\x1b", Names::Raw, &mut raw);
+        assert_eq!(raw, b"d\n/\xff\x1b");
+    }
+}

@@ -1,0 +1,114 @@
+//! The terminal output of the demo: finished sections on standard output, the current step on
+//! standard error.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use super::{DemoArgs, Figures};
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console::{self, StandardError};
+
+/// Where sections and progress go, if anywhere.
+pub(crate) struct Screen {
+    sections: bool,
+    steps: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(globals: &Globals) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let steps = terminal && !globals.quiet && globals.progress == ProgressMode::Auto;
+        Self { sections: !globals.json, steps }
+    }
+
+    /// Says what is being done now, in place of what was.
+    pub(crate) fn step(&self, text: &str) {
+        if self.steps {
+            self.error(&format!("\r\x1b[K{text} ..."));
+        }
+    }
+
+    /// Removes the last step.
+    pub(crate) fn clear(&self) {
+        if self.steps {
+            self.error("\r\x1b[K");
+        }
+    }
+
+    fn error(&self, text: &str) {
+        // It takes everything: progress that cannot be shown is nothing to fail about.
+        let _ = StandardError.write_all(text.as_bytes());
+    }
+
+    /// The first line: the network, and the file system `place`.
+    pub(crate) fn title(&self, args: &DemoArgs, place: &str) {
+        let link = match args.link {
+            firstbyte_link::Preset::None => "none (raw loopback)",
+            firstbyte_link::Preset::Function => "function (0.6 Gbit/s, 20 ms)",
+            firstbyte_link::Preset::Region => "region (30 ms, 40 MB/s a connection, 400 MB/s in all)",
+        };
+        self.section(&format!("link {link}, files on {}\n\n", place));
+    }
+
+    /// A finished section.
+    pub(crate) fn section(&self, text: &str) {
+        self.clear();
+        if self.sections {
+            // The measurements are in the report as well.
+            let _ = console::print_bytes(text.as_bytes());
+        }
+    }
+
+    /// The last line, and what was kept.
+    pub(crate) fn closing(&self, figures: &Figures, kept: Option<PathBuf>) {
+        let kept = kept.map_or(String::new(), |path| format!("kept    {}\n", path.display()));
+        self.section(&format!(
+            "{kept}report  {}        next  firstbyte cp s3://YOUR-BUCKET/big .\n",
+            figures.report
+        ));
+    }
+}
+
+/// A time with as many digits as say something.
+pub(crate) fn seconds(time: f64) -> String {
+    if time < 0.1 { format!("{time:.3} s") } else { format!("{time:.2} s") }
+}
+
+/// A bar in proportion to the slowest, at least a stroke.
+pub(crate) fn bar(time: f64, slowest: f64, width: usize) -> String {
+    let share = if slowest > 0.0 { time / slowest } else { 0.0 };
+    let length = (0..width).filter(|n| (*n as f64 + 0.5) / (width as f64) < share).count();
+    if length == 0 { "|".into() } else { "#".repeat(length) }
+}
+
+/// A count with separators.
+pub(crate) fn grouped(count: u32) -> String {
+    let digits = count.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share_and_never_nothing() {
+        assert_eq!(bar(2.0, 2.0, 16), "#".repeat(16));
+        assert_eq!(bar(1.0, 2.0, 16), "#".repeat(8));
+        assert_eq!(bar(0.001, 2.0, 16), "|");
+        assert_eq!(bar(0.0, 0.0, 16), "|");
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

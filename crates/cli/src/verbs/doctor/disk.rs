@@ -1,0 +1,84 @@
+//! Checks file systems: their type and free space.
+
+use std::io;
+use std::path::Path;
+
+use firstbyte::size::human;
+use rustix::fs::{statfs, statvfs};
+
+use super::Finding;
+
+/// Less free space than this is filled by one large object.
+const LITTLE: u64 = 5 << 30;
+
+/// File systems by the magic number that `statfs` returns (linux/magic.h).
+const NAMES: [(u64, &str); 12] = [
+    (0xEF53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683E, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0x794C_7630, "overlayfs"),
+    (0x6969, "NFS"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x6573_5546, "FUSE"),
+    (0x2FC1_2FC1, "ZFS"),
+    (0xFF53_4D42, "CIFS"),
+    (0x00C3_6400, "Ceph"),
+    (0xF2F5_2010, "f2fs"),
+];
+
+pub(super) fn look(cache: &Path) -> Vec<Finding> {
+    vec![place("cache directory", cache), place("current directory", Path::new("."))]
+}
+
+/// The file system at `path`, or at what exists of it.
+fn place(what: &'static str, path: &Path) -> Finding {
+    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
+    match free_space(existing) {
+        Ok(free) => {
+            let found = format!("{}: {} free, {}", path.display(), human(free), file_system(existing));
+            if free < LITTLE {
+                Finding::warn(
+                    what,
+                    found,
+                    "large objects may not fit: free some space or use another file system",
+                )
+            } else {
+                Finding::ok(what, found)
+            }
+        }
+        Err(error) => {
+            Finding::warn(what, format!("{}: {error}", path.display()), "choose one that can be read")
+        }
+    }
+}
+
+/// Bytes an ordinary user may still write at `path`.
+pub(crate) fn free_space(path: &Path) -> io::Result<u64> {
+    let fs = statvfs(path)?;
+    Ok(fs.f_frsize * fs.f_bavail)
+}
+
+/// The name of the file system at `path`.
+pub(crate) fn file_system(path: &Path) -> String {
+    let Ok(fs) = statfs(path) else { return "unknown file system".into() };
+    // Some magic numbers have their upper bit set and come sign-extended.
+    let magic = fs.f_type.cast_unsigned() & 0xFFFF_FFFF;
+    NAMES
+        .iter()
+        .find(|(number, _)| *number == magic)
+        .map_or_else(|| format!("file system {magic:#x}"), |(_, name)| (*name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_is_not_there_yet_is_judged_by_its_nearest_parent() {
+        let directory = tempfile::tempdir().unwrap();
+        let finding = place("cache directory", &directory.path().join("not/there/yet"));
+        assert!(finding.found.contains(&file_system(directory.path())), "{}", finding.found);
+        assert!(finding.found.contains("free"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Checks what mounting needs: the FUSE device, the right to mount or the helper program, and
+//! passthrough of hydrated files.
+
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+
+use super::Finding;
+
+/// Linux versions from this one on can pass reads of a FUSE file through to a local one.
+const PASSTHROUGH: (u32, u32) = (6, 9);
+
+/// Bit of CAP_SYS_ADMIN in the capability masks of `/proc/self/status` (linux/capability.h).
+const CAP_SYS_ADMIN: u32 = 21;
+
+pub(super) fn look() -> Vec<Finding> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let admin = capable(&status, CAP_SYS_ADMIN);
+    vec![device(), mounting(admin, helper()), passthrough(admin)]
+}
+
+/// By which right this process would mount.
+fn mounting(admin: bool, helper: Option<PathBuf>) -> Finding {
+    const WHAT: &str = "mounting";
+    match helper {
+        _ if admin => Finding::ok(WHAT, "this process may mount (CAP_SYS_ADMIN)"),
+        Some(helper) => Finding::ok(WHAT, format!("by {}", helper.display())),
+        None => Finding::warn(
+            WHAT,
+            "needs CAP_SYS_ADMIN or fusermount3, and neither is here",
+            "run as root, install fuse3, or in a container give --cap-add SYS_ADMIN; else open files with the Python package or firstbyte cp",
+        ),
+    }
+}
+
+/// The program that mounts for users who may not.
+fn helper() -> Option<PathBuf> {
+    let places = std::env::var_os("PATH")?;
+    let candidates = std::env::split_paths(&places)
+        .flat_map(|place| [place.join("fusermount3"), place.join("fusermount")]);
+    candidates.into_iter().find(|path| path.is_file())
+}
+
+fn device() -> Finding {
+    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Finding::ok("FUSE", "/dev/fuse can be opened"),
+        Err(error) => Finding::warn(
+            "FUSE",
+            format!("/dev/fuse: {error}"),
+            "mounting will not work: load the fuse module; in a container, --device /dev/fuse --cap-add SYS_ADMIN",
+        ),
+    }
+}
+
+fn passthrough(admin: bool) -> Finding {
+    const WHAT: &str = "FUSE passthrough";
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if version(&release).is_none_or(|version| version < PASSTHROUGH) {
+        return Finding::warn(
+            WHAT,
+            format!("not in kernel {release}"),
+            "Linux 6.9 or newer reads hydrated files at native speed",
+        );
+    }
+    if admin {
+        Finding::ok(WHAT, format!("kernel {release} has it, and this process may use it"))
+    } else {
+        Finding::warn(
+            WHAT,
+            "needs CAP_SYS_ADMIN",
+            "mount as root, or hydrated files are read through the page cache instead",
+        )
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn capable(status: &str, capability: u32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> capability & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::doctor::Status;
+
+    #[test]
+    fn kernel_versions_compare_by_number() {
+        assert_eq!(version("6.10.3-arch1"), Some((6, 10)));
+        assert!(version("6.10.3").unwrap() > PASSTHROUGH);
+        assert!(version("5.15.0-91-generic").unwrap() < PASSTHROUGH);
+        assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn who_may_not_mount_needs_the_helper() {
+        assert_eq!(mounting(true, None).status, Status::Ok);
+        let helped = mounting(false, Some("/usr/bin/fusermount3".into()));
+        assert!(helped.status == Status::Ok && helped.found.contains("/usr/bin/fusermount3"));
+        assert_eq!(mounting(false, None).status, Status::Warn);
+    }
+
+    #[test]
+    fn capabilities_are_bits_of_the_effective_mask() {
+        assert!(capable("Name:\tx\nCapEff:\t000001ffffffffff\n", CAP_SYS_ADMIN));
+        assert!(!capable("Name:\tx\nCapEff:\t00000000a80425fb\n", CAP_SYS_ADMIN));
+        assert!(!capable("", CAP_SYS_ADMIN));
+    }
+}

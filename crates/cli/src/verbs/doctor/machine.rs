@@ -1,0 +1,61 @@
+//! Reports processors, memory, kernel, and the limit of open files.
+
+use firstbyte::environment;
+use firstbyte::size::human;
+use rustix::process::{Resource, getrlimit};
+
+use super::Finding;
+
+/// Below this many open files, a thousand clients of `serve` do not fit.
+const OPEN_FILES: u64 = 4096;
+
+/// Below this much memory the ceiling of transfers (an eighth of it) falls below its usual 32 MiB.
+const MEMORY: u64 = 256 << 20;
+
+pub(super) fn look() -> Vec<Finding> {
+    vec![processors(), kernel(), memory(), open_files()]
+}
+
+fn processors() -> Finding {
+    match std::thread::available_parallelism() {
+        Ok(count) => Finding::ok("processors", format!("{count} for this process")),
+        Err(error) => {
+            Finding::warn("processors", error.to_string(), "check the affinity mask and the CPU quota")
+        }
+    }
+}
+
+fn kernel() -> Finding {
+    let name = rustix::system::uname();
+    let text = format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy());
+    Finding::ok("kernel", text)
+}
+
+fn memory() -> Finding {
+    let info = rustix::system::sysinfo();
+    let all = u64::from(info.mem_unit) * info.totalram;
+    let limit = environment::memory_limit(&environment::variable);
+    let found = limit.map_or_else(
+        || format!("{}, no limit for this job", human(all)),
+        |limit| format!("{} of {}, by the control group", human(limit), human(all)),
+    );
+    if limit.unwrap_or(all).min(all) < MEMORY {
+        Finding::warn(
+            "memory",
+            found,
+            "transfers will use less than their usual 32 MiB; give the job 256 MiB or more",
+        )
+    } else {
+        Finding::ok("memory", found)
+    }
+}
+
+fn open_files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    let found = limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
+    if limit.is_some_and(|limit| limit < OPEN_FILES) {
+        Finding::warn("open files", found, "raise it before serving many clients: ulimit -n 65536")
+    } else {
+        Finding::ok("open files", found)
+    }
+}

@@ -1,0 +1,102 @@
+//! `doctor`: reports what this machine offers for fast transfers, and how to get what it lacks.
+//!
+//! It writes nothing and prints no secret. Checks that use the network give up after seconds.
+
+pub(crate) mod disk;
+mod fuse;
+mod machine;
+mod network;
+
+use clap::Args;
+use firstbyte::environment;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Exit, Result};
+
+/// Say what this machine offers, and what to do about what is missing
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte doctor
+  firstbyte doctor --endpoint-url https://s3.example.org --json
+Looks only; a warning is no failure, so the exit code is 0 with warnings too.")]
+pub struct DoctorArgs {}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    /// As it should be.
+    Ok,
+    /// It costs speed, or makes something impossible.
+    Warn,
+}
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Finding {
+    what: &'static str,
+    status: Status,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'static str>,
+}
+
+impl Finding {
+    pub(crate) fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, status: Status::Ok, found: found.into(), advice: None }
+    }
+
+    pub(crate) fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { what, status: Status::Warn, found: found.into(), advice: Some(advice) }
+    }
+}
+
+/// Runs it.
+pub fn run(_args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
+    let mut findings = machine::look();
+    findings.extend(disk::look(&environment::cache_directory(&environment::variable)));
+    findings.extend(fuse::look());
+    findings.extend(network::look(globals));
+    let warnings = findings.iter().filter(|finding| finding.status == Status::Warn).count();
+    if globals.json {
+        console::print(json!({ "verb": "doctor", "warnings": warnings, "findings": findings }))?;
+    } else {
+        console::print_bytes(table(&findings).as_bytes())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Marks, names and findings in columns; advice below what it is about.
+fn table(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or_default();
+    let mut table = String::new();
+    for Finding { what, status, found, advice } in findings {
+        let mark = match status {
+            Status::Ok => "ok  ",
+            Status::Warn => "warn",
+        };
+        table.push_str(&format!("{mark}  {what:width$}  {found}\n"));
+        if let Some(advice) = advice {
+            table.push_str(&format!("{:1$}-> {advice}\n", "", width + 8));
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_stands_below_what_it_is_about() {
+        let findings = [Finding::ok("cpus", "2"), Finding::warn("open files", "256", "ulimit -n 4096")];
+        assert_eq!(
+            table(&findings),
+            "ok    cpus        2\nwarn  open files  256\n                  -> ulimit -n 4096\n"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! Checks proxies, credentials (where they come from, never their values), the S3 endpoint, and the
+//! clock against the endpoint's.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use firstbyte::environment::{self, Lookup};
+use firstbyte_location::{HttpUrl, Location, S3Object, redacted};
+use firstbyte_store::{Error, ListOptions, Options, Store};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+use super::Finding;
+use crate::globals::Globals;
+
+/// How long an endpoint may take to answer before it counts as silent.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the whole look at the endpoint may take, the credential chain's own waits included.
+const ALL_PATIENCE: Duration = Duration::from_secs(8);
+/// S3 refuses signatures whose time is off by 15 minutes; well before that something is wrong with
+/// the clock.
+const SKEW: i64 = 60;
+
+pub(super) fn look(globals: &Globals) -> Vec<Finding> {
+    let lookup: Lookup<'_> = &environment::variable;
+    let url = endpoint(globals, lookup);
+    vec![proxies(lookup), credentials(globals, lookup), reach(globals, &url), clock(&url)]
+}
+
+fn proxies(lookup: Lookup<'_>) -> Finding {
+    let proxies = environment::proxies(lookup);
+    let used: Vec<String> = [("http", proxies.http), ("https", proxies.https)]
+        .into_iter()
+        .filter_map(|(scheme, proxy)| Some(format!("{scheme} by {}", without_secrets(&proxy?))))
+        .collect();
+    if used.is_empty() {
+        return Finding::ok("proxies", "none");
+    }
+    Finding::ok(
+        "proxies",
+        format!("{}; direct: {}", used.join(", "), proxies.bypass.join(" ")).trim_end_matches("; direct: "),
+    )
+}
+
+/// A URL without the user and password that may stand in it.
+fn without_secrets(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        (None, Some((_, host))) => host.to_owned(),
+        _ => url.to_owned(),
+    }
+}
+
+/// The places of the AWS chain, in its order, that hold something.
+fn credentials(globals: &Globals, lookup: Lookup<'_>) -> Finding {
+    const WHAT: &str = "credentials";
+    if globals.no_sign_request {
+        return Finding::ok(WHAT, "not used (--no-sign-request)");
+    }
+    let found = places(globals.profile.as_deref(), lookup);
+    if found.is_empty() {
+        let advice = "fine on an instance with a role; else set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request";
+        return Finding::warn(WHAT, "none in the environment or in files", advice);
+    }
+    Finding::ok(WHAT, found.join(", "))
+}
+
+fn places(profile: Option<&str>, lookup: Lookup<'_>) -> Vec<String> {
+    let mut places = Vec::new();
+    if lookup("AWS_ACCESS_KEY_ID").is_some() && lookup("AWS_SECRET_ACCESS_KEY").is_some() {
+        places.push("environment (AWS_ACCESS_KEY_ID)".to_owned());
+    }
+    let profile =
+        profile.map(str::to_owned).or_else(|| lookup("AWS_PROFILE")).unwrap_or_else(|| "default".into());
+    let home = lookup("HOME").map(PathBuf::from).unwrap_or_default();
+    for (variable, name, section) in [
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", format!("[{profile}]")),
+        (
+            "AWS_CONFIG_FILE",
+            "config",
+            if profile == "default" { "[default]".into() } else { format!("[profile {profile}]") },
+        ),
+    ] {
+        let path = lookup(variable).map_or_else(|| home.join(".aws").join(name), PathBuf::from);
+        if has_section(&path, &section) {
+            places.push(format!("profile {profile} in {}", path.display()));
+        }
+    }
+    for (variable, what) in [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "web identity"),
+        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "container role"),
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "container role"),
+    ] {
+        places.extend(lookup(variable).map(|_| format!("{what} ({variable})")));
+    }
+    places
+}
+
+fn has_section(path: &Path, section: &str) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim() == section))
+}
+
+/// The endpoint that S3 requests would go to.
+fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> String {
+    let region =
+        globals.region.clone().or_else(|| lookup("AWS_REGION")).or_else(|| lookup("AWS_DEFAULT_REGION"));
+    let given = globals
+        .endpoint_url
+        .clone()
+        .or_else(|| lookup("AWS_ENDPOINT_URL_S3"))
+        .or_else(|| lookup("AWS_ENDPOINT_URL"));
+    given.unwrap_or_else(|| format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1")))
+}
+
+/// Asks the endpoint for its buckets: the smallest request that shows whether it is there and likes
+/// the credentials.
+fn reach(globals: &Globals, url: &str) -> Finding {
+    const WHAT: &str = "S3 endpoint";
+    let patience = PATIENCE.min(globals.read_timeout);
+    let options = Options {
+        read_deadline: patience,
+        connect_deadline: patience,
+        retries: 0,
+        ..globals.options().store
+    };
+    let (send, receive) = mpsc::channel();
+    // The credential chain may wait for an instance's metadata service: the thread is left behind
+    // if it waits too long.
+    thread::spawn(move || {
+        let service = Location::S3(S3Object { bucket: String::new(), key: String::new() });
+        let first = Store::new(options)
+            .and_then(|store| store.list(&service, &ListOptions::default())?.next().transpose());
+        // If this fails, the caller has given up waiting.
+        let _ = send.send(first);
+    });
+    let url = redacted(url);
+    let warn = |why: &str, advice| Finding::warn(WHAT, format!("{url}: {why}"), advice);
+    match receive.recv_timeout(ALL_PATIENCE) {
+        Ok(Ok(_)) => Finding::ok(WHAT, format!("{url}: answers, and lists buckets")),
+        Ok(Err(Error::Credentials { .. })) => {
+            warn("not asked, for want of credentials", "set credentials, or use --no-sign-request")
+        }
+        Ok(Err(
+            error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Disconnected { .. }),
+        )) => warn(
+            &error.to_string(),
+            "check the address, --endpoint-url, the proxy variables and the firewall",
+        ),
+        Ok(Err(Error::Denied { detail, .. })) => Finding::ok(
+            WHAT,
+            format!(
+                "{url}: answers; listing all buckets is denied ({detail}), single ones may still be readable"
+            ),
+        ),
+        Ok(Err(error)) => warn(&error.to_string(), "check --endpoint-url: this is not how S3 answers"),
+        Err(_) => warn("no answer within 8 s", "check the credential sources and the network"),
+    }
+}
+
+/// Compares the clocks by the `Date` of an unencrypted answer; AWS's endpoints give one on port 80
+/// too.
+fn clock(url: &str) -> Finding {
+    const WHAT: &str = "clock";
+    let Some(host) = plain_host(url) else {
+        return Finding::ok(WHAT, "not compared: the endpoint speaks TLS only");
+    };
+    match date_of(&host) {
+        Some(date) => {
+            let skew = OffsetDateTime::from(SystemTime::now()).unix_timestamp() - date.unix_timestamp();
+            let found = format!("{skew:+} s from the endpoint's");
+            if skew.abs() > SKEW {
+                Finding::warn(
+                    WHAT,
+                    found,
+                    "set the clock (NTP): S3 refuses signatures that are 15 minutes off",
+                )
+            } else {
+                Finding::ok(WHAT, found)
+            }
+        }
+        None => Finding::ok(WHAT, "not compared: the endpoint gave no time"),
+    }
+}
+
+/// `HOST:PORT` where the endpoint can be asked without TLS.
+fn plain_host(url: &str) -> Option<String> {
+    let Ok(Location::Http(HttpUrl { tls, authority, .. })) = Location::parse(url.as_ref()) else {
+        return None;
+    };
+    let port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match (tls, port) {
+        (false, true) => Some(authority),
+        (false, false) => Some(format!("{authority}:80")),
+        (true, false) if authority.ends_with(".amazonaws.com") => Some(format!("{authority}:80")),
+        (true, _) => None,
+    }
+}
+
+fn date_of(host: &str) -> Option<OffsetDateTime> {
+    let address = host.to_socket_addrs().ok()?.next()?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream
+        .write_all(format!("HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+        .ok()?;
+    let mut answer = String::new();
+    // A head is some hundred bytes; a server that never ends gets no further than this.
+    stream.take(16 << 10).read_to_string(&mut answer).ok()?;
+    date_in(&answer)
+}
+
+fn date_in(head: &str) -> Option<OffsetDateTime> {
+    let value = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("date").then(|| value.trim().replace("GMT", "+0000"))
+    });
+    OffsetDateTime::parse(&value?, &Rfc2822).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_proxy_urls_are_not_shown() {
+        assert_eq!(without_secrets("http://user:secret@proxy:3128"), "http://proxy:3128");
+        assert_eq!(without_secrets("user:p@ss@proxy:3128"), "proxy:3128");
+        assert_eq!(without_secrets("http://proxy:3128"), "http://proxy:3128");
+    }
+
+    #[test]
+    fn credentials_are_named_by_their_place() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".aws")).unwrap();
+        std::fs::write(home.path().join(".aws/config"), "[profile lab]\nregion = x\n").unwrap();
+        let home = home.path().to_str().unwrap().to_owned();
+        let lookup = |name: &str| match name {
+            "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("very-secret".to_owned()),
+            "AWS_PROFILE" => Some("lab".to_owned()),
+            "HOME" => Some(home.clone()),
+            _ => None,
+        };
+        let places = places(None, &lookup).join(", ");
+        assert!(places.contains("AWS_ACCESS_KEY_ID") && places.contains("profile lab in"), "{places}");
+        assert!(!places.contains("very-secret"));
+    }
+
+    #[test]
+    fn the_date_is_read_from_any_head() {
+        let date = date_in("HTTP/1.1 200 OK\r\nDATE: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n").unwrap();
+        assert_eq!(date.unix_timestamp(), 784_111_777);
+        assert!(date_in("HTTP/1.1 200 OK\r\n\r\n").is_none());
+        assert!(date_in("Date: tomorrow\r\n").is_none());
+    }
+
+    #[test]
+    fn only_plain_endpoints_are_asked_for_the_time() {
+        assert_eq!(plain_host("http://127.0.0.1:9000").as_deref(), Some("127.0.0.1:9000"));
+        assert_eq!(plain_host("http://host").as_deref(), Some("host:80"));
+        assert_eq!(
+            plain_host("https://s3.us-east-1.amazonaws.com").as_deref(),
+            Some("s3.us-east-1.amazonaws.com:80")
+        );
+        assert_eq!(plain_host("https://minio:9000"), None);
+    }
+}

@@ -1,0 +1,329 @@
+//! Which object goes where: the source and destination of a copy as they were written, turned into
+//! locations. The command line and [`Client::cp`](crate::Client::cp) share these rules, and a copy
+//! has the same target each time it is run.
+//!
+//! A source directory that ends in `/` stands for its contents. A destination written as a
+//! directory (`DST/`, `.`, `..`, a bucket), and the destination of several sources, takes each
+//! source under its own name. Any other destination of a tree is the name of the copy, whether it
+//! exists or not. The same holds for an object, unless a directory exists there, which then takes
+//! the object.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use firstbyte_location::{Kind, Location, S3Object};
+use firstbyte_store::Store;
+
+use crate::operand::{Depth, Glob};
+use crate::{Error, Result};
+
+/// Whether `*`, `?` and `[` in sources are wildcards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wildcards {
+    /// Yes, unless a file of exactly that name exists.
+    On,
+    /// No: every key can be named.
+    Off,
+}
+
+/// What a source stands for.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// One object.
+    Object(Location),
+    /// Everything below a location.
+    Tree {
+        /// The directory or prefix.
+        root: Location,
+        /// The name of its copy in a destination directory; `None` if only the contents are copied.
+        name: Option<Vec<u8>>,
+    },
+    /// The names below a location that match a pattern.
+    Glob {
+        /// The part before the pattern.
+        base: Location,
+        /// The pattern.
+        glob: Glob,
+    },
+}
+
+/// Where copies go.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// Into this directory, under their own names.
+    Into(Location),
+    /// An existing directory that is not written as one: objects go into it, a tree becomes it.
+    There(Location),
+    /// Under exactly this name.
+    As(Location),
+}
+
+impl Source {
+    /// Parses `text`. Local paths are looked up in the file system, remote locations only if
+    /// `depth` requires it.
+    ///
+    /// # Errors
+    /// Text that is not a location, a pattern in a bucket's name, a directory without
+    /// [`Depth::Tree`], a failed request.
+    pub fn parse(text: &OsStr, depth: Depth, wildcards: Wildcards, store: &Store) -> Result<Self> {
+        let location = Location::parse(text)?;
+        if wildcards == Wildcards::On
+            && let Some((base, glob)) = Glob::parse(text, &location)?
+        {
+            return Ok(Self::Glob { base, glob });
+        }
+        let is_tree = match &location {
+            Location::Local(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()),
+            // A URL that ends in `/` answers with a page, which can be copied as an object.
+            Location::Http(_) if depth == Depth::Object => false,
+            _ if location.is_directory_like() => true,
+            _ if depth == Depth::Tree => store.stat(&location)?.kind == Kind::Directory,
+            _ => false,
+        };
+        match (is_tree, depth) {
+            (false, _) => Ok(Self::Object(location)),
+            (true, Depth::Tree) => {
+                let name = if is_contents(text) { None } else { location.file_name() };
+                Ok(Self::Tree { root: location, name })
+            }
+            (true, Depth::Object) => Err(Error::Directory { location: location.to_string() }),
+        }
+    }
+
+    /// The location of this source's copy; for globs and trees, the location that names are joined
+    /// to.
+    ///
+    /// # Errors
+    /// An object without a name that is copied into a directory; a copy onto itself, or of a tree
+    /// into itself.
+    pub fn target(&self, destination: &Destination) -> Result<Location> {
+        match (self, destination) {
+            (Self::Object(source), Destination::Into(directory) | Destination::There(directory)) => {
+                let name = source.file_name().ok_or_else(|| Error::Operand {
+                    operand: source.to_string(),
+                    why: "has no name to copy it under; name the destination".into(),
+                })?;
+                let target = directory.join(&name);
+                refuse_onto_itself(source, &target).map(|()| target)
+            }
+            (Self::Object(source), Destination::As(target)) => {
+                refuse_onto_itself(source, target).map(|()| target.clone())
+            }
+            (Self::Tree { root, name: Some(name) }, Destination::Into(directory)) => {
+                let target = directory.join(name);
+                refuse_into_itself(root, &target).map(|()| target)
+            }
+            (
+                Self::Tree { root, .. },
+                Destination::Into(target) | Destination::There(target) | Destination::As(target),
+            ) => refuse_into_itself(root, target).map(|()| target.clone()),
+            (
+                Self::Glob { .. },
+                Destination::Into(target) | Destination::There(target) | Destination::As(target),
+            ) => Ok(target.clone()),
+        }
+    }
+}
+
+impl Destination {
+    /// Parses `text`. Several sources, or one with a pattern, need a directory.
+    ///
+    /// # Errors
+    /// Text that is not a location; several sources and no directory.
+    pub fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
+        let location = Location::parse(text)?;
+        if is_written_as_directory(text, &location) {
+            return Ok(Self::Into(location));
+        }
+        let is_glob = |text: &OsString| {
+            Location::parse(text).is_ok_and(|location| matches!(Glob::parse(text, &location), Ok(Some(_))))
+        };
+        let several = sources.len() > 1 || (wildcards == Wildcards::On && sources.iter().any(is_glob));
+        match location.as_local().is_some_and(|path| path.is_dir()) {
+            true if several => Ok(Self::Into(location)),
+            true => Ok(Self::There(location)),
+            false if several => Err(Error::Operand {
+                operand: location.to_string(),
+                why: "several sources need a directory to go to; end it with / or create it".into(),
+            }),
+            false => Ok(Self::As(location)),
+        }
+    }
+}
+
+/// Whether `text` stands for a directory's contents rather than the directory.
+fn is_contents(text: &OsStr) -> bool {
+    text.as_bytes().ends_with(b"/") || text.as_bytes().ends_with(b"/.")
+}
+
+/// Whether a destination is written as a directory: it ends in `/`, `/.` or `/..`, is one of these,
+/// or names a bucket.
+fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
+    let dots = |text: &[u8]| matches!(text.rsplit(|byte| *byte == b'/').next(), Some(b"." | b".."));
+    location.is_directory_like() || (location.as_local().is_some() && dots(text.as_bytes()))
+}
+
+fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
+    match Overlap::of(source, destination) {
+        Overlap::Same => Err(Error::Overlap { why: format!("{source} and {destination} are the same") }),
+        Overlap::Apart | Overlap::Inside => Ok(()),
+    }
+}
+
+/// Refuses the copy of a tree onto itself, or into itself, which would never end.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_into_itself(source: &Location, destination: &Location) -> Result<()> {
+    refuse_onto_itself(source, destination)?;
+    match Overlap::of(source, destination) {
+        Overlap::Inside => Err(Error::Overlap {
+            why: format!("{destination} lies inside {source}, which would be copied into itself"),
+        }),
+        Overlap::Apart | Overlap::Same => Ok(()),
+    }
+}
+
+/// Refuses to delete what only `destination` has if the source lies in it: the source itself would
+/// be deleted.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Result<()> {
+    match Overlap::of(destination, source) {
+        Overlap::Inside => Err(Error::Overlap {
+            why: format!(
+                "{source} lies inside {destination}, and would be deleted with what only {destination} has"
+            ),
+        }),
+        Overlap::Apart | Overlap::Same => Ok(()),
+    }
+}
+
+/// How a destination lies to its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overlap {
+    /// Neither in the other.
+    Apart,
+    /// They are the same.
+    Same,
+    /// The destination lies below the source.
+    Inside,
+}
+
+impl Overlap {
+    /// Compares two locations; local paths are resolved as far as they exist.
+    fn of(source: &Location, destination: &Location) -> Self {
+        let (from, to) = (absolute(source), absolute(destination));
+        let inside = match (&from, &to) {
+            _ if from == to => return Self::Same,
+            (Location::Local(from), Location::Local(to)) => to.starts_with(from),
+            (Location::S3(from), Location::S3(to)) => {
+                from.bucket == to.bucket && to.key.starts_with(&from.key)
+            }
+            _ => false,
+        };
+        if inside { Self::Inside } else { Self::Apart }
+    }
+}
+
+/// The canonical spelling of a location: local paths resolved as far as they exist, prefixes ending
+/// in `/`.
+fn absolute(location: &Location) -> Location {
+    match location {
+        Location::Local(path) => {
+            let existing = path.ancestors().find_map(|part| {
+                let part = if part.as_os_str().is_empty() { ".".as_ref() } else { part };
+                Some((part, fs::canonicalize(part).ok()?))
+            });
+            Location::Local(match existing {
+                Some((part, resolved)) => match path.strip_prefix(part) {
+                    Ok(rest) if rest.as_os_str().is_empty() => resolved,
+                    Ok(rest) => resolved.join(rest),
+                    Err(_) => resolved.join(path),
+                },
+                None => path.clone(),
+            })
+        }
+        Location::S3(S3Object { bucket, key }) if !key.is_empty() && !key.ends_with('/') => {
+            Location::S3(S3Object { bucket: bucket.clone(), key: format!("{key}/") })
+        }
+        _ => location.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(text: &str) -> Location {
+        Location::parse(OsStr::new(text)).unwrap()
+    }
+
+    fn object(text: &str) -> Source {
+        Source::Object(location(text))
+    }
+
+    fn destination(text: &str, sources: &[&str]) -> Result<Destination> {
+        let sources: Vec<OsString> = sources.iter().map(OsString::from).collect();
+        Destination::parse(OsStr::new(text), &sources, Wildcards::On)
+    }
+
+    #[test]
+    fn a_directory_takes_copies_under_their_own_names_and_a_name_is_the_name() {
+        let into = destination("s3://b/dir/", &["x"]).unwrap();
+        assert_eq!(object("/tmp/x.gz").target(&into).unwrap().to_string(), "s3://b/dir/x.gz");
+        let named = destination("s3://b/dir", &["x"]).unwrap();
+        assert_eq!(object("/tmp/x.gz").target(&named).unwrap().to_string(), "s3://b/dir");
+    }
+
+    #[test]
+    fn the_target_of_a_tree_is_the_same_whether_something_is_there_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let tree =
+            |name: Option<&str>| Source::Tree { root: location("s3://b/t"), name: name.map(|n| n.into()) };
+        for _ in 0..2 {
+            for (text, name, target) in [
+                ("new", Some("t"), "new"),
+                ("new/", Some("t"), "new/t"),
+                ("new/.", Some("t"), "new/./t"),
+                ("new", None, "new"),
+                ("new/", None, "new/"),
+            ] {
+                let found = tree(name).target(&destination(&path(text), &["t"]).unwrap()).unwrap();
+                assert_eq!(found, location(&path(target)), "{text} {name:?}");
+            }
+            fs::create_dir_all(dir.path().join("new")).unwrap();
+        }
+        let found = tree(Some("t")).target(&destination(".", &["t"]).unwrap()).unwrap();
+        assert_eq!(found, location("./t"));
+    }
+
+    #[test]
+    fn several_sources_need_a_directory() {
+        assert!(matches!(destination("s3://b/name", &["a", "b"]), Err(Error::Operand { .. })));
+        assert!(destination("/no/such", &["a", "b"]).is_err());
+        assert!(destination("/no/such", &["s3://b/*.gz"]).is_err());
+        let exact = Destination::parse(OsStr::new("/no/such"), &["s3://b/*.gz".into()], Wildcards::Off);
+        assert!(exact.is_ok());
+        assert!(destination("/no/such", &["s3://b/a"]).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_copied_onto_or_into_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| Location::Local(dir.path().join(name));
+        fs::create_dir(dir.path().join("d")).unwrap();
+        fs::write(dir.path().join("f"), "x").unwrap();
+        std::os::unix::fs::symlink("f", dir.path().join("l")).unwrap();
+        assert!(refuse_onto_itself(&path("f"), &path("d/../f")).is_err());
+        assert!(refuse_onto_itself(&path("f"), &path("l")).is_err());
+        assert!(refuse_onto_itself(&path("f"), &path("g")).is_ok());
+        assert!(refuse_into_itself(&path("d"), &path("d/new/deep")).is_err());
+        assert!(refuse_into_itself(&path("d"), &path("dd")).is_ok());
+        assert!(refuse_into_itself(&location("s3://b/p"), &location("s3://b/p/q")).is_err());
+        assert!(refuse_into_itself(&location("s3://b/p"), &location("s3://b/pq")).is_ok());
+    }
+}

@@ -1,0 +1,183 @@
+//! What an operand of a verb stands for: one location, or the names below a location that match a
+//! pattern.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use firstbyte_location::{Location, shown};
+
+use crate::pattern::{Pattern, split_glob};
+use crate::{Error, Result};
+
+/// How much a name stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Itself: one object. A directory as the source of a copy is an error.
+    #[default]
+    Object,
+    /// A directory with everything below it.
+    Tree,
+}
+
+/// One location, with the pattern written behind it, if any.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// The location, or the part of it before the pattern.
+    pub root: Location,
+    /// The names below `root` that match.
+    pub glob: Option<Glob>,
+    /// As it was written, without secrets. It is only shown, never parsed again.
+    pub text: OsString,
+}
+
+/// A pattern for names below a location.
+#[derive(Clone, Debug)]
+pub struct Glob {
+    pattern: Pattern,
+    /// Offset in the written text at which the pattern begins.
+    begins: usize,
+    /// Levels of directories in which a match can lie; `None` if unlimited.
+    pub levels: Option<u32>,
+}
+
+impl Operand {
+    /// Parses `text`. The name of an existing local file is never a pattern.
+    ///
+    /// # Errors
+    /// Text that is not a location; a pattern in a bucket's name.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        let location = Location::parse(text)?;
+        let text = match &location {
+            Location::Http(_) => OsString::from(shown(text).to_string()),
+            _ => text.to_owned(),
+        };
+        Ok(match Glob::parse(&text, &location)? {
+            Some((root, glob)) => Self { root, glob: Some(glob), text },
+            None => Self { root: location, glob: None, text },
+        })
+    }
+
+    /// Parses all of `texts`; the current directory if there are none.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_all(texts: &[OsString]) -> Result<Vec<Self>> {
+        if texts.is_empty() {
+            return Ok(vec![Self::parse(OsStr::new("."))?]);
+        }
+        texts.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// The text up to the pattern; all of it if there is no pattern.
+    #[must_use]
+    pub fn root_text(&self) -> &[u8] {
+        let length = self.glob.as_ref().map_or(self.text.len(), |glob| glob.begins);
+        &self.text.as_bytes()[..length]
+    }
+
+    /// Whether `location` is the operand, lies below it, or matches its pattern.
+    #[must_use]
+    pub fn takes(&self, location: &Location) -> bool {
+        let Some(name) = below(&self.root, location) else { return false };
+        let name = name.strip_suffix(b"/").unwrap_or(&name);
+        self.glob.as_ref().is_none_or(|glob| glob.takes(name, Depth::Tree))
+    }
+}
+
+impl Glob {
+    /// The pattern in `text`, which was parsed as `location`, and the location before it. `None` if
+    /// `text` has no wildcard, is a URL (where `?` begins the query) or names an existing local
+    /// file.
+    ///
+    /// # Errors
+    /// A pattern in a bucket's name.
+    pub fn parse(text: &OsStr, location: &Location) -> Result<Option<(Location, Self)>> {
+        let is_name = match location {
+            Location::Local(path) => path.symlink_metadata().is_ok(),
+            Location::Http(_) => true,
+            Location::S3(_) => false,
+        };
+        let Some((base, pattern)) = text.to_str().filter(|_| !is_name).and_then(split_glob) else {
+            return Ok(None);
+        };
+        if base == "s3://" {
+            return Err(Error::Operand {
+                operand: shown(text).to_string(),
+                why: "a bucket's name cannot hold wildcards".into(),
+            });
+        }
+        let written = &text.as_bytes()[base.len()..];
+        let slashes = written.iter().filter(|byte| **byte == b'/').count();
+        let unlimited = written.windows(2).any(|pair| pair == b"**");
+        let levels = u32::try_from(slashes + 1).ok().filter(|_| !unlimited);
+        let root =
+            if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };
+        Ok(Some((root, Self { pattern, begins: base.len(), levels })))
+    }
+
+    /// The shortest part of `path`, counted from the root, that matches: the path itself or a
+    /// directory above it.
+    #[must_use]
+    pub fn part<'n>(&self, path: &'n [u8]) -> Option<&'n [u8]> {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        ends.chain([path.len()]).map(|end| &path[..end]).find(|part| self.takes(part, Depth::Object))
+    }
+
+    /// Whether anything below the directory `path`, written without a `/` at its end, can match.
+    #[must_use]
+    pub fn enters(&self, path: &[u8], depth: Depth) -> bool {
+        let name = String::from_utf8_lossy(path);
+        self.pattern.may_match_below(&name) || (depth == Depth::Tree && self.pattern.matches_within(&name))
+    }
+
+    /// The literal beginning of all matching names in directories at `level`, as far as it is
+    /// certain.
+    #[must_use]
+    pub fn beginning(&self, level: usize) -> String {
+        self.pattern.beginning(level)
+    }
+
+    /// Whether a name below the root matches; with [`Depth::Tree`] also if a directory above it
+    /// does.
+    #[must_use]
+    pub fn takes(&self, name: &[u8], depth: Depth) -> bool {
+        let name = String::from_utf8_lossy(name);
+        match depth {
+            Depth::Object => self.pattern.matches(&name),
+            Depth::Tree => self.pattern.matches_within(&name),
+        }
+    }
+}
+
+/// The name of a location below another; empty for the same one, `None` if it lies elsewhere.
+#[must_use]
+pub fn below(root: &Location, location: &Location) -> Option<Vec<u8>> {
+    let (root, text) = (root.to_string(), location.to_string());
+    if text == root {
+        return Some(Vec::new());
+    }
+    let root = format!("{}/", root.trim_end_matches('/'));
+    text.strip_prefix(&root).map(|name| name.as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operand_takes_itself_what_is_below_it_and_what_its_pattern_matches() {
+        let operand = |text: &str| Operand::parse(OsStr::new(text)).unwrap();
+        let object = Location::parse(OsStr::new("s3://b/run/a.txt")).unwrap();
+        for (text, takes) in [
+            ("s3://b/run/a.txt", true),
+            ("s3://b/run", true),
+            ("s3://b/", true),
+            ("s3://b/ru", false),
+            ("s3://b/run/*.txt", true),
+            ("s3://b/*", true),
+            ("s3://b/run/*.gz", false),
+        ] {
+            assert_eq!(operand(text).takes(&object), takes, "{text}");
+        }
+    }
+}

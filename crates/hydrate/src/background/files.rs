@@ -1,0 +1,217 @@
+//! The progress of a job, and of each of its files: shared by the job's thread and its fetches.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use firstbyte_location::Location;
+use firstbyte_pacing::Throttle;
+
+use crate::Error;
+use crate::cache::{Exempt, Timestamp};
+use crate::wanted::Failure;
+
+/// The progress of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Files found so far.
+    pub files: u64,
+    /// Of those, files that are done.
+    pub files_done: u64,
+    /// Bytes wanted of the files found so far.
+    pub bytes: u64,
+    /// Of those, bytes that are cached.
+    pub bytes_here: u64,
+    /// Of those, bytes that this job fetched.
+    pub fetched: u64,
+    /// Whether everything wanted has been found, so that the totals are final.
+    pub is_counted: bool,
+    /// Files that could not be fetched, and why.
+    pub failed: Vec<Failure>,
+    /// Time since the start, up to the end.
+    pub elapsed: Duration,
+    /// Whether it is over: done, failed or cancelled.
+    pub is_over: bool,
+}
+
+/// What a job and its fetches share.
+pub(super) struct JobState {
+    pub(super) started: Instant,
+    /// The job may evict versions used before it started, so it never evicts what it fetched.
+    pub(super) exempt: Exempt,
+    /// The limits on its rate: its own, and the engine's for all background work.
+    pub(super) throttle: Throttle,
+    cancelled: AtomicBool,
+    fetched: AtomicU64,
+    /// Fetches submitted and not ended.
+    running: AtomicUsize,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+impl JobState {
+    pub(super) fn new(throttle: Throttle) -> Self {
+        Self {
+            started: Instant::now(),
+            exempt: Exempt::UsedSince(Timestamp::now()),
+            throttle,
+            cancelled: AtomicBool::new(false),
+            fetched: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
+            progress: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Relaxed);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+
+    pub(super) fn snapshot(&self) -> Progress {
+        let progress = self.lock();
+        let elapsed = if progress.is_over { progress.elapsed } else { self.started.elapsed() };
+        Progress { fetched: self.fetched.load(Relaxed), elapsed, ..progress.clone() }
+    }
+
+    pub(super) fn fail(&self, failure: Failure) {
+        tracing::warn!(error = %failure.error, "not hydrated");
+        self.lock().failed.push(failure);
+    }
+
+    /// Marks the job as over.
+    pub(super) fn end(&self, mut progress: MutexGuard<'_, Progress>) {
+        progress.is_over = true;
+        progress.elapsed = self.started.elapsed();
+        self.changed.notify_all();
+    }
+
+    /// Whether another fetch may be submitted. Under a rate limit there are no more connections
+    /// than it needs, because each holds some bytes.
+    pub(super) fn has_room(&self) -> bool {
+        self.throttle.connections().is_none_or(|enough| self.running.load(Relaxed) < enough)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change, at most `timeout`.
+    pub(super) fn wait<'a>(
+        &self,
+        progress: MutexGuard<'a, Progress>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, Progress> {
+        self.changed.wait_timeout(progress, timeout).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// What the fetches of one file of a job share.
+pub(crate) struct JobFile {
+    job: Arc<JobState>,
+    /// Fetches submitted and not ended.
+    running: AtomicUsize,
+    /// Bytes of the file that the job counts as cached.
+    counted: AtomicU64,
+    error: Mutex<Option<Error>>,
+    /// Whether `error` is set.
+    has_failed: AtomicBool,
+    /// Whether the first fetch should request the checksum of the whole object.
+    learns_checksum: AtomicBool,
+}
+
+impl JobFile {
+    /// `cached`: bytes of the file that are cached already.
+    pub(super) fn new(job: Arc<JobState>, cached: u64, learns_checksum: bool) -> Self {
+        Self {
+            job,
+            running: AtomicUsize::new(0),
+            counted: AtomicU64::new(cached),
+            error: Mutex::default(),
+            has_failed: AtomicBool::new(false),
+            learns_checksum: AtomicBool::new(learns_checksum),
+        }
+    }
+
+    /// Whether the rest is not wanted any more: the job was cancelled, or the file has failed.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.has_failed() || self.job.is_cancelled()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
+    /// What is exempt from eviction if room has to be made for the file.
+    pub(crate) fn exempt(&self) -> Exempt {
+        self.job.exempt
+    }
+
+    /// The limits on the rate of its fetches.
+    pub(crate) fn throttle(&self) -> &Throttle {
+        &self.job.throttle
+    }
+
+    /// Whether the job has room for another fetch.
+    pub(super) fn has_room(&self) -> bool {
+        self.job.has_room()
+    }
+
+    /// Whether the calling fetch should request the checksum of the whole object. True once; the
+    /// other fetches continue meanwhile.
+    pub(crate) fn take_checksum_request(&self) -> bool {
+        self.learns_checksum.swap(false, Relaxed)
+    }
+
+    /// Bytes of the file that the job counts as cached.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted.load(Relaxed)
+    }
+
+    /// A fetch was submitted.
+    pub(crate) fn submitted(&self) {
+        self.running.fetch_add(1, Relaxed);
+        self.job.running.fetch_add(1, Relaxed);
+    }
+
+    /// A fetch has brought a block.
+    pub(crate) fn received(&self, bytes: u64) {
+        self.counted.fetch_add(bytes, Relaxed);
+        self.job.fetched.fetch_add(bytes, Relaxed);
+        self.job.lock().bytes_here += bytes;
+    }
+
+    /// The cache had no room for a block: further blocks would be discarded.
+    pub(crate) fn refused(&self, location: &Location) {
+        self.fail(Error::NoRoom { location: location.to_string() });
+    }
+
+    /// A fetch has ended.
+    pub(crate) fn ended(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            self.fail(error);
+        }
+        let _progress = self.job.lock();
+        self.running.fetch_sub(1, Relaxed);
+        self.job.running.fetch_sub(1, Relaxed);
+        self.job.changed.notify_all();
+    }
+
+    /// Whether no fetch is running.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.load(Relaxed) == 0
+    }
+
+    pub(super) fn error(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, error: Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.has_failed.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,309 @@
+//! The thread of a job: it opens the wanted files in order, makes room for each, submits its
+//! fetches as fast as the workers start them, and checks what they brought.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::ByteRange;
+use firstbyte_pacing::RateLimit;
+
+use super::files::{JobFile, JobState, Progress};
+use crate::block::{BLOCK, block_range, blocks_of};
+use crate::version::{Engine, VersionState};
+use crate::wanted::{Failure, Wanted, WantedList};
+use crate::{Error, Result};
+
+/// How often a file is examined again for blocks that another fetch failed to bring, or that were
+/// evicted meanwhile.
+const ROUNDS: u32 = 5;
+/// Size from which the checksum of the whole object is requested early, so that blocks are hashed
+/// as they arrive. Reading less again takes a few milliseconds.
+const LEARN_CHECKSUM_FROM: u64 = 64 << 20;
+/// Polling interval, because blocks fetched for readers notify no job.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A hydration that is running or over. Clones are the same job; dropping it does not end it.
+#[derive(Clone)]
+pub struct Job {
+    state: Arc<JobState>,
+}
+
+impl Job {
+    /// Starts a thread that fetches what is `wanted`, at most `rate` bytes a second.
+    pub(crate) fn start(engine: &Arc<Engine>, wanted: WantedList, rate: Option<u64>) -> Result<Self> {
+        let own = rate.map(|rate| Arc::new(RateLimit::new(rate)));
+        let throttle = own.into_iter().chain(engine.background_limit.clone()).collect();
+        let state = Arc::new(JobState::new(throttle));
+        let job = Self { state: Arc::clone(&state) };
+        let engine = Arc::clone(engine);
+        let spawned =
+            std::thread::Builder::new().name("hydrate".into()).spawn(move || run(&engine, &state, wanted));
+        spawned.map_err(|source| Error::Thread { source: Arc::new(source) })?;
+        Ok(job)
+    }
+
+    /// The progress so far.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.state.snapshot()
+    }
+
+    /// Ends the job soon. Cached blocks stay.
+    pub fn cancel(&self) {
+        self.state.cancel();
+    }
+
+    /// Waits until the job is over, at most `timeout`. Returns its progress.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> Progress {
+        let until = Instant::now() + timeout;
+        let mut progress = self.state.lock();
+        while !progress.is_over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            progress = self.state.wait(progress, left);
+        }
+        drop(progress);
+        self.progress()
+    }
+
+    /// Waits until one of its fetches has ended, or the job is over, at most `timeout`. Returns
+    /// its progress. A fetch that ended just before the call is missed, so use a short timeout.
+    #[must_use]
+    pub fn wait_for_more(&self, timeout: Duration) -> Progress {
+        let progress = self.state.lock();
+        if !progress.is_over {
+            drop(self.state.wait(progress, timeout));
+        }
+        self.progress()
+    }
+}
+
+/// The body of the thread.
+fn run(engine: &Arc<Engine>, job: &Arc<JobState>, mut wanted: WantedList) {
+    let mut active: VecDeque<ActiveFile> = VecDeque::new();
+    let mut held: Option<Candidate> = None;
+    let mut exhausted = false;
+    let mut least_refused = u64::MAX;
+    while !job.is_cancelled() {
+        let mut busy = active.iter_mut().any(|file| file.submit(engine));
+        // The next file starts when the fetches of all others are submitted: so they come in
+        // order.
+        let has_room = engine.fetcher.has_room_in_background() && job.has_room();
+        if held.is_none() && !exhausted && has_room && active.iter().all(ActiveFile::is_submitted) {
+            match wanted.next() {
+                Some(Ok(wanted)) => held = open(engine, job, wanted),
+                Some(Err(failure)) => job.fail(failure),
+                None => {
+                    exhausted = true;
+                    job.lock().is_counted = true;
+                }
+            }
+            busy = true;
+        }
+        // A file that found no room waits until no other is active.
+        let waits = held.as_ref().is_some_and(|candidate| candidate.waits && !active.is_empty());
+        if !waits && let Some(candidate) = held.take() {
+            let promised = active.iter().map(ActiveFile::promised).sum();
+            match candidate.admit(job, promised, &mut least_refused) {
+                Admission::Started(file) => active.push_back(file),
+                Admission::Later(candidate) => held = Some(candidate),
+                Admission::Refused => {}
+            }
+        }
+        active.retain_mut(|file| !file.finish(job));
+        if exhausted && held.is_none() && active.is_empty() {
+            break;
+        }
+        if !busy {
+            drop(job.wait(job.lock(), POLL));
+        }
+    }
+    // The running fetches of a cancelled job end with their next block.
+    let mut progress = job.lock();
+    while active.iter().any(|file| !file.shared.is_idle()) {
+        progress = job.wait(progress, POLL);
+    }
+    job.end(progress);
+}
+
+/// Opens a wanted file.
+fn open(engine: &Arc<Engine>, job: &JobState, wanted: Wanted) -> Option<Candidate> {
+    job.lock().files += 1;
+    let location = wanted.location;
+    let opened = match wanted.version {
+        Some(version) => Ok(engine.open_version(&location, version)),
+        None => engine.open(&location),
+    };
+    let version = match opened {
+        Ok(version) => version,
+        Err(error) => {
+            job.fail(Failure { location, error });
+            return None;
+        }
+    };
+    let whole = ByteRange::new(0, version.size());
+    let bytes = wanted.range.map_or(whole, |range| range.intersect(whole));
+    let blocks = blocks_of(bytes);
+    // Whole blocks are fetched and counted.
+    let bytes = version.blocks.bytes(&blocks);
+    Some(Candidate { version, blocks, bytes, waits: false })
+}
+
+/// A file of a job that has not started.
+struct Candidate {
+    version: Arc<VersionState>,
+    blocks: Range<u64>,
+    bytes: ByteRange,
+    /// Whether it has found no room once.
+    waits: bool,
+}
+
+/// What a job can do with a file, given the room in the cache.
+enum Admission {
+    Started(ActiveFile),
+    /// Try again when the active files have ended: their bytes may have been counted twice, as
+    /// promised and as cached.
+    Later(Candidate),
+    Refused,
+}
+
+impl Candidate {
+    /// Makes room for the file beside the `promised` bytes of others, so that no fetched block is
+    /// discarded. From `least_refused` bytes on, it evicts nothing.
+    fn admit(mut self, job: &Arc<JobState>, promised: u64, least_refused: &mut u64) -> Admission {
+        let blocks = &self.version.blocks;
+        match blocks.make_room(&self.blocks, promised, job.exempt, *least_refused) {
+            Ok(cost) => return Admission::Started(self.start(job, cost)),
+            Err(Some(_)) if promised > 0 => {
+                self.waits = true;
+                return Admission::Later(self);
+            }
+            Err(refused) => {
+                *least_refused = refused.map_or(*least_refused, |bytes| bytes.min(*least_refused));
+            }
+        }
+        blocks.release_if_empty();
+        let location = self.version.location.clone();
+        let error = Error::NoRoom { location: location.to_string() };
+        job.fail(Failure { location, error });
+        Admission::Refused
+    }
+
+    /// Counts the cached bytes.
+    fn start(self, job: &Arc<JobState>, cost: u64) -> ActiveFile {
+        let Self { version, blocks, bytes, .. } = self;
+        let mut is_cached = version.blocks.is_cached_in_order();
+        let cached_blocks = blocks.clone().filter(|block| is_cached(*block));
+        let cached: u64 = cached_blocks.map(|block| block_range(block).intersect(bytes).len()).sum();
+        drop(is_cached);
+        let mut progress = job.lock();
+        progress.bytes += bytes.len();
+        progress.bytes_here += cached;
+        drop(progress);
+        let is_whole = bytes.len() == version.size();
+        let learns_checksum = is_whole && cached < bytes.len() && bytes.len() >= LEARN_CHECKSUM_FROM;
+        let shared = Arc::new(JobFile::new(Arc::clone(job), cached, learns_checksum));
+        ActiveFile { version, next: blocks.start, blocks, bytes, round: 0, cost, cached, shared }
+    }
+}
+
+/// A file of a job that has started.
+struct ActiveFile {
+    version: Arc<VersionState>,
+    blocks: Range<u64>,
+    bytes: ByteRange,
+    /// Blocks before this one have been examined in this round.
+    next: u64,
+    round: u32,
+    /// Bytes of disk that its uncached blocks needed at the start.
+    cost: u64,
+    /// Bytes cached at the start.
+    cached: u64,
+    shared: Arc<JobFile>,
+}
+
+impl ActiveFile {
+    /// Submits fetches while there is room for them. Returns whether there was.
+    fn submit(&mut self, engine: &Engine) -> bool {
+        let mut busy = false;
+        while !self.is_submitted() && engine.fetcher.has_room_in_background() && self.shared.has_room() {
+            busy = true;
+            let most = self.shared.throttle().request().unwrap_or(u64::MAX);
+            let rest = (self.blocks.end - self.next) * BLOCK;
+            let request = engine.fetcher.background_request(rest).min(most);
+            let most = (request / BLOCK).max(1);
+            let fetched = self.version.fetch_in_background(self.next, self.blocks.end, most, &self.shared);
+            self.next = fetched.map_or(self.blocks.end, |blocks| blocks.end);
+        }
+        busy
+    }
+
+    /// Whether all fetches of this round have been submitted.
+    fn is_submitted(&self) -> bool {
+        self.next >= self.blocks.end || self.shared.has_failed()
+    }
+
+    /// Bytes of disk that it will still use.
+    fn promised(&self) -> u64 {
+        self.cost.saturating_sub(self.fetched())
+    }
+
+    /// Bytes fetched, including blocks fetched more than once.
+    fn fetched(&self) -> u64 {
+        self.shared.counted() - self.cached
+    }
+
+    /// Whether the missing blocks were fetched before and evicted by others: they are not fetched
+    /// over and over.
+    fn is_evicted_by_others(&self) -> bool {
+        let missing = self.blocks.clone().filter(|block| !self.version.blocks.is_cached(*block));
+        self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)
+    }
+
+    /// Whether the file is over, with or without success. If blocks are missing, begins another
+    /// round.
+    fn finish(&mut self, job: &JobState) -> bool {
+        if !self.is_submitted() || !self.shared.is_idle() {
+            return false;
+        }
+        let location = self.version.location.clone();
+        if let Some(error) = self.shared.error().or_else(|| self.version.blocks.checksum_error()) {
+            job.fail(Failure { location, error });
+            return true;
+        }
+        let missing = self.blocks.clone().find(|block| !self.version.blocks.is_cached(*block));
+        match missing {
+            None if self.bytes.len() == self.version.size() && !self.version.blocks.is_settled() => {
+                // If nothing had to be fetched, no fetch has verified it.
+                self.version.verify_if_complete();
+                false
+            }
+            None => {
+                let mut progress = job.lock();
+                progress.files_done += 1;
+                // Corrects for blocks fetched by readers, and blocks fetched more than once.
+                progress.bytes_here += self.bytes.len();
+                progress.bytes_here -= self.shared.counted();
+                true
+            }
+            // Another fetch brings it.
+            Some(block) if self.version.is_in_flight(block) => false,
+            Some(_) if self.round == ROUNDS || self.is_evicted_by_others() => {
+                let no_room = || Error::NoRoom { location: location.to_string() };
+                let error = self.version.gone().unwrap_or_else(no_room);
+                job.fail(Failure { location, error });
+                true
+            }
+            Some(block) => {
+                self.round += 1;
+                self.next = block;
+                false
+            }
+        }
+    }
+}

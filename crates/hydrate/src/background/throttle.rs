@@ -1,0 +1,145 @@
+//! Slows background fetches down while readers fetch.
+//!
+//! While a reader's fetch is running, and for a moment after, background fetches continue only
+//! block by block, at a tenth of their undisturbed rate. A moment after, because a reader that
+//! requests one block after the other has no fetch running between two of them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Share of the undisturbed rate left to background work: enough to end, too little to disturb.
+const SHARE: f64 = 0.1;
+/// How long readers count as present after their last fetch: more than most programs compute
+/// between two reads.
+const LINGER: Duration = Duration::from_millis(50);
+/// The lowest limit, in bytes a second: the rate of one slow connection.
+const LEAST: f64 = 1e6;
+/// Weight of the past in the average rate.
+const MEMORY: f64 = 0.9;
+/// The period over which the rate is measured.
+const PERIOD: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct BackgroundThrottle {
+    pace: Mutex<Pace>,
+}
+
+#[derive(Debug)]
+struct Pace {
+    /// Fetches for readers that are running.
+    readers: usize,
+    /// When the last of them ended.
+    left: Option<Instant>,
+    /// Bytes a second of all background work, undisturbed.
+    rate: f64,
+    /// Start of the current period.
+    since: Instant,
+    /// Bytes moved in the current period.
+    moved: u64,
+    /// When the next block may be fetched while readers are present.
+    next: Instant,
+}
+
+/// A reader's fetch that is running.
+pub(crate) struct ReaderFetch<'a> {
+    throttle: &'a BackgroundThrottle,
+}
+
+impl Default for BackgroundThrottle {
+    fn default() -> Self {
+        let now = Instant::now();
+        let pace = Pace { readers: 0, left: None, rate: 0.0, since: now, moved: 0, next: now };
+        Self { pace: Mutex::new(pace) }
+    }
+}
+
+impl BackgroundThrottle {
+    /// Registers a reader's fetch until the returned value is dropped.
+    pub(crate) fn begin_reader(&self) -> ReaderFetch<'_> {
+        self.lock().readers += 1;
+        ReaderFetch { throttle: self }
+    }
+
+    /// Records bytes moved by background work. Returns how long that has to pause.
+    pub(crate) fn pause_after(&self, bytes: u64, now: Instant) -> Duration {
+        let mut pace = self.lock();
+        if !pace.has_readers(now) {
+            pace.measure(bytes, now);
+            return Duration::ZERO;
+        }
+        pace.since = now;
+        pace.moved = 0;
+        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(LEAST));
+        pace.next = pace.next.max(now) + each;
+        pace.next - now
+    }
+
+    /// Whether background work that pauses may continue at once, because no reader is present.
+    pub(crate) fn is_clear(&self, now: Instant) -> bool {
+        let mut pace = self.lock();
+        let clear = !pace.has_readers(now);
+        if clear {
+            pace.next = now;
+        }
+        clear
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pace {
+    fn has_readers(&self, now: Instant) -> bool {
+        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < LINGER)
+    }
+
+    fn measure(&mut self, bytes: u64, now: Instant) {
+        self.moved += bytes;
+        let period = now.saturating_duration_since(self.since);
+        if period < PERIOD {
+            return;
+        }
+        let rate = self.moved as f64 / period.as_secs_f64();
+        self.rate = if self.rate == 0.0 { rate } else { self.rate * MEMORY + rate * (1.0 - MEMORY) };
+        self.since = now;
+        self.moved = 0;
+    }
+}
+
+impl Drop for ReaderFetch<'_> {
+    fn drop(&mut self) {
+        let mut pace = self.throttle.lock();
+        pace.readers -= 1;
+        pace.left = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::BLOCK;
+
+    #[test]
+    fn a_tenth_of_the_rate_is_left_while_readers_are_present() {
+        let throttle = BackgroundThrottle::default();
+        let start = Instant::now();
+        let mut now = start;
+        // 400 MB/s, undisturbed, for a second.
+        let each = Duration::from_secs_f64(BLOCK as f64 / 4e8);
+        while now < start + Duration::from_secs(1) {
+            assert_eq!(throttle.pause_after(BLOCK, now), Duration::ZERO);
+            now += each;
+        }
+        let reader = throttle.begin_reader();
+        let (from, mut moved) = (now, 0);
+        while now < from + Duration::from_secs(1) {
+            moved += BLOCK;
+            now += throttle.pause_after(BLOCK, now);
+        }
+        assert!((35_000_000..45_000_000).contains(&moved), "{moved}");
+        drop(reader);
+        assert!(!throttle.is_clear(Instant::now()), "the reader may come again at once");
+        assert!(throttle.is_clear(Instant::now() + LINGER));
+    }
+}

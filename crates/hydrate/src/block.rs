@@ -1,0 +1,31 @@
+//! The block: the unit in which content is fetched and cached.
+
+use std::ops::Range;
+
+use firstbyte_location::ByteRange;
+
+/// Bytes of a block. It is what the kernel reads ahead at once, so a page fault costs one request;
+/// and a random read at 40 MB/s waits only 3 ms for it.
+pub const BLOCK: u64 = 128 << 10;
+
+/// The bytes of a block. For the last block they extend past the end of the file.
+pub(crate) fn block_range(block: u64) -> ByteRange {
+    ByteRange::at(block * BLOCK, BLOCK)
+}
+
+/// The blocks that contain these bytes.
+pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
+    range.start / BLOCK..range.end.div_ceil(BLOCK)
+}
+
+/// Joins ascending blocks into contiguous runs.
+pub(crate) fn runs(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end == block => run.end += 1,
+            _ => runs.push(block..block + 1),
+        }
+    }
+    runs
+}

@@ -1,0 +1,319 @@
+//! The blocks of one version on this machine: in the cache, else in memory.
+//!
+//! The cached version is opened at the first access, because most names of a directory are never
+//! read. Used by reads, and by fetches to store what they bring.
+
+mod memory;
+
+use std::ops::Range;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use firstbyte_location::{ByteRange, Checksum, Location, Version};
+use firstbyte_store::{Error as StoreError, Sink};
+
+pub(crate) use memory::MemoryBlocks;
+
+use crate::Error;
+use crate::block::BLOCK;
+use crate::cache::{Backing, Cache, Cached, Exempt, FetchLease, PinnedBlocks, Stored, Verified};
+
+/// What the cache did with a fetched block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheOutcome {
+    /// It is in the cache.
+    Cached,
+    /// The cache was not asked yet.
+    NotTried,
+    /// There is no room for it.
+    NoRoom,
+}
+
+/// Whether this process may fetch blocks now.
+pub(crate) enum FetchTurn {
+    /// Yes, until this is dropped. There is no lease if other processes cannot see the blocks.
+    Ours { _lease: Option<FetchLease> },
+    /// Another process fetches some of them.
+    Theirs,
+}
+
+pub(crate) struct BlockStore {
+    /// Identifies the version in `memory`.
+    id: u64,
+    size: u64,
+    cache: Option<(Cache, Location, Version)>,
+    cached: OnceLock<Option<Cached>>,
+    /// The store's checksum of the whole object, if the store was asked and has one.
+    checksum: OnceLock<Option<Checksum>>,
+    /// True if the most recent block was written to the cache.
+    is_caching: AtomicBool,
+    /// Whether blocks may be received directly into the file: none has failed yet.
+    receives: AtomicBool,
+    /// Whether a thread verifies the whole, or is about to.
+    verifying: AtomicBool,
+    /// The checksum error of the latest verification of the whole.
+    checksum_error: Mutex<Option<Error>>,
+    memory: Arc<MemoryBlocks>,
+}
+
+impl BlockStore {
+    pub(crate) fn new(
+        id: u64,
+        size: u64,
+        cache: Option<(Cache, Location, Version)>,
+        memory: Arc<MemoryBlocks>,
+    ) -> Self {
+        Self {
+            id,
+            size,
+            cache,
+            cached: OnceLock::new(),
+            checksum: OnceLock::new(),
+            is_caching: AtomicBool::new(true),
+            receives: AtomicBool::new(true),
+            verifying: AtomicBool::new(false),
+            checksum_error: Mutex::default(),
+            memory,
+        }
+    }
+
+    /// The version in the cache. `None` without a cache, or if it cannot be used.
+    pub(crate) fn cached(&self) -> Option<&Cached> {
+        let open = || {
+            let (cache, location, version) = self.cache.as_ref()?;
+            let opened = cache.version(location, version, self.checksum.get().cloned().flatten());
+            opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
+        };
+        self.cached.get_or_init(open).as_ref()
+    }
+
+    /// Copies the contiguous bytes present from `offset`. Returns their number.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            let mut read = self.cached().map_or(0, |cached| cached.read_at(&mut buffer[done..], at));
+            if read == 0 {
+                read = self.memory.read_at(self.id, &mut buffer[done..], at);
+            }
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        done
+    }
+
+    /// The cached file, if all of `range` is in it.
+    pub(crate) fn pin_blocks(&self, range: ByteRange) -> Option<PinnedBlocks> {
+        self.cached()?.pin_blocks(range)
+    }
+
+    /// Whether a block is in the cache or in memory.
+    pub(crate) fn has(&self, block: u64) -> bool {
+        self.is_cached(block) || self.memory.has(self.id, block)
+    }
+
+    /// Whether a block is in the cache.
+    pub(crate) fn is_cached(&self, block: u64) -> bool {
+        self.cached().is_some_and(|cached| cached.is_present(block))
+    }
+
+    /// Like [`is_cached`](Self::is_cached), for ascending blocks: faster if many of them are
+    /// absent.
+    pub(crate) fn is_cached_in_order(&self) -> impl FnMut(u64) -> bool {
+        let (mut searched, mut next) = (false, None);
+        move |block| {
+            if !searched || next.is_some_and(|next| next < block) {
+                next = self.cached().and_then(|cached| cached.next_present(block));
+                searched = true;
+            }
+            next == Some(block)
+        }
+    }
+
+    /// Like [`has`](Self::has), for ascending blocks.
+    pub(crate) fn has_in_order(&self) -> impl FnMut(u64) -> bool {
+        let mut is_cached = self.is_cached_in_order();
+        move |block| is_cached(block) || self.memory.has(self.id, block)
+    }
+
+    /// Whether there is a usable cache.
+    pub(crate) fn has_cache(&self) -> bool {
+        self.cached().is_some()
+    }
+
+    /// Whether a block fetched now is likely to be cached: the most recent one was.
+    pub(crate) fn is_caching(&self) -> bool {
+        self.is_caching.load(Relaxed) && self.has_cache()
+    }
+
+    /// Stores a fetched block: in the cache if there is room after evicting what `exempt` allows,
+    /// else in memory. `outcome` is that of [`receive`](Self::receive). Returns whether it is
+    /// cached.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
+        let fill = |cached: &Cached| cached.fill(block, bytes, exempt) != Stored::NoRoom;
+        let cached = outcome == CacheOutcome::NotTried && self.cached().is_some_and(fill);
+        self.is_caching.store(cached, Relaxed);
+        if !cached {
+            self.memory.put(self.id, block, bytes);
+        }
+        cached
+    }
+
+    /// Fills a block by calling `transfer`, which writes it into the cached file: see
+    /// [`Cached::receive`]. `transfer` is called only if the block is then cached or fails.
+    pub(crate) fn receive(
+        &self,
+        block: u64,
+        buffer: &mut [u8],
+        exempt: Exempt,
+        transfer: impl FnOnce(&Sink, u64, &mut [u8]) -> Result<(), StoreError>,
+    ) -> Result<CacheOutcome, StoreError> {
+        let Some(cached) = self.cached().filter(|_| self.receives.load(Relaxed)) else {
+            return Ok(CacheOutcome::NotTried);
+        };
+        let mut transferred = false;
+        let received = cached.receive(block, buffer, exempt, |sink, at, buffer| {
+            transferred = true;
+            transfer(sink, at, buffer)
+        });
+        match received {
+            Ok(Stored::NoRoom) => Ok(CacheOutcome::NoRoom),
+            Ok(_) if transferred => {
+                self.is_caching.store(true, Relaxed);
+                Ok(CacheOutcome::Cached)
+            }
+            Ok(_) => Ok(CacheOutcome::NotTried),
+            Err(error) => {
+                // The disk is full or fails. Bytes on their way into the file are lost, so the
+                // next blocks come through memory.
+                if matches!(error, StoreError::Io { .. }) {
+                    self.receives.store(false, Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Requests the right to fetch blocks, among the processes that share the cache.
+    pub(crate) fn try_lease(&self, blocks: &Range<u64>) -> FetchTurn {
+        let Some(cached) = self.cached() else { return FetchTurn::Ours { _lease: None } };
+        cached
+            .lease(blocks.clone())
+            .map_or(FetchTurn::Theirs, |lease| FetchTurn::Ours { _lease: Some(lease) })
+    }
+
+    /// Sets the checksum of the whole object, or that the store has none. The first call counts.
+    pub(crate) fn set_checksum(&self, checksum: Option<Checksum>) {
+        if self.checksum.set(checksum.clone()).is_ok()
+            && let (Some(Some(cached)), Some(checksum)) = (self.cached.get(), checksum)
+        {
+            cached.set_checksum(checksum);
+        }
+    }
+
+    /// Whether the store was asked for the checksum of the whole object.
+    pub(crate) fn knows_checksum(&self) -> bool {
+        self.checksum.get().is_some()
+    }
+
+    /// Whether all blocks are cached, and no thread verifies them. If this returns true, the
+    /// caller must call [`verify`](Self::verify).
+    pub(crate) fn begin_verification(&self) -> bool {
+        let ready = self.cached().is_some_and(|cached| cached.has_all_blocks() && !cached.is_complete());
+        ready && !self.verifying.swap(true, Acquire)
+    }
+
+    /// Verifies the whole version.
+    pub(crate) fn verify(&self, location: &Location) {
+        let Some(cached) = self.cached() else { return };
+        let verified = cached.verify_complete();
+        let mut checksum_error = self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner);
+        match verified {
+            // Another process verifies it, or blocks are missing: their fetch starts over.
+            Ok(Verified::Busy | Verified::Missing) => {}
+            Ok(Verified::Complete) => *checksum_error = None,
+            Err(error) => {
+                tracing::error!(%location, %error, "the whole could not be verified");
+                if let Error::Checksum(_) = error {
+                    *checksum_error = Some(error);
+                }
+            }
+        }
+        drop(checksum_error);
+        self.verifying.store(false, Release);
+    }
+
+    /// The checksum error of the latest verification.
+    pub(crate) fn checksum_error(&self) -> Option<Error> {
+        self.checksum_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes room for the uncached ones of `blocks` and `promised` other bytes, by evicting what
+    /// `exempt` allows, and records that the version is in use. From `least_refused` bytes on, it
+    /// evicts nothing. Returns the bytes of disk that the uncached blocks need.
+    ///
+    /// # Errors
+    /// The bytes that do not fit; `None` if the version cannot be cached at all.
+    pub(crate) fn make_room(
+        &self,
+        blocks: &Range<u64>,
+        promised: u64,
+        exempt: Exempt,
+        least_refused: u64,
+    ) -> Result<u64, Option<u64>> {
+        let (cache, location, version) = self.cache.as_ref().ok_or(None)?;
+        let makes_room = |bytes: u64| {
+            let all = bytes + promised;
+            let fits = if all < least_refused { cache.make_room(all, exempt) } else { cache.has_room(all) };
+            if fits { Ok(bytes) } else { Err(Some(all)) }
+        };
+        // Creating the files may evict any version, so room for them is made first.
+        let new = self.cached.get().is_none() && !cache.has_files(location, version);
+        if new {
+            makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
+        }
+        let cached = self.cached().ok_or(None)?;
+        cached.touch();
+        match cached.cost_of_missing(blocks) {
+            0 => Ok(0),
+            bytes => makes_room(bytes),
+        }
+    }
+
+    /// Releases the version if no block of it is cached: otherwise a pin would outlive a failed
+    /// job.
+    pub(crate) fn release_if_empty(&self) {
+        if let Some((cache, location, version)) = &self.cache
+            && cache.has_files(location, version)
+            && self.cached().is_some_and(|cached| cached.next_present(0).is_none())
+        {
+            let released = cache.release_version(location, version);
+            let _ = released.inspect_err(|error| tracing::warn!(%location, %error, "not released"));
+        }
+    }
+
+    /// Whether there is nothing to verify: the version is complete, or not cached.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cached().is_none_or(Cached::is_complete)
+    }
+
+    pub(crate) fn backing(&self) -> Option<Backing> {
+        self.cached()?.backing()
+    }
+
+    /// The bytes of some blocks, up to the end of the file.
+    pub(crate) fn bytes(&self, blocks: &Range<u64>) -> ByteRange {
+        ByteRange::new(blocks.start * BLOCK, blocks.end.saturating_mul(BLOCK).min(self.size))
+    }
+}
+
+impl Drop for BlockStore {
+    fn drop(&mut self) {
+        self.memory.remove_file(self.id);
+    }
+}

@@ -1,0 +1,130 @@
+//! Blocks in memory, if there is no cache or no room in it. Bounded: blocks read to their end are
+//! removed first, then the least recently used.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::to_usize;
+
+use crate::block::BLOCK;
+
+/// The id of a file in this process, and a block.
+type Key = (u64, u64);
+/// Order of removal: whether it has unread bytes, then the time of use.
+type Rank = (bool, u64);
+
+pub(crate) struct MemoryBlocks {
+    most: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    blocks: HashMap<Key, (Rank, Arc<[u8]>)>,
+    order: BTreeMap<Rank, Key>,
+    clock: u64,
+}
+
+impl MemoryBlocks {
+    /// Holds at most `bytes`, but at least a few blocks.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { most: to_usize(bytes / BLOCK).max(4), table: Mutex::default() }
+    }
+
+    /// The most bytes that it holds.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.most as u64 * BLOCK
+    }
+
+    pub(super) fn put(&self, file: u64, block: u64, bytes: &[u8]) {
+        let bytes = Arc::from(bytes);
+        let mut table = self.lock();
+        table.remove((file, block));
+        while table.blocks.len() >= self.most
+            && let Some((_, key)) = table.order.pop_first()
+        {
+            table.blocks.remove(&key);
+        }
+        table.insert((file, block), true, bytes);
+    }
+
+    pub(super) fn has(&self, file: u64, block: u64) -> bool {
+        self.lock().blocks.contains_key(&(file, block))
+    }
+
+    /// Copies bytes from `offset` up to the end of the block. Returns 0 if the block is absent.
+    pub(super) fn read_at(&self, file: u64, buffer: &mut [u8], offset: u64) -> usize {
+        let key = (file, offset / BLOCK);
+        let from = to_usize(offset % BLOCK);
+        let bytes = {
+            let mut table = self.lock();
+            let Some((_, bytes)) = table.remove(key) else { return 0 };
+            let unread = from + buffer.len() < bytes.len();
+            table.insert(key, unread, Arc::clone(&bytes));
+            bytes
+        };
+        let found = bytes.get(from..).unwrap_or_default();
+        let count = found.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&found[..count]);
+        count
+    }
+
+    pub(super) fn remove_file(&self, file: u64) {
+        let mut table = self.lock();
+        let keys: Vec<Key> = table.blocks.keys().filter(|(of, _)| *of == file).copied().collect();
+        keys.into_iter().for_each(|key| drop(table.remove(key)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn insert(&mut self, key: Key, unread: bool, bytes: Arc<[u8]>) {
+        self.clock += 1;
+        let rank = (unread, self.clock);
+        self.order.insert(rank, key);
+        self.blocks.insert(key, (rank, bytes));
+    }
+
+    fn remove(&mut self, key: Key) -> Option<(Rank, Arc<[u8]>)> {
+        let found = self.blocks.remove(&key)?;
+        self.order.remove(&found.0);
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(of: u64) -> Vec<u8> {
+        vec![u8::try_from(of % 251).unwrap(); usize::try_from(BLOCK).unwrap()]
+    }
+
+    #[test]
+    fn blocks_read_to_their_end_are_removed_first() {
+        let memory = MemoryBlocks::new(4 * BLOCK);
+        (0..4).for_each(|number| memory.put(1, number, &block(number)));
+        let mut buffer = block(9);
+        assert_eq!(memory.read_at(1, &mut buffer, 2 * BLOCK), buffer.len());
+        assert_eq!(buffer, block(2));
+        memory.put(1, 4, &block(4));
+        assert_eq!([0, 1, 2, 3, 4].map(|number| memory.has(1, number)), [true, true, false, true, true]);
+        memory.put(1, 5, &block(5));
+        assert!(!memory.has(1, 0), "the oldest");
+    }
+
+    #[test]
+    fn a_read_ends_with_its_block_and_files_do_not_mix() {
+        let memory = MemoryBlocks::new(4 * BLOCK);
+        memory.put(1, 0, &block(7)[..1000]);
+        let mut buffer = [0; 600];
+        assert_eq!(memory.read_at(1, &mut buffer, 600), 400);
+        assert_eq!(memory.read_at(2, &mut buffer, 600), 0);
+        memory.remove_file(1);
+        assert!(!memory.has(1, 0));
+        assert!(memory.lock().order.is_empty());
+    }
+}

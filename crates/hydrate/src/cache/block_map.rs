@@ -1,0 +1,430 @@
+//! The map file of a cached version: a header, then one word for each block.
+//!
+//! ```text
+//! 0    magic and format (8), object size (8), block size (4), length of the text (4),
+//!      CRC-32C of these and the text (4), zero (4)
+//! 32   mutable fields, each an atomic u64: see `Live`
+//! 128  the text: see `Identity`; then, from the next multiple of 8, a word for each block:
+//!      bit 63 present | bit 62 referenced | bits 32..62 stamp | bits 0..32 CRC-32C of the block
+//! ```
+//! Numbers are in native byte order, so a cache copied to a machine of the other order is corrupt
+//! there. The file is sparse: for 5 TiB it is 320 MiB long, and a page exists only if some of its
+//! blocks were written. Readers ask which pages exist, and writers allocate a page before they use
+//! it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crc_fast::CrcAlgorithm;
+use firstbyte_location::to_usize;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::lock::LockFile;
+use super::mapping::{Atomics, SharedMapping};
+use crate::BLOCK;
+
+/// Changes with the meaning of any byte. Maps of another format are started over.
+const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
+const LIVE_AT: usize = 32;
+const TEXT_AT: usize = 128;
+/// Longest text: a key of 1 KiB escaped, an `ETag`, and paths up to the kernel's limit.
+const LONGEST_TEXT: usize = 32 << 10;
+/// Bytes of the map for each block.
+const WORD: u64 = 8;
+
+/// Flag: the user exempted the version from eviction.
+pub(super) const PINNED: u64 = 1;
+/// Flag: blocks changed since the version was last prepared. Cleared by the last process to close
+/// it.
+pub(super) const DIRTY: u64 = 2;
+/// Flag: all blocks are present, verified and synced to disk.
+pub(super) const DURABLE: u64 = 4;
+
+/// The word of an absent block, as a hole in the map reads.
+pub(super) const ABSENT: u64 = 0;
+const PRESENT: u64 = 1 << 63;
+/// Set by readers, cleared by eviction (CLOCK).
+pub(super) const REFERENCED: u64 = 1 << 62;
+const STAMP_SHIFT: u32 = 32;
+const STAMP_MASK: u32 = (1 << 30) - 1;
+
+/// The mutable fields, shared by all processes that have the version open.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    /// Incremented when the version is opened after an unclean stop. Blocks written before are
+    /// verified when they are read.
+    pub(super) epoch: AtomicU64,
+    /// Incremented between marking blocks absent and punching them, so that a reader can detect
+    /// that it may have read a hole.
+    pub(super) generation: AtomicU64,
+    /// [`PINNED`], [`DIRTY`], [`DURABLE`].
+    pub(super) flags: AtomicU64,
+    /// The stamp in which all blocks were present and verified, else 0.
+    pub(super) complete: AtomicU64,
+    /// The boot in which the version was last prepared.
+    pub(super) boot: AtomicU64,
+    /// Number of present blocks. Incremented before a block is marked, so after a kill it may be
+    /// too high until the next open.
+    pub(super) present: AtomicU64,
+    /// Bytes of disk that the usage counters include for this version. Raised before they are
+    /// used.
+    pub(super) charged: AtomicU64,
+    /// When it was last opened, as a [`Timestamp`](super::Timestamp).
+    pub(super) last_open: AtomicU64,
+    /// The block at which eviction continues.
+    pub(super) hand: AtomicU64,
+}
+
+// SAFETY: atomics only.
+unsafe impl Atomics for Live {}
+
+/// Identifies the boot and the epoch in which a block was written or last verified. A block with
+/// the current stamp is trusted, any other is first checked against its CRC. With 30 bits, a false
+/// match is as unlikely as a wrong block with the right CRC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(u32);
+
+impl Stamp {
+    pub(super) fn new(boot: u64, epoch: u64) -> Self {
+        let hash = xxh3_64_with_seed(&epoch.to_le_bytes(), boot);
+        Self((hash >> 34) as u32 & STAMP_MASK)
+    }
+
+    /// A number that is never 0.
+    pub(super) fn as_number(self) -> u64 {
+        u64::from(self.0) | 1 << STAMP_SHIFT
+    }
+}
+
+/// The state of one block, read and changed atomically.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockWord(pub(super) u64);
+
+impl BlockWord {
+    /// A block just written. It starts as referenced: a block fetched ahead is passed over once by
+    /// eviction before it is read.
+    pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
+        Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
+    }
+
+    pub(super) fn is_present(self) -> bool {
+        self.0 & PRESENT != 0
+    }
+
+    pub(super) fn is_referenced(self) -> bool {
+        self.0 & REFERENCED != 0
+    }
+
+    pub(super) fn has(self, stamp: Stamp) -> bool {
+        (self.0 >> STAMP_SHIFT) as u32 & STAMP_MASK == stamp.0
+    }
+
+    pub(super) fn crc(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// CRC-32C of a block.
+pub(super) fn crc(block: &[u8]) -> u32 {
+    // The library returns every CRC in 64 bits.
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, block) as u32
+}
+
+/// A copy of a map's header.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// Bytes of the object.
+    pub(super) size: u64,
+    pub(super) text: Vec<u8>,
+    pub(super) live: Live,
+}
+
+impl Header {
+    /// Reads and checks the header. `None` if the file is not a map, or is torn.
+    pub(super) fn read(map: &File) -> io::Result<Option<Self>> {
+        let mut fixed = [0; TEXT_AT];
+        match map.read_exact_at(&mut fixed, 0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let long = |at: usize| u64::from_ne_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
+        let short = |at: usize| u32::from_ne_bytes(fixed[at..at + 4].try_into().unwrap_or_default());
+        let text_len = short(20) as usize;
+        if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > LONGEST_TEXT {
+            return Ok(None);
+        }
+        let mut text = vec![0; text_len];
+        if map.read_exact_at(&mut text, TEXT_AT as u64).is_err() || short(24) != check(&fixed[..24], &text) {
+            return Ok(None);
+        }
+        let field = |index: usize| AtomicU64::new(long(LIVE_AT + index * 8));
+        let live = Live {
+            epoch: field(0),
+            generation: field(1),
+            flags: field(2),
+            complete: field(3),
+            boot: field(4),
+            present: field(5),
+            charged: field(6),
+            last_open: field(7),
+            hand: field(8),
+        };
+        Ok(Some(Self { size: long(8), text, live }))
+    }
+
+    /// The bytes of a new map up to its first word, for an object of `size` bytes. `None` if the
+    /// text is too long.
+    pub(super) fn to_bytes(size: u64, text: &[u8], boot: u64, charged: u64) -> Option<Vec<u8>> {
+        if text.len() > LONGEST_TEXT {
+            return None;
+        }
+        let mut bytes = vec![0; TEXT_AT];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&size.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&(BLOCK as u32).to_ne_bytes());
+        bytes[20..24].copy_from_slice(&(text.len() as u32).to_ne_bytes());
+        let crc = check(&bytes[..24], text);
+        bytes[24..28].copy_from_slice(&crc.to_ne_bytes());
+        bytes[LIVE_AT + 32..LIVE_AT + 40].copy_from_slice(&boot.to_ne_bytes());
+        bytes[LIVE_AT + 48..LIVE_AT + 56].copy_from_slice(&charged.to_ne_bytes());
+        bytes.extend_from_slice(text);
+        bytes.resize(words_at(text), 0);
+        Some(bytes)
+    }
+
+    /// Length of the whole map.
+    pub(super) fn map_len(&self) -> u64 {
+        map_len(self.size, &self.text)
+    }
+}
+
+/// Length of the map of an object of `size` bytes.
+fn map_len(size: u64, text: &[u8]) -> u64 {
+    words_at(text) as u64 + size.div_ceil(BLOCK) * WORD
+}
+
+/// Offset of the first word.
+fn words_at(text: &[u8]) -> usize {
+    (TEXT_AT + text.len()).next_multiple_of(to_usize(WORD))
+}
+
+fn check(fixed: &[u8], text: &[u8]) -> u32 {
+    crc(&[fixed, text].concat())
+}
+
+/// Bytes of a page: the unit in which the kernel allocates a mapped file.
+pub(super) fn page() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Bytes counted for each page of the map: its own, and two pages of the file system's extent list
+/// (16 bytes an extent, each block apart, nodes half full).
+pub(super) fn page_cost() -> u64 {
+    3 * page()
+}
+
+/// Bytes counted for a new version.
+pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
+    // ext4 stores this many extents in the inode, other file systems more.
+    const IN_INODE: u64 = 4;
+    let list = if blocks > IN_INODE { page_cost() - page() } else { 0 };
+    first_pages(header_len) + list
+}
+
+/// Bytes that a new map uses on disk.
+fn first_pages(header_len: usize) -> u64 {
+    (header_len as u64 + WORD).next_multiple_of(page())
+}
+
+/// Writes a new map into `file`, which is empty.
+pub(super) fn write_new(file: &File, size: u64, text: &[u8], header: &[u8]) -> io::Result<()> {
+    file.set_len(map_len(size, text))?;
+    // Whole pages, because the mapping is written to anywhere in them.
+    allocate(file, 0..first_pages(header.len()))?;
+    file.write_all_at(header, 0)
+}
+
+/// Ensures that pages exist. Continues if the file system does not support that: such file systems
+/// rarely fill up during a write to a mapping.
+fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, range.end - range.start) {
+        Err(rustix::io::Errno::OPNOTSUPP) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A block map, mapped into memory and shared by every process that has the version open.
+#[derive(Debug)]
+pub(super) struct BlockMap {
+    file: Arc<LockFile>,
+    mapping: SharedMapping,
+    words_at: usize,
+    blocks: u64,
+    /// A bit for each page known to exist. No page is removed while the map is open.
+    known: Vec<AtomicU64>,
+}
+
+impl BlockMap {
+    /// Maps `file`, which has this header.
+    pub(super) fn new(file: Arc<LockFile>, header: &Header) -> io::Result<Self> {
+        let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mapping = SharedMapping::new(&*file, len)?;
+        let pages = len.div_ceil(rustix::param::page_size());
+        let known: Vec<AtomicU64> = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let words_at = words_at(&header.text);
+        let map = Self { file, mapping, words_at, blocks: header.size.div_ceil(BLOCK), known };
+        for index in 0..(first_pages(words_at) / page()).min(pages as u64) {
+            map.set_known(index);
+        }
+        Ok(map)
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub(super) fn live(&self) -> &Live {
+        self.mapping.at(LIVE_AT)
+    }
+
+    /// The word of `block`. `None` if its page does not exist, so that the block is absent.
+    pub(super) fn word(&self, block: u64) -> Option<&AtomicU64> {
+        let at = self.offset(block);
+        let page = at as u64 / page();
+        if !self.is_known(page) {
+            self.exists(page).then(|| self.set_known(page))?;
+        }
+        Some(self.mapping.at(at))
+    }
+
+    /// The word of `block`, and whether its page had to be allocated.
+    pub(super) fn word_allocated(&self, block: u64) -> io::Result<(&AtomicU64, bool)> {
+        let at = self.offset(block);
+        let index = at as u64 / page();
+        let mut new = false;
+        if self.word(block).is_none() {
+            allocate(&self.file, index * page()..(index + 1) * page())?;
+            new = self.set_known(index);
+        }
+        Ok((self.mapping.at(at), new))
+    }
+
+    /// The first block after `block` whose word is on another page.
+    pub(super) fn next_page(&self, block: u64) -> u64 {
+        let end = (self.offset(block) as u64 / page() + 1) * page();
+        ((end - self.words_at as u64) / WORD).max(block + 1)
+    }
+
+    /// The first block after `block`, whose page does not exist, that is on a page which may
+    /// exist; else the number of blocks.
+    pub(super) fn after_hole(&self, block: u64) -> u64 {
+        let next = self.next_page(block).min(self.blocks);
+        let start = self.words_at as u64 + next * WORD;
+        match seek(&self.file, SeekFrom::Data(start)) {
+            Ok(data) => (data.max(start) - self.words_at as u64).div_ceil(WORD).min(self.blocks),
+            Err(_) => self.blocks,
+        }
+    }
+
+    /// The words on existing pages, with their blocks.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u64, &AtomicU64)> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            while next < self.blocks {
+                let block = next;
+                match self.word(block) {
+                    Some(word) => {
+                        next = block + 1;
+                        return Some((block, word));
+                    }
+                    None => next = self.after_hole(block),
+                }
+            }
+            None
+        })
+    }
+
+    /// Counts the blocks marked present.
+    pub(super) fn count_present(&self) -> u64 {
+        let is_present = |word: &AtomicU64| BlockWord(word.load(Ordering::Relaxed)).is_present();
+        self.words().filter(|(_, word)| is_present(word)).count() as u64
+    }
+
+    /// Syncs the map to disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Offset of the word of `block`.
+    fn offset(&self, block: u64) -> usize {
+        assert!(block < self.blocks, "block {block} of {}", self.blocks);
+        self.words_at + to_usize(block * WORD)
+    }
+
+    fn is_known(&self, page: u64) -> bool {
+        self.known[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
+    }
+
+    /// Returns whether the page was unknown before.
+    fn set_known(&self, page: u64) -> bool {
+        let bit = 1 << (page % 64);
+        self.known[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Whether the page was allocated by another process or an earlier open.
+    fn exists(&self, index: u64) -> bool {
+        let start = index * page();
+        // Only this module uses the file's position.
+        seek(&self.file, SeekFrom::Data(start)).is_ok_and(|data| data < start + page())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_header_is_read_back_and_any_changed_fixed_byte_is_noticed() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = Header::to_bytes(5 << 40, b"{}", 7, 4096).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        let header = Header::read(&file).unwrap().unwrap();
+        assert_eq!((header.size, header.text.as_slice(), words_at(&header.text)), (5 << 40, &b"{}"[..], 136));
+        assert_eq!(header.live.boot.into_inner(), 7);
+        assert_eq!(header.live.charged.into_inner(), 4096);
+        for at in (0..28).chain(128..130) {
+            file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
+            assert!(Header::read(&file).unwrap().is_none(), "byte {at}");
+            file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+        }
+        file.set_len(129).unwrap();
+        assert!(Header::read(&file).unwrap().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_holds_its_crc_and_stamp(crc: u32, boot: u64, epoch: u64) {
+            let stamp = Stamp::new(boot, epoch);
+            let word = BlockWord::new(crc, stamp);
+            prop_assert!(word.is_present() && word.is_referenced() && word.has(stamp));
+            prop_assert_eq!(word.crc(), crc);
+            prop_assert!(!BlockWord(word.0 & !REFERENCED).is_referenced());
+            prop_assert!(BlockWord(word.0 & !REFERENCED).has(stamp));
+            prop_assert!(!BlockWord(ABSENT).is_present());
+        }
+
+        #[test]
+        fn another_boot_or_epoch_has_another_stamp(boot: u64, epoch in 0_u64..1 << 40) {
+            prop_assert_ne!(Stamp::new(boot, epoch), Stamp::new(boot, epoch + 1));
+            prop_assert_ne!(Stamp::new(boot, epoch), Stamp::new(!boot, epoch));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A file mapped into memory and shared with every process that maps it. Reached through atomics
+//! only. Used for block maps and for the usage counters.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A mapping. A page that does not exist in the file must not be accessed: if the disk is full,
+/// the kernel can only report that with a signal.
+#[derive(Debug)]
+pub(super) struct SharedMapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+/// Types that may lie in a mapping.
+///
+/// # Safety
+/// They consist of atomics, and every bit pattern is a valid value.
+pub(super) unsafe trait Atomics {}
+
+// SAFETY: an atomic integer.
+unsafe impl Atomics for AtomicU64 {}
+
+// SAFETY: the mapping is accessed through atomics only, and exists until the value is dropped.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps the first `len` bytes of `file`.
+    pub(super) fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len })
+    }
+
+    /// The value at `offset`, whose page exists.
+    pub(super) fn at<T: Atomics>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: within the mapping and aligned, as asserted; `T` consists of atomics.
+        unsafe { self.base.byte_add(offset).cast::<T>().as_ref() }
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length; every reference into it borrows from `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,108 @@
+//! Removing blocks: marked absent, then the generation incremented, then punched. Readers take no
+//! lock and depend on this order. Called by eviction, release and verification.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::block_map::{ABSENT, BlockWord, DURABLE};
+use super::lock::{Mode, WHOLE, changes, pins};
+use super::open::OpenVersion;
+use super::usage::{block_cost, subtract};
+use crate::BLOCK;
+
+/// What to do with the bytes of a removed block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Punch,
+    /// Keep them: another process may still read them.
+    Leave,
+}
+
+impl OpenVersion {
+    pub(super) fn warn_unreadable(&self, error: &io::Error) {
+        tracing::warn!("{}: cannot read cached blocks, dropping them: {error}", self.paths.data.display());
+    }
+
+    /// Removes wrong blocks, even if a caller relies on them.
+    pub(super) fn drop_blocks(&self, blocks: Range<u64>) {
+        let middle = blocks.start + (blocks.end - blocks.start) / 2;
+        match self.locks.guard(changes(blocks.clone()), Mode::Exclusive) {
+            Some(_changing) => {
+                let whole = self.locks.guard(WHOLE, Mode::Exclusive);
+                let unpinned = self.locks.guard(pins(blocks.clone()), Mode::Exclusive);
+                let in_use = whole.is_none() || unpinned.is_none();
+                self.remove_blocks(blocks, if in_use { Bytes::Leave } else { Bytes::Punch });
+            }
+            // The thread that changes a block makes it right, or absent.
+            None if middle > blocks.start => {
+                self.drop_blocks(blocks.start..middle);
+                self.drop_blocks(middle..blocks.end);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes blocks, unless one of them is being changed or read from the file. The caller holds
+    /// [`WHOLE`] exclusively. Returns the bytes freed.
+    pub(super) fn evict(&self, blocks: Range<u64>) -> u64 {
+        let alone = |part| self.locks.guard(part, Mode::Exclusive);
+        let Some(_changing) = alone(changes(blocks.clone())) else { return 0 };
+        let Some(_unpinned) = alone(pins(blocks.clone())) else { return 0 };
+        self.remove_blocks(blocks, Bytes::Punch)
+    }
+
+    /// Marks blocks absent and punches them, under their lock. Returns the bytes freed.
+    pub(super) fn remove_blocks(&self, blocks: Range<u64>, bytes: Bytes) -> u64 {
+        let live = self.map.live();
+        let punches = self.mark_incomplete() && bytes == Bytes::Punch;
+        let (mut count, mut freed) = (0, 0);
+        for block in blocks.clone() {
+            let Some(word) = self.map.word(block) else { continue };
+            if BlockWord(word.swap(ABSENT, Ordering::AcqRel)).is_present() {
+                count += 1;
+                freed += block_cost(self.block_len(block));
+            }
+        }
+        live.generation.fetch_add(1, Ordering::SeqCst);
+        // A thread that verified the whole meanwhile has set this, or will see the new generation.
+        live.complete.store(0, Ordering::SeqCst);
+        subtract(&live.present, count);
+        if !punches || count == 0 || !self.punch(blocks) {
+            return 0;
+        }
+        let freeing = self.shared.usage.free(freed);
+        subtract(&live.charged, freed);
+        freeing.done();
+        freed
+    }
+
+    /// Punches blocks. Returns whether their bytes are free now.
+    pub(super) fn punch(&self, blocks: Range<u64>) -> bool {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = (blocks.end - blocks.start) * BLOCK;
+        let punched = fallocate(self.data.file(), flags, blocks.start * BLOCK, len);
+        if punched == Err(rustix::io::Errno::OPNOTSUPP) {
+            self.shared.can_punch.store(false, Ordering::Relaxed);
+        }
+        punched.is_ok()
+    }
+
+    /// Records that not all blocks are present: on disk too before any is punched, because after a
+    /// power cut a durable version is trusted. Returns whether it succeeded.
+    fn mark_incomplete(&self) -> bool {
+        let live = self.map.live();
+        live.complete.store(0, Ordering::SeqCst);
+        if live.flags.load(Ordering::SeqCst) & DURABLE == 0 {
+            return true;
+        }
+        live.flags.fetch_and(!DURABLE, Ordering::SeqCst);
+        let synced = self.map.sync();
+        if let Err(error) = &synced {
+            tracing::warn!("{}: cannot be written to disk: {error}", self.paths.map.display());
+        }
+        synced.is_ok()
+    }
+}

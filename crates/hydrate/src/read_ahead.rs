@@ -1,0 +1,174 @@
+//! Detects which reads of a handle are sequential, and how far ahead of them to fetch. Pure.
+//!
+//! A random reader gets only the blocks of its reads. A sequential reader gets a window, which
+//! grows in proportion to the bytes read while the reader still has to wait. So it reaches the
+//! bandwidth-delay product of the link without knowing it, and wasted work is bounded by what was
+//! read. One handle may have several sequential readers, for example processes that map a file;
+//! they are distinguished by position. Reads of one reader may arrive out of order, because the
+//! kernel issues its read-ahead from several threads, but by no more than [`REORDER`].
+
+use std::ops::Range;
+
+use firstbyte_pacing::{LONGEST_REQUEST, Proximity};
+
+use crate::block::BLOCK;
+
+/// Sequences remembered by a handle; the least recently read is dropped.
+const MOST_SEQUENCES: usize = 16;
+/// The window after the first continuation: small, because many readers stop here.
+const FIRST: u64 = 2 * BLOCK;
+/// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
+/// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
+const GROWTH: u64 = 4;
+/// How far behind the foremost read of a sequence a read may arrive and belong to it.
+const REORDER: u64 = 1 << 20;
+/// The smallest request of a window: at 40 MB/s a connection it takes as long as its round trip.
+const SEGMENT: u64 = 1 << 20;
+/// From this width on, requests depend on the distance of the server. In a narrower window they
+/// stay small: other readers may need a block far into a request, and would fetch it again instead
+/// of waiting.
+const WIDE: u64 = 32 << 20;
+
+/// Bytes of one request to a far server: more gains nothing there.
+const LONGEST_FAR: u64 = 8 << 20;
+
+/// The number of requests in a window, and the most bytes of one. Far from the server, no link
+/// measured needed 16 requests at once. A near server (MinIO) spends up to 2 ms on each, in which
+/// it sends 4 MiB.
+const fn cut(server: Proximity) -> (u64, u64) {
+    match server {
+        Proximity::Near => (4, LONGEST_REQUEST),
+        Proximity::Unknown | Proximity::Far => (16, LONGEST_FAR),
+    }
+}
+
+/// Whether a read found all its bytes present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    All,
+    /// It has to wait.
+    Missing,
+}
+
+/// Bytes to fetch ahead of a reader, in requests of `segment` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) range: Range<u64>,
+    pub(crate) segment: u64,
+    /// The reader's position.
+    pub(crate) reader: u64,
+}
+
+/// The sequential readers of one handle.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    size: u64,
+    most_window: u64,
+    server: Proximity,
+    sequences: Vec<Sequence>,
+    clock: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Sequence {
+    begin: u64,
+    /// Start of the latest read.
+    start: u64,
+    /// Where the next read is expected.
+    end: u64,
+    /// The end of the bytes read or fetched ahead.
+    ahead: u64,
+    window: u64,
+    used: u64,
+}
+
+impl Sequence {
+    /// Whether a read belongs to this sequence. Until it has a window, only an exact continuation
+    /// does.
+    fn continues(&self, read: &Range<u64>) -> bool {
+        if self.window == 0 {
+            self.start < read.start && read.start <= self.end && read.end > self.end
+        } else {
+            read.start.saturating_add(REORDER) >= self.end && read.start <= self.ahead
+        }
+    }
+}
+
+impl ReadAhead {
+    /// For a file of `size` bytes. Windows grow to `most_window` bytes.
+    pub(crate) fn new(size: u64, most_window: u64) -> Self {
+        Self { size, most_window, server: Proximity::Far, sequences: Vec::new(), clock: 0 }
+    }
+
+    /// Updates the widest window and the distance of the server.
+    pub(crate) fn adapt(&mut self, most_window: u64, server: Proximity) {
+        (self.most_window, self.server) = (most_window, server);
+    }
+
+    /// Records a read. Returns what to fetch ahead of it.
+    pub(crate) fn note(&mut self, read: Range<u64>, found: Found) -> Option<Ahead> {
+        self.clock += 1;
+        let Some(index) = self.sequences.iter().position(|sequence| sequence.continues(&read)) else {
+            self.begin(read);
+            return None;
+        };
+        let sequence = &mut self.sequences[index];
+        sequence.used = self.clock;
+        sequence.start = read.start;
+        sequence.end = sequence.end.max(read.end);
+        sequence.window = match (sequence.window, found) {
+            (0, _) => FIRST,
+            (window, Found::All) => window,
+            (window, Found::Missing) => window.max((sequence.end - sequence.begin).saturating_mul(GROWTH)),
+        }
+        .min(self.most_window);
+        self.merge(index);
+        self.extend()
+    }
+
+    fn begin(&mut self, read: Range<u64>) {
+        if self.sequences.len() == MOST_SEQUENCES
+            && let Some(oldest) = (0..MOST_SEQUENCES).min_by_key(|index| self.sequences[*index].used)
+        {
+            self.sequences.swap_remove(oldest);
+        }
+        let Range { start, end } = read;
+        self.sequences.push(Sequence { begin: start, start, end, ahead: end, window: 0, used: self.clock });
+    }
+
+    /// Merges a sequence with those it has reached. The result is the last of the list.
+    fn merge(&mut self, index: usize) {
+        let mut merged = self.sequences.swap_remove(index);
+        self.sequences.retain(|other| {
+            let met = merged.start <= other.end && other.end <= merged.end;
+            if met {
+                merged.ahead = merged.ahead.max(other.ahead);
+                merged.window = merged.window.max(other.window);
+                merged.begin = merged.begin.min(other.begin);
+            }
+            !met
+        });
+        self.sequences.push(merged);
+    }
+
+    /// The part of the last sequence's window that was not yet fetched, if it is enough for a
+    /// request.
+    fn extend(&mut self) -> Option<Ahead> {
+        let sequence = self.sequences.last_mut()?;
+        let server = if sequence.window < WIDE { Proximity::Far } else { self.server };
+        let (requests, largest) = cut(server);
+        let segment = (sequence.window / requests).clamp(SEGMENT, largest).next_multiple_of(BLOCK);
+        let start = sequence.ahead.max(sequence.end);
+        let reach = sequence.end.saturating_add(sequence.window);
+        let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };
+        let least = if end == self.size { 1 } else { segment.min(sequence.window / 2) };
+        if end.saturating_sub(start) < least.max(1) {
+            return None;
+        }
+        sequence.ahead = end;
+        Some(Ahead { range: start..end, segment, reader: sequence.end })
+    }
+}
+
+#[cfg(test)]
+mod tests;

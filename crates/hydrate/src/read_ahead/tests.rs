@@ -1,0 +1,124 @@
+use super::*;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const WINDOW: u64 = 64 * MIB;
+
+/// Reads `from..to` in steps of `step`, all waiting. Returns what was fetched ahead.
+fn go_on(read_ahead: &mut ReadAhead, from: u64, to: u64, step: u64) -> Vec<Range<u64>> {
+    let mut ahead = Vec::new();
+    let mut at = from;
+    while at < to {
+        let end = (at + step).min(to);
+        ahead.extend(read_ahead.note(at..end, Found::Missing).map(|ahead| ahead.range));
+        at = end;
+    }
+    ahead
+}
+
+#[test]
+fn the_first_read_fetches_nothing_more_and_the_second_opens_a_window() {
+    let mut read_ahead = ReadAhead::new(100 * MIB, WINDOW);
+    assert_eq!(read_ahead.note(0..4096, Found::Missing), None);
+    let ahead = read_ahead.note(4096..8192, Found::All).unwrap();
+    assert_eq!(ahead.range, 8192..FIRST);
+    assert_eq!(ahead.reader, 8192);
+}
+
+#[test]
+fn a_window_grows_while_readers_wait_and_then_stays() {
+    let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+    go_on(&mut read_ahead, 0, 10 * BLOCK, BLOCK);
+    assert_eq!(
+        read_ahead.sequences[0].window,
+        10 * BLOCK * GROWTH,
+        "no more than in proportion to what was read"
+    );
+    go_on(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
+    let reached = read_ahead.sequences[0].ahead;
+    assert_eq!(read_ahead.sequences[0].window, WINDOW);
+    let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, Found::All).unwrap();
+    assert_eq!(ahead.range.start, reached);
+    assert_eq!(ahead.range.end, 300 * BLOCK + WINDOW);
+}
+
+#[test]
+fn a_near_server_gets_fewer_requests_for_a_window() {
+    let segment = |server| {
+        let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+        read_ahead.adapt(WINDOW, server);
+        go_on(&mut read_ahead, 0, WINDOW, MIB);
+        read_ahead.note(WINDOW..2 * WINDOW, Found::All).unwrap().segment
+    };
+    assert_eq!((segment(Proximity::Far), segment(Proximity::Near)), (WINDOW / 16, WINDOW / 4));
+}
+
+#[test]
+fn reads_out_of_order_stay_one_sequence() {
+    let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+    go_on(&mut read_ahead, 0, 4 * BLOCK, BLOCK);
+    for block in [5, 4, 7, 6, 9, 8_u64] {
+        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, Found::All);
+    }
+    assert_eq!(read_ahead.sequences.len(), 1);
+}
+
+#[test]
+fn the_first_reads_may_be_out_of_order_too() {
+    let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+    for block in [0, 2, 1, 3, 4_u64] {
+        read_ahead.note(block * BLOCK..(block + 1) * BLOCK, Found::Missing);
+    }
+    assert!(read_ahead.sequences.iter().any(|sequence| sequence.end == 5 * BLOCK && sequence.window > 0));
+    assert!(read_ahead.sequences.len() <= 2);
+}
+
+proptest! {
+    #[test]
+    fn fetches_ahead_of_one_reader_are_contiguous_disjoint_and_within_the_window(
+        size in 1..200 * MIB, from in 0..100 * MIB, steps in proptest::collection::vec((1..3 * MIB, any::<bool>()), 1..200),
+    ) {
+        let mut read_ahead = ReadAhead::new(size, WINDOW);
+        let mut at = from.min(size - 1);
+        let mut reached = None;
+        for (step, missing) in steps {
+            let end = (at + step).min(size);
+            if at == end { break }
+            let found = if missing { Found::Missing } else { Found::All };
+            if let Some(ahead) = read_ahead.note(at..end, found) {
+                prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
+                prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
+                prop_assert!(ahead.range.end == size || ahead.range.end % BLOCK == 0);
+                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= cut(Proximity::Far).1);
+                reached = Some(ahead.range.end);
+            }
+            prop_assert_eq!(read_ahead.sequences.len(), 1);
+            at = end;
+        }
+    }
+
+    #[test]
+    fn each_of_several_readers_gets_the_same_as_alone(turns in proptest::collection::vec(0..MOST_SEQUENCES, 1..400)) {
+        // Far enough apart that no two sequences meet.
+        let apart = 1_u64 << 32;
+        let mut together = ReadAhead::new(1 << 40, WINDOW);
+        let mut alone: Vec<_> = (0..MOST_SEQUENCES).map(|_| ReadAhead::new(1 << 40, WINDOW)).collect();
+        let mut at: Vec<_> = (0..MOST_SEQUENCES as u64).map(|reader| reader * apart).collect();
+        for reader in turns {
+            let read = at[reader]..at[reader] + BLOCK;
+            at[reader] = read.end;
+            prop_assert_eq!(together.note(read.clone(), Found::Missing), alone[reader].note(read, Found::Missing));
+        }
+    }
+
+    #[test]
+    fn a_random_reader_gets_nothing_ahead(blocks in proptest::collection::hash_set(0..100_000_u64, 1..300)) {
+        let mut read_ahead = ReadAhead::new(1 << 40, WINDOW);
+        for block in blocks {
+            // Every second block at most: none begins where another ends.
+            let start = block * 2 * BLOCK;
+            prop_assert_eq!(read_ahead.note(start..start + 4096, Found::Missing), None);
+            prop_assert!(read_ahead.sequences.len() <= MOST_SEQUENCES);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a version asks of the threads that fetch: the interface to [`WorkerPool`](crate::workers).
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use firstbyte_pacing::Proximity;
+
+use super::VersionState;
+use crate::background::JobFile;
+use crate::block::BLOCK;
+use crate::cache::Exempt;
+use crate::inflight::{FetchId, Priority};
+use crate::pending_read::PendingRead;
+
+/// Runs fetches in order of priority.
+pub(crate) trait Fetcher: Send + Sync {
+    /// Queues fetches; those of priority `Ahead` with their distance from the reader, in MiB.
+    fn submit(&self, fetches: Vec<(Fetch, u64)>);
+
+    /// Raises a queued fetch to demand priority.
+    fn promote(&self, id: FetchId);
+
+    /// Fails a callback's read at its deadline.
+    fn watch_deadline(&self, pending: &Arc<PendingRead>);
+
+    /// How far away the server is, as measured.
+    fn server(&self) -> Proximity;
+
+    /// Bytes that a background fetch should request if `rest` are left for it and others.
+    fn background_request(&self, rest: u64) -> u64;
+
+    /// Whether another background fetch should be submitted now.
+    fn has_room_in_background(&self) -> bool;
+
+    /// No more work will be submitted: idle threads end.
+    fn close(&self);
+}
+
+/// Blocks to fetch.
+pub(crate) struct Fetch {
+    pub(crate) version: Arc<VersionState>,
+    pub(crate) id: FetchId,
+    pub(crate) priority: Priority,
+    pub(crate) blocks: Range<u64>,
+    /// Whether some blocks belonged to another fetch of this process, which has the right to fetch
+    /// them.
+    pub(crate) took_over: bool,
+    /// The handle of the expected reader. The fetch is not wanted after it is dropped.
+    pub(crate) handle: Option<Weak<()>>,
+    /// The job that requested it.
+    pub(crate) job: Option<Arc<JobFile>>,
+}
+
+impl Fetch {
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.blocks.end - self.blocks.start) * BLOCK
+    }
+
+    /// What is exempt from eviction if room has to be made for the blocks.
+    pub(crate) fn exempt(&self) -> Exempt {
+        self.job.as_ref().map_or(Exempt::Pinned, |job| job.exempt())
+    }
+
+    /// Whether a reader or a job still wants the bytes.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let has_handle = self.handle.as_ref().is_none_or(|handle| handle.strong_count() > 0);
+        let has_job = self.job.as_ref().is_none_or(|job| !job.is_cancelled());
+        (has_handle && has_job) || self.version.latest_deadline(self.id).is_some()
+    }
+}

@@ -1,0 +1,269 @@
+//! Starting fetches of a version, and recording what they bring or why they fail.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use firstbyte_location::to_usize;
+
+use super::{Fetch, FetchMode, Table, VersionState};
+use crate::Error;
+use crate::background::JobFile;
+use crate::block::BLOCK;
+use crate::block_store::CacheOutcome;
+use crate::cache::Exempt;
+use crate::inflight::{FetchId, InFlight, Priority};
+use crate::pending_read::{Delivery, PendingRead};
+use crate::read_ahead::Ahead;
+
+impl VersionState {
+    /// Adds fetches for the blocks of `run`, of at most `most` blocks each; one fetch of
+    /// everything if the object comes whole. The caller submits them.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        table: &mut Table,
+        priority: Priority,
+        run: Range<u64>,
+        most: u64,
+    ) -> Vec<Fetch> {
+        let (priority, run, most) = match table.mode {
+            FetchMode::Ranges => (priority, run, most),
+            FetchMode::Whole => (Priority::Demand, 0..self.size().div_ceil(BLOCK), u64::MAX),
+        };
+        table.gone = table.gone.take().or_else(|| table.gone_after_first.clone());
+        let mut fetches = Vec::new();
+        let mut start = run.start;
+        while start < run.end {
+            let blocks = start..run.end.min(start.saturating_add(most.max(1)));
+            start = blocks.end;
+            let id = self.engine.next_id();
+            let took_over = table.in_flight.begin(id, priority, blocks.clone());
+            let version = Arc::clone(self);
+            fetches.push(Fetch { version, id, priority, blocks, took_over, handle: None, job: None });
+        }
+        fetches
+    }
+
+    /// Fetches absent blocks ahead of a reader, while its handle lives.
+    pub(crate) fn fetch_ahead(self: &Arc<Self>, ahead: &Ahead, handle: &Weak<()>) {
+        let blocks = ahead.range.start / BLOCK..ahead.range.end.div_ceil(BLOCK);
+        let segment = ahead.segment / BLOCK;
+        let mut fetches = Vec::new();
+        {
+            let mut table = self.lock();
+            if table.gone.is_some() || table.mode == FetchMode::Whole {
+                return;
+            }
+            for run in table.in_flight.free(blocks, self.blocks.has_in_order()) {
+                fetches.extend(self.begin(&mut table, Priority::Ahead, run, segment));
+            }
+        }
+        let with_distance = |fetch: Fetch| {
+            let distance = (fetch.blocks.start * BLOCK).saturating_sub(ahead.reader) >> 20;
+            (Fetch { handle: Some(handle.clone()), ..fetch }, distance)
+        };
+        self.engine.fetcher.submit(fetches.into_iter().map(with_distance).collect());
+    }
+
+    /// Starts a background fetch of the next uncached blocks from `from` that no other fetch
+    /// brings, at most `most`. `None` if there are no such blocks before `end`.
+    pub(crate) fn fetch_in_background(
+        self: &Arc<Self>,
+        from: u64,
+        end: u64,
+        most: u64,
+        job: &Arc<JobFile>,
+    ) -> Option<Range<u64>> {
+        let fetch = {
+            let mut table = self.lock();
+            if table.gone.is_some() {
+                return None;
+            }
+            let mut is_cached = self.blocks.is_cached_in_order();
+            let first = (from..end).find(|block| !is_cached(*block) && !table.in_flight.is_owned(*block))?;
+            let run = table.in_flight.free(first..end.min(first + most), is_cached).into_iter().next()?;
+            self.begin(&mut table, Priority::Background, run, most).pop()?
+        };
+        let blocks = fetch.blocks.clone();
+        job.submitted();
+        self.engine.fetcher.submit(vec![(Fetch { job: Some(Arc::clone(job)), ..fetch }, 0)]);
+        Some(blocks)
+    }
+
+    /// The server does not support ranges: fetches everything as one response instead.
+    pub(crate) fn fetch_whole(self: &Arc<Self>) {
+        let fetches = {
+            let mut table = self.lock();
+            if table.mode == FetchMode::Whole {
+                return;
+            }
+            table.mode = FetchMode::Whole;
+            self.begin(&mut table, Priority::Demand, 0..0, 0)
+        };
+        self.engine.fetcher.submit(fetches.into_iter().map(|fetch| (fetch, 0)).collect());
+    }
+
+    /// Whether it is fetched as one response.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lock().mode == FetchMode::Whole
+    }
+
+    /// Whether it can be fetched only once, so that a failed response cannot be repeated.
+    pub(crate) fn is_fetched_once(&self) -> bool {
+        self.lock().gone_after_first.is_some()
+    }
+
+    /// Whether a whole response is so far ahead of the readers that blocks they need would be
+    /// dropped, because only memory holds them.
+    pub(crate) fn is_far_ahead(&self, block: u64) -> bool {
+        let reach = self.reach.load(Ordering::Relaxed);
+        !self.blocks.is_caching() && block * BLOCK > reach + self.engine.most_window(Delivery::Copied)
+    }
+
+    /// Why no further fetch can succeed.
+    pub(crate) fn gone(&self) -> Option<Error> {
+        self.lock().gone.clone()
+    }
+
+    /// Whether a block is being fetched.
+    pub(crate) fn is_in_flight(&self, block: u64) -> bool {
+        self.lock().in_flight.is_owned(block)
+    }
+
+    /// A thread has started a fetch.
+    pub(crate) fn started(&self, id: FetchId) {
+        self.lock().in_flight.start(id, Instant::now());
+    }
+
+    /// A fetch has the right to fetch its blocks.
+    pub(crate) fn set_lease(&self, id: FetchId) {
+        self.lock().in_flight.set_lease(id);
+    }
+
+    /// The range of blocks that a fetch has still to bring.
+    pub(crate) fn remaining(&self, id: FetchId) -> Range<u64> {
+        self.lock().in_flight.remaining(id)
+    }
+
+    /// Whether a fetch has still to bring a block.
+    pub(crate) fn is_owned_by(&self, id: FetchId, block: u64) -> bool {
+        self.lock().in_flight.is_owned_by(block, id)
+    }
+
+    /// Whether a fetch has anything left to bring.
+    pub(crate) fn is_needed(&self, id: FetchId) -> bool {
+        self.lock().in_flight.is_needed(id)
+    }
+
+    /// Stores a fetched block, evicting what `exempt` allows. Returns whether it is cached.
+    pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
+        let cached = self.blocks.store(block, bytes, outcome, exempt);
+        if !cached {
+            self.engine.counters.uncached.fetch_add(1, Ordering::Relaxed);
+        }
+        cached
+    }
+
+    /// A fetch has brought and stored a block.
+    pub(crate) fn arrived(self: &Arc<Self>, id: FetchId, block: u64, bytes: &[u8], priority: Priority) {
+        self.engine.counters.received(priority, bytes.len());
+        self.deliver(block, bytes, |in_flight| in_flight.arrived(id, block));
+    }
+
+    /// Delivers those blocks of a fetch that another process has cached. `buffer` has the size of
+    /// a block. Returns whether there were any.
+    pub(crate) fn deliver_cached(self: &Arc<Self>, id: FetchId, buffer: &mut [u8]) -> bool {
+        let mut is_cached = self.blocks.is_cached_in_order();
+        let cached: Vec<u64> = self.lock().in_flight.owned(id).filter(|block| is_cached(*block)).collect();
+        for block in &cached {
+            let bytes = self.blocks.bytes(&(*block..block + 1));
+            let buffer = &mut buffer[..to_usize(bytes.len())];
+            if self.blocks.read_at(buffer, bytes.start) == buffer.len() {
+                self.deliver(*block, buffer, |in_flight| in_flight.present(id, *block));
+            }
+        }
+        !cached.is_empty()
+    }
+
+    /// Updates the table, and then delivers a block to the reads that wait for it.
+    fn deliver(self: &Arc<Self>, block: u64, bytes: &[u8], update: impl FnOnce(&mut InFlight)) {
+        let waiting = {
+            let mut table = self.lock();
+            update(&mut table.in_flight);
+            table.waiting.remove(&block).unwrap_or_default()
+        };
+        for pending in waiting {
+            if let Some(done) = pending.deliver(block, bytes) {
+                self.read_out(&pending, done);
+            }
+        }
+    }
+
+    /// Ends a fetch that failed, and the reads that wait for it.
+    pub(crate) fn failed(&self, id: FetchId, error: &Error) {
+        let waiting = {
+            let mut table = self.lock();
+            if let Error::Changed { .. } = error {
+                table.gone.get_or_insert_with(|| error.clone());
+            }
+            table.end(id)
+        };
+        waiting.iter().for_each(|pending| pending.fail(error));
+    }
+
+    /// Ends a fetch, unless a read whose deadline has not passed waits for it; returns whether it
+    /// did. The other reads that wait fail with `error`.
+    pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
+        let waiting = {
+            let mut table = self.lock();
+            if table.latest_deadline(id).is_some_and(|deadline| deadline > Instant::now()) {
+                return false;
+            }
+            table.end(id)
+        };
+        if let Some(error) = error {
+            waiting.iter().for_each(|pending| pending.fail(error));
+        }
+        true
+    }
+
+    /// The latest deadline of the reads that wait for a fetch.
+    pub(crate) fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
+        self.lock().latest_deadline(id)
+    }
+
+    /// Verifies the whole version if all blocks have arrived, against the store's checksum if it
+    /// has one.
+    pub(crate) fn verify_if_complete(&self) {
+        if self.blocks.begin_verification() {
+            self.learn_checksum();
+            self.blocks.verify(&self.location);
+        }
+    }
+
+    /// Requests the checksum of the whole object, unless an earlier response carried it. Blocks
+    /// that arrive later are hashed as they arrive, earlier ones are read again.
+    pub(crate) fn learn_checksum(&self) {
+        if !self.blocks.knows_checksum()
+            && let Ok(stat) = self.engine.store.stat(&self.location)
+            && stat.version.agrees_with(&self.version)
+        {
+            self.blocks.set_checksum(stat.checksum);
+        }
+    }
+}
+
+impl Table {
+    /// Ends a fetch. Returns the reads that wait for blocks it did not bring.
+    fn end(&mut self, id: FetchId) -> Vec<Arc<PendingRead>> {
+        let left = self.in_flight.end(id);
+        left.iter().filter_map(|block| self.waiting.remove(block)).flatten().collect()
+    }
+
+    fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
+        let waiting = |block: u64| self.waiting.get(&block).into_iter().flatten();
+        let open = self.in_flight.owned(id).flat_map(waiting).filter(|pending| pending.is_open());
+        open.map(|pending| pending.deadline).max()
+    }
+}

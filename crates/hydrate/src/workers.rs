@@ -1,0 +1,343 @@
+//! The threads that fetch, and the queues of their work.
+//!
+//! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
+//! while. Fetches on demand start first and at once. Fetches ahead start in order of the distance
+//! from their reader, so that a distant one does not delay another reader; background fetches
+//! last. The [`Controller`] decides how many of these two kinds run at once. Some threads are
+//! always left for demand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::to_usize;
+use firstbyte_pacing::{Controller, Observation, Proximity, Starts, Work, request_share};
+
+use crate::Error;
+use crate::fetch::{self, FetchMeters};
+use crate::inflight::{FetchId, Priority};
+use crate::pending_read::PendingRead;
+use crate::version::{Fetch, Fetcher};
+
+/// Stack of a worker. TLS and signing need some 100 KiB; untouched pages cost nothing.
+const STACK: usize = 512 << 10;
+/// How long an idle thread stays: connections are kept for about as long.
+const IDLE: Duration = Duration::from_secs(5);
+/// Concurrent fetches ahead and in the background at most: as for a transfer of one object.
+const MOST_AHEAD: usize = 64;
+/// A fetch up to this length, in bytes, mostly waits for its round trip.
+const SMALL: u64 = 128 << 10;
+/// Queued bytes of background fetches that are enough: some 10 ms of a fast network.
+const ENOUGH_QUEUED: u64 = 16 << 20;
+/// Threads left for demand.
+const FOR_READERS: usize = 16;
+/// Memory of a thread: its buffer, touched stack, socket and TLS state.
+const THREAD_MEMORY: u64 = 192 << 10;
+
+/// Threads and their work.
+pub(crate) struct WorkerPool {
+    queues: Mutex<Queues>,
+    /// Wakes idle threads.
+    work: Condvar,
+    /// Wakes the supervisor.
+    busy: Condvar,
+    most: usize,
+    deadline: Duration,
+    meters: FetchMeters,
+}
+
+#[derive(Default)]
+struct Queues {
+    demand: VecDeque<Fetch>,
+    /// By distance from the reader in MiB, then by age.
+    ahead: BTreeMap<(u64, u64), Fetch>,
+    background: VecDeque<Fetch>,
+    /// Number of fetches ever submitted.
+    submitted: u64,
+    running_ahead: usize,
+    running_background: usize,
+    running: usize,
+    concurrency: usize,
+    idle: usize,
+    /// Idle threads that were woken and have not run yet.
+    woken: usize,
+    free_slots: Vec<usize>,
+    threads: usize,
+    /// Whether the supervisor's thread exists.
+    supervised: bool,
+    /// The supervisor sleeps until it is woken. Otherwise it wakes by itself after a tick; to wake
+    /// it for each request would cost more.
+    dormant: bool,
+    closed: bool,
+    /// Reads of callbacks, in order of their deadlines, which are all equally far ahead.
+    waiting: VecDeque<Weak<PendingRead>>,
+}
+
+impl WorkerPool {
+    /// Buffers use at most `memory` bytes, reads take at most `deadline`. Starts no thread.
+    pub(crate) fn new(memory: u64, deadline: Duration) -> Self {
+        let most = to_usize(memory / THREAD_MEMORY).clamp(FOR_READERS + 2, FOR_READERS + MOST_AHEAD);
+        let concurrency = Starts::NETWORK.one.min(most);
+        let queues = Queues { free_slots: (0..most).collect(), concurrency, ..Queues::default() };
+        Self {
+            queues: Mutex::new(queues),
+            work: Condvar::new(),
+            busy: Condvar::new(),
+            most,
+            deadline,
+            meters: FetchMeters::new(most),
+        }
+    }
+}
+
+impl Fetcher for Arc<WorkerPool> {
+    fn submit(&self, fetches: Vec<(Fetch, u64)>) {
+        if fetches.is_empty() {
+            return;
+        }
+        let mut queues = self.lock();
+        for (fetch, distance) in fetches {
+            queues.submitted += 1;
+            let age = queues.submitted;
+            match fetch.priority {
+                Priority::Demand => queues.demand.push_back(fetch),
+                Priority::Ahead => drop(queues.ahead.insert((distance, age), fetch)),
+                Priority::Background => queues.background.push_back(fetch),
+            }
+        }
+        self.wake(&mut queues);
+    }
+
+    fn promote(&self, id: FetchId) {
+        let mut queues = self.lock();
+        let found = queues.ahead.iter().find(|(_, fetch)| fetch.id == id).map(|(key, _)| *key);
+        if let Some(mut fetch) = found.and_then(|key| queues.ahead.remove(&key)) {
+            fetch.priority = Priority::Demand;
+            queues.demand.push_back(fetch);
+            self.wake(&mut queues);
+        }
+    }
+
+    fn watch_deadline(&self, pending: &Arc<PendingRead>) {
+        let mut queues = self.lock();
+        while queues.waiting.front().is_some_and(|old| old.strong_count() == 0) {
+            queues.waiting.pop_front();
+        }
+        queues.waiting.push_back(Arc::downgrade(pending));
+        self.watch(&mut queues);
+    }
+
+    fn background_request(&self, rest: u64) -> u64 {
+        request_share(rest, self.lock().concurrency, self.server())
+    }
+
+    /// Whether one more background fetch could start, or the queue is short: queued fetches have
+    /// the size that was right when they were submitted. Before the first response, only if it
+    /// could start.
+    fn has_room_in_background(&self) -> bool {
+        let is_known = self.server() != Proximity::Unknown;
+        let queues = self.lock();
+        let waiting = queues.background.len();
+        let bytes = || queues.background.iter().map(Fetch::bytes).sum::<u64>();
+        waiting < queues.room()
+            || (is_known && waiting < queues.concurrency.max(1) && bytes() < ENOUGH_QUEUED)
+    }
+
+    fn server(&self) -> Proximity {
+        self.meters.tracker.server()
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.busy.notify_all();
+    }
+}
+
+impl WorkerPool {
+    /// Wakes or starts a thread for each fetch that may run.
+    fn wake(self: &Arc<Self>, queues: &mut Queues) {
+        let ahead = (queues.ahead.len() + queues.background.len()).min(queues.room());
+        let mut wanted = queues.demand.len() + ahead;
+        wanted = wanted.saturating_sub(queues.woken);
+        while wanted > 0 && queues.idle > 0 {
+            queues.idle -= 1;
+            queues.woken += 1;
+            self.work.notify_one();
+            wanted -= 1;
+        }
+        for _ in 0..wanted {
+            let Some(slot) = queues.free_slots.pop() else { break };
+            let pool = Arc::clone(self);
+            let name = format!("fetch-{slot}");
+            let spawned = thread::Builder::new().name(name).stack_size(STACK).spawn(move || pool.work(slot));
+            if let Err(error) = spawned {
+                queues.free_slots.push(slot);
+                tracing::warn!(%error, threads = queues.threads, "no further thread");
+                break;
+            }
+            queues.threads += 1;
+            queues.woken += 1;
+        }
+        self.watch(queues);
+    }
+
+    /// Starts or wakes the supervisor.
+    fn watch(self: &Arc<Self>, queues: &mut Queues) {
+        if queues.supervised {
+            if std::mem::take(&mut queues.dormant) {
+                self.busy.notify_one();
+            }
+            return;
+        }
+        let pool = Arc::clone(self);
+        let spawned =
+            thread::Builder::new().name("watch".into()).stack_size(STACK).spawn(move || pool.supervise());
+        queues.supervised = spawned.is_ok();
+    }
+
+    fn work(self: Arc<Self>, slot: usize) {
+        let mut buffer = Vec::new();
+        let mut queues = self.lock();
+        queues.woken -= 1;
+        loop {
+            if let Some(fetch) = queues.next() {
+                let priority = fetch.priority;
+                drop(queues);
+                fetch::run(&self.meters, fetch, slot, &mut buffer);
+                queues = self.lock();
+                queues.ended(priority);
+                continue;
+            }
+            if queues.closed {
+                break;
+            }
+            queues.idle += 1;
+            let (next, wait) = self.work.wait_timeout(queues, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queues = next;
+            if queues.woken > 0 {
+                queues.woken -= 1;
+            } else {
+                queues.idle -= 1;
+                if wait.timed_out() {
+                    break;
+                }
+            }
+        }
+        queues.threads -= 1;
+        queues.free_slots.push(slot);
+    }
+
+    /// Cuts silent requests, applies the concurrency that the controller decides on, and fails
+    /// reads at their deadline. Sleeps while there is no work.
+    fn supervise(self: Arc<Self>) {
+        let cap = self.most.saturating_sub(FOR_READERS);
+        let mut controller = Controller::new(Starts::NETWORK, Work::One, cap);
+        let mut queues = self.lock();
+        while !queues.closed {
+            let late = queues.late();
+            let seen = self.observe(&queues);
+            drop(queues);
+            late.iter().for_each(|pending| pending.fail(&Error::deadline(&pending.location, self.deadline)));
+            self.meters.tracker.cut_silent(seen.now);
+            let concurrency = controller.tick(&seen);
+            queues = self.lock();
+            if concurrency != queues.concurrency {
+                queues.concurrency = concurrency;
+                self.wake(&mut queues);
+            }
+            queues = if queues.is_idle() {
+                queues.dormant = true;
+                self.busy.wait(queues).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.busy.wait_timeout(queues, Controller::TICK).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+    }
+
+    fn observe(&self, queues: &Queues) -> Observation {
+        let FetchMeters { tracker, moved, requests, slowdowns, .. } = &self.meters;
+        let now = Instant::now();
+        Observation {
+            now,
+            bytes: moved.load(Ordering::Relaxed),
+            requests: requests.load(Ordering::Relaxed),
+            slowdowns: slowdowns.load(Ordering::Relaxed),
+            under_way: queues.running_ahead + queues.running_background,
+            round_trip: tracker.round_trip().unwrap_or_default(),
+            server: tracker.server(),
+            silent: tracker.is_silent(now),
+            waiting: queues.work(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queues {
+    /// Fetches that may start beside those on demand.
+    fn room(&self) -> usize {
+        self.concurrency.saturating_sub(self.running_ahead + self.running_background)
+    }
+
+    /// Removes the next fetch that may start from its queue.
+    fn next(&mut self) -> Option<Fetch> {
+        let fetch = if let Some(fetch) = self.demand.pop_front() {
+            fetch
+        } else if self.running_ahead < self.concurrency
+            && let Some((_, fetch)) = self.ahead.pop_first()
+        {
+            self.running_ahead += 1;
+            fetch
+        } else if self.room() > 0 {
+            let fetch = self.background.pop_front()?;
+            self.running_background += 1;
+            fetch
+        } else {
+            return None;
+        };
+        self.running += 1;
+        Some(fetch)
+    }
+
+    fn ended(&mut self, priority: Priority) {
+        self.running -= 1;
+        match priority {
+            Priority::Demand => {}
+            Priority::Ahead => self.running_ahead -= 1,
+            Priority::Background => self.running_background -= 1,
+        }
+    }
+
+    /// Whether there is nothing to supervise. A queued fetch counts, because the supervisor is not
+    /// woken when it starts.
+    fn is_idle(&self) -> bool {
+        let queued = self.demand.len() + self.ahead.len() + self.background.len();
+        self.running + queued == 0 && self.waiting.is_empty()
+    }
+
+    /// Removes the reads whose deadline has passed.
+    fn late(&mut self) -> Vec<Arc<PendingRead>> {
+        let now = Instant::now();
+        let mut late = Vec::new();
+        while let Some(first) = self.waiting.front() {
+            match first.upgrade() {
+                Some(pending) if pending.deadline > now => break,
+                Some(pending) => late.push(pending),
+                None => {}
+            }
+            self.waiting.pop_front();
+        }
+        late
+    }
+
+    /// The kind of work that waits, beside fetches on demand.
+    fn work(&self) -> Option<Work> {
+        let next = self.ahead.values().next().or(self.background.front())?;
+        Some(if next.bytes() <= SMALL { Work::Small } else { Work::One })
+    }
+}

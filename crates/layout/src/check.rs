@@ -1,0 +1,303 @@
+//! `check`: finds files of a layout that are in the wrong place, and with `--mend` moves them.
+//!
+//! It compares names only, except in content-addressed layouts, where the name is the hash of the
+//! content. Mending moves misplaced files and removes what killed writers left. Of two equal files
+//! of one name it removes the misplaced one; it never chooses between two that differ.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use firstbyte_listing::Entry;
+use rustix::fs::FileType;
+
+use crate::error::{Error, Result};
+use crate::gate::{Conversion, Gate};
+use crate::protocol::{Move, Place};
+use crate::record::State;
+use crate::reserved;
+use crate::root::Root;
+use crate::scheme::{Scheme, SchemeError};
+use crate::spot::target;
+use crate::stage::{is_abandoned, remove_abandoned};
+use crate::tally::{Failure, KEPT, type_of, wrong_content};
+
+/// Bytes of names read at once, for each level down.
+const BATCH: usize = 256 << 10;
+
+/// Whether what is found is put right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mend {
+    /// It is reported.
+    #[default]
+    Report,
+    /// It is reported, and repaired where that can lose nothing.
+    Apply,
+}
+
+/// What is wrong with something in a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It lies in the root and belongs in a directory: written there by a program that knows
+    /// nothing of the layout, or a conversion is unfinished.
+    Stray,
+    /// It lies in another directory than its own.
+    Misplaced,
+    /// Another file of its name lies where it belongs.
+    Double,
+    /// Its writer was killed before it had its name.
+    Abandoned,
+    /// It is no file and lies among files.
+    Foreign,
+    /// The layout cannot hold its name.
+    Name,
+    /// Its content is not what its name says.
+    Content,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stray => "stray",
+            Self::Misplaced => "misplaced",
+            Self::Double => "double",
+            Self::Abandoned => "abandoned",
+            Self::Foreign => "foreign",
+            Self::Name => "name",
+            Self::Content => "content",
+        })
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What lies there.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub trouble: Trouble,
+    /// Whether it has been put right.
+    pub mended: bool,
+}
+
+/// What a check has seen.
+#[derive(Debug)]
+pub struct Checked {
+    /// The layout's shape.
+    pub scheme: Scheme,
+    /// Which way files move in it.
+    pub state: State,
+    /// Files, those in the wrong place too; with [`Mend::Apply`] those that are there afterwards.
+    pub files: u64,
+    /// What was wrong.
+    pub findings: u64,
+    /// What was wrong and has been put right.
+    pub mended: u64,
+    /// Directories and files that could not be looked at or put right.
+    pub failures: u64,
+    /// The first thousand of them.
+    pub failed: Vec<Failure>,
+}
+
+/// Checks the layout in the directory `root`, telling `report` of each finding at once. Others may
+/// go on using it.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Newer`],
+/// [`Error::Malformed`]. [`Error::Io`]: of the root itself, or nothing can be written any more;
+/// that of a directory or file in it is a [`Failure`].
+pub fn check(root: &Path, mend: Mend, report: &mut dyn FnMut(&Finding)) -> Result<Checked> {
+    let root = Root::open(root)?;
+    let conversion = match mend {
+        Mend::Report => Conversion::watch(&root)?,
+        Mend::Apply => Conversion::begin(&root)?,
+    };
+    let Some(conversion) = conversion else {
+        return Err(Error::Missing { root: root.path().to_owned() });
+    };
+    let (scheme, state) = (conversion.record.scheme, conversion.record.state);
+    let checked =
+        Checked { scheme, state, files: 0, findings: 0, mended: 0, failures: 0, failed: Vec::new() };
+    let mut examination = Examination { root: &root, scheme, mend, checked, report };
+    examination.directory(b"", b"")?;
+    if examination.checked.mended > 0 {
+        // Files that were moved may have been met in both places, and some of a name were removed:
+        // only another reading counts them.
+        examination.checked.files = examination.count(b"", 0)?;
+    }
+    Ok(examination.checked)
+}
+
+struct Examination<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    mend: Mend,
+    checked: Checked,
+    report: &'a mut dyn FnMut(&Finding),
+}
+
+impl Examination<'_> {
+    /// Examines what is in the directory at `path`, which ends in `/` or is empty, whose digits are
+    /// `digits`.
+    fn directory(&mut self, path: &[u8], digits: &[u8]) -> Result<()> {
+        let mut pages = self.root.read(path, BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries() {
+                if let Err(error) = self.entry(path, digits, &entry) {
+                    self.fail(error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many files are in the directory at `path`, so many digits down, and in those of the
+    /// layout below it. What cannot be read has been noted already.
+    fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
+        let mut files = 0;
+        let mut pages = self.root.read(path, BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries().filter(|entry| !reserved::is_reserved(entry.name())) {
+                let below = [path, entry.name()].concat();
+                files += match type_of(self.root, &below, &entry) {
+                    Ok(FileType::RegularFile) => 1,
+                    Ok(FileType::Directory)
+                        if self.scheme.is_level(entry.name()) && digits < self.scheme.digits() =>
+                    {
+                        self.count(&[&below, b"/".as_slice()].concat(), digits + entry.name().len())
+                            .unwrap_or(0)
+                    }
+                    _ => 0,
+                };
+            }
+        }
+        Ok(files)
+    }
+
+    fn entry(&mut self, path: &[u8], digits: &[u8], entry: &Entry<'_>) -> Result<()> {
+        let (name, below) = (entry.name(), [path, entry.name()].concat());
+        match type_of(self.root, &below, entry)? {
+            FileType::Unknown => {}
+            FileType::Directory if self.scheme.is_level(name) && digits.len() < self.scheme.digits() => {
+                self.directory(&[&below, b"/".as_slice()].concat(), &[digits, name].concat())?;
+            }
+            FileType::RegularFile => self.file(&below, digits, name)?,
+            _ if digits.is_empty() => {}
+            _ => self.tell(&below, Trouble::Foreign, false),
+        }
+        Ok(())
+    }
+
+    /// Notes what could not be looked at, unless it is something that the rest would meet as well.
+    fn fail(&mut self, error: Error) -> Result<()> {
+        let Error::Io { path, source } = &error else { return Err(error) };
+        let without_room =
+            [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem];
+        if without_room.contains(&source.kind()) {
+            return Err(error);
+        }
+        self.checked.failures += 1;
+        if self.checked.failed.len() < KEPT {
+            self.checked.failed.push(Failure { path: path.clone(), error });
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
+        if reserved::is_staged(leaf) {
+            return self.staged(path);
+        }
+        if reserved::is_reserved(leaf) {
+            return Ok(());
+        }
+        self.checked.files += 1;
+        let name = self.scheme.name_of(digits, leaf);
+        let mut right = Vec::new();
+        match self.scheme.place(&name, &mut right) {
+            Err(SchemeError::Name { .. }) => {
+                self.tell(path, Trouble::Name, false);
+                return Ok(());
+            }
+            other => other?,
+        }
+        if wrong_content(self.root, self.scheme, path, &name)?.is_some() {
+            self.tell(path, Trouble::Content, false);
+            return Ok(());
+        }
+        // On the way back the root is as good a place as its own.
+        let settled = digits.is_empty() && target(self.checked.state) == Place::Flat;
+        if path == right || settled { Ok(()) } else { self.elsewhere(path, &right, digits) }
+    }
+
+    /// A file that lies at `path` and belongs at `right`.
+    fn elsewhere(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
+        let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
+        if self.mend == Mend::Report {
+            let double = self.root.stat(right)?.is_some();
+            self.tell(path, if double { Trouble::Double } else { lonely }, false);
+            return Ok(());
+        }
+        // Inside, so that no writer replaces the one while the other is compared with it.
+        let _gate = Gate::enter(self.root)?;
+        // What cannot be put right is found all the same.
+        let moved = self.root.move_exclusively(self.scheme, path, right);
+        match moved.inspect_err(|_| self.tell(path, lonely, false))? {
+            Move::Done => self.tell(path, lonely, true),
+            Move::Absent => {}
+            Move::Taken => {
+                let removed = equal(self.root, path, right)
+                    .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
+                self.tell(path, Trouble::Double, matches!(removed, Ok(true)));
+                removed?;
+            }
+        }
+        Ok(())
+    }
+
+    fn staged(&mut self, path: &[u8]) -> Result<()> {
+        let (abandoned, removed) = match self.mend {
+            Mend::Report => (is_abandoned(self.root, path)?, false),
+            Mend::Apply => {
+                let removed = remove_abandoned(self.root, path);
+                let found = removed.inspect_err(|_| self.tell(path, Trouble::Abandoned, false))?;
+                (found, found)
+            }
+        };
+        if abandoned {
+            self.tell(path, Trouble::Abandoned, removed);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, path: &[u8], trouble: Trouble, mended: bool) {
+        self.checked.findings += 1;
+        self.checked.mended += u64::from(mended);
+        (self.report)(&Finding { path: self.root.join(path), trouble, mended });
+    }
+}
+
+/// Whether two files have the same content.
+fn equal(root: &Root, one: &[u8], other: &[u8]) -> Result<bool> {
+    let (Some((first, length)), Some((second, other_length))) = (root.regular(one)?, root.regular(other)?)
+    else {
+        return Ok(false);
+    };
+    if length.st_size != other_length.st_size {
+        return Ok(false);
+    }
+    let at = |error| root.error(one, error);
+    let (mut first, mut second) = (std::io::BufReader::new(first), std::io::BufReader::new(second));
+    loop {
+        use std::io::BufRead;
+        let (left, right) = (first.fill_buf().map_err(at)?, second.fill_buf().map_err(at)?);
+        let common = left.len().min(right.len());
+        if left[..common] != right[..common] {
+            return Ok(false);
+        }
+        if common == 0 {
+            return Ok(left.is_empty() && right.is_empty());
+        }
+        first.consume(common);
+        second.consume(common);
+    }
+}

@@ -1,0 +1,239 @@
+//! The errors of a layout: what failed, where, and what to try.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::shown;
+
+use crate::scheme::{Scheme, SchemeError};
+
+/// What went wrong, where.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("{}: {source}", shown(path))]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's error; its code is in `raw_os_error`.
+        source: io::Error,
+    },
+    /// There is no file of this name.
+    #[error("{}: no such file in the layout", shown(path))]
+    NotFound {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The directory has no layout file, so it is not a layout.
+    #[error("{}: not a layout: it holds no file `.firstbyte-layout`", shown(root))]
+    Missing {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// A new layout was asked for where there is something already.
+    #[error("{}: not empty", shown(root))]
+    NotEmpty {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// A file lies where another one should go. Neither was touched.
+    #[error("{}: not moved: {} is there already", shown(path), shown(target))]
+    Taken {
+        /// The file that should move.
+        path: PathBuf,
+        /// Where to.
+        target: PathBuf,
+    },
+    /// Something that is no file lies where files go, or has a file's name. It was not touched.
+    #[error("{}: left alone: it is no regular file", shown(path))]
+    NoFile {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// A name the layout cannot hold.
+    #[error("{name:?}: {why}")]
+    Name {
+        /// The name, with what is not UTF-8 replaced.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// Names that cannot all be kept in a layout of this shape.
+    #[error("{}: {count} of the names in it cannot be kept so, {first:?} for one: {why}", shown(root))]
+    Unfit {
+        /// The directory.
+        root: PathBuf,
+        /// How many.
+        count: u64,
+        /// One of them, with what is not UTF-8 replaced.
+        first: String,
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// Names are to be used as hashes, but are not spread like hashes.
+    #[error(
+        "{}: the names are no hashes: the average file would share its directory with {crowding:.0} others, not {even:.0}",
+        shown(root)
+    )]
+    Uneven {
+        /// The directory.
+        root: PathBuf,
+        /// Entries in the directory of the average file.
+        crowding: f64,
+        /// The same if names were spread evenly.
+        even: f64,
+    },
+    /// Numbers or options that do not go together.
+    #[error("{why}")]
+    Scheme {
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// The layout is of another shape than the one asked for, or than it was when it was opened.
+    #[error("{}: the layout there is {found}, not {wanted}", shown(root))]
+    Differs {
+        /// The directory.
+        root: PathBuf,
+        /// What it is.
+        found: Scheme,
+        /// What it should be.
+        wanted: Scheme,
+    },
+    /// The layout file was written by a newer firstbyte.
+    #[error("{}: written by a newer firstbyte: version {version}, known is {known}", shown(path))]
+    Newer {
+        /// The layout file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The newest this program reads.
+        known: u32,
+    },
+    /// The layout file says nothing intelligible.
+    #[error("{}: not a layout file: {why}", shown(path))]
+    Malformed {
+        /// The layout file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another process converts or mends the layout now.
+    #[error("{}: another process is converting or mending this layout", shown(root))]
+    Busy {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Another process has held a lock on the directory itself for longer than this process waits.
+    #[error("{}: another process holds a lock on this directory", shown(root))]
+    Locked {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Content that is not what its name says.
+    #[error("{}: the content's SHA-256 is {found}, the name says another", shown(path))]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// Its digest, in hexadecimal digits.
+        found: String,
+    },
+    /// The caller stopped a conversion; run again, it goes on.
+    #[error("{}: stopped", shown(root))]
+    Stopped {
+        /// The directory.
+        root: PathBuf,
+    },
+}
+
+/// Results about layouts.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_owned(), source: source.into() }
+    }
+
+    /// The same error, if it is the operating system's, of another place.
+    pub(crate) fn at(self, place: &Path) -> Self {
+        match self {
+            Self::Io { source, .. } => Self::io(place, source),
+            other => other,
+        }
+    }
+
+    /// The file or directory it is about, where there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotFound { path }
+            | Self::Taken { path, .. }
+            | Self::NoFile { path }
+            | Self::Newer { path, .. }
+            | Self::Malformed { path, .. }
+            | Self::Content { path, .. } => Some(path),
+            Self::Missing { root }
+            | Self::NotEmpty { root }
+            | Self::Unfit { root, .. }
+            | Self::Uneven { root, .. }
+            | Self::Differs { root, .. }
+            | Self::Busy { root }
+            | Self::Locked { root }
+            | Self::Stopped { root } => Some(root),
+            Self::Name { .. } | Self::Scheme { .. } => None,
+        }
+    }
+
+    /// The nearest kind of error the standard library knows.
+    #[must_use]
+    pub fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } => source.kind(),
+            Self::NotFound { .. } | Self::Missing { .. } => io::ErrorKind::NotFound,
+            Self::NotEmpty { .. } => io::ErrorKind::DirectoryNotEmpty,
+            Self::Taken { .. } | Self::NoFile { .. } => io::ErrorKind::AlreadyExists,
+            Self::Name { .. } | Self::Unfit { .. } | Self::Uneven { .. } => io::ErrorKind::InvalidInput,
+            Self::Scheme { .. } => io::ErrorKind::InvalidInput,
+            Self::Differs { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::Newer { .. } => io::ErrorKind::Unsupported,
+            Self::Malformed { .. } | Self::Content { .. } => io::ErrorKind::InvalidData,
+            Self::Busy { .. } | Self::Locked { .. } => io::ErrorKind::ResourceBusy,
+            Self::Stopped { .. } => io::ErrorKind::Interrupted,
+        }
+    }
+
+    /// What to try, where something is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Some("make room and run the same line again: nothing is lost, it goes on where it was")
+                }
+                io::ErrorKind::NotADirectory => Some("name a directory"),
+                _ => None,
+            },
+            Self::Missing { .. } => Some("make it one with `firstbyte layout shard`"),
+            Self::NotEmpty { .. } => Some("convert what is in it with `firstbyte layout shard`"),
+            Self::Taken { .. } => Some("compare the two, remove one, run again"),
+            Self::NoFile { .. } => Some("move it out of the layout, run again"),
+            Self::Unfit { .. } => Some("choose another --width or --hash, or rename them"),
+            Self::Uneven { .. } => Some("use --hash xxh3, or --levels and --width that suit the names"),
+            Self::Differs { .. } => Some("leave the options out, or unshard it first"),
+            Self::Newer { .. } => Some("use the newer firstbyte"),
+            Self::Malformed { .. } => Some("restore it, or remove it if this is no layout"),
+            Self::Busy { .. } | Self::Locked { .. } => Some("wait for it to end"),
+            Self::Content { .. } => Some("fetch it again, or rename it"),
+            Self::NotFound { .. } | Self::Name { .. } | Self::Scheme { .. } | Self::Stopped { .. } => None,
+        }
+    }
+}
+
+impl From<SchemeError> for Error {
+    fn from(error: SchemeError) -> Self {
+        match error {
+            SchemeError::Options { why } => Self::Scheme { why },
+            SchemeError::Name { name, why } => Self::Name { name, why },
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The gate: keeps the direction of a conversion fixed while a file is written or removed, or while
+//! it is decided that a name does not exist.
+//!
+//! It is a shared lock on the layout file and costs six system calls. A conversion takes it
+//! exclusively for the moment in which it changes the layout file. A second lock, the turnstile,
+//! keeps a stream of short visits from starving the conversion.
+//!
+//! A directory without a layout file is locked itself, exclusively by the process that creates the
+//! file. Network file systems keep such locks to one machine: a writer on another machine may miss
+//! the very beginning of a conversion, like a program that knows nothing of layouts.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::lock::{self, Part, Share};
+use crate::protocol::Move;
+use crate::record::Record;
+use crate::reserved;
+use crate::root::Root;
+use crate::stage;
+
+/// How long an exclusive lock on the root is waited for. A process that keeps to the rules holds it
+/// only while it writes the layout file.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Inside the gate, until dropped: what the layout file says is so.
+pub(crate) struct Gate {
+    /// Closing it gives the lock back.
+    _lock: OwnedFd,
+    /// The content of the layout file; `None` if there is no file, so that the directory is flat.
+    pub(crate) record: Option<Record>,
+}
+
+impl Gate {
+    /// Enters.
+    pub(crate) fn enter(root: &Root) -> Result<Self> {
+        let path = root.join(reserved::NAME.as_bytes());
+        let at = |error| Error::io(&path, error);
+        let open = || root.file(reserved::NAME.as_bytes(), OFlags::RDONLY);
+        loop {
+            let Some(file) = open()? else {
+                let lock = lock_root(root, Share::Shared)?;
+                match open()? {
+                    None => return Ok(Self { _lock: lock, record: None }),
+                    Some(_) => continue,
+                }
+            };
+            lock::acquire(&file, Part::TURNSTILE_AND_GATE, Share::Shared).map_err(at)?;
+            lock::release(&file, Part::TURNSTILE).map_err(at)?;
+            if is_there(&file).map_err(at)? {
+                let record = Some(Record::read(&file, &path)?);
+                return Ok(Self { _lock: file.into(), record });
+            }
+        }
+    }
+
+    /// What the layout file says now.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: there is none.
+    pub(crate) fn layout(root: &Root) -> Result<Record> {
+        Self::enter(root)?.record.ok_or_else(|| Error::Missing { root: root.path().to_owned() })
+    }
+}
+
+/// Locks the root itself, until what is returned is closed.
+///
+/// # Errors
+/// [`Error::Locked`]: any process may lock a directory exclusively, for any time.
+fn lock_root(root: &Root, share: Share) -> Result<OwnedFd> {
+    let at = |error| root.error(b"", error);
+    let fd = root.directory(b"").map_err(at)?;
+    let began = Instant::now();
+    loop {
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(Error::Locked { root: root.path().to_owned() }),
+            Err(error) => return Err(at(error)),
+        }
+    }
+    if share == Share::Exclusive {
+        // No process holds it exclusively. Shared holders leave in a moment, but with many writers
+        // that may take a while.
+        rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(at)?;
+    }
+    Ok(fd)
+}
+
+/// The layout file, held by the process that converts or mends. There is one at a time.
+pub(crate) struct Conversion {
+    file: File,
+    path: PathBuf,
+    pub(crate) record: Record,
+}
+
+impl Conversion {
+    /// Takes the layout over; `None` if there is no layout file.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: another process has it.
+    pub(crate) fn begin(root: &Root) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDWR, Share::Exclusive)
+    }
+
+    /// Keeps others from taking it over, and changes nothing.
+    pub(crate) fn watch(root: &Root) -> Result<Option<Self>> {
+        Self::with(root, OFlags::RDONLY, Share::Shared)
+    }
+
+    fn with(root: &Root, flags: OFlags, share: Share) -> Result<Option<Self>> {
+        let path = root.join(reserved::NAME.as_bytes());
+        let at = |error| Error::io(&path, error);
+        let Some(file) = root.file(reserved::NAME.as_bytes(), flags)? else { return Ok(None) };
+        // One that has just been removed says nothing about the directory.
+        if !lock::try_acquire(&file, Part::CONVERSION, share).map_err(at)? || !is_there(&file).map_err(at)? {
+            return Err(Error::Busy { root: root.path().to_owned() });
+        }
+        let record = Record::read(&file, &path)?;
+        Ok(Some(Self { file, path, record }))
+    }
+
+    /// Changes the layout file while the gate is empty.
+    pub(crate) fn set(&mut self, record: Record) -> Result<()> {
+        if record == self.record {
+            return Ok(());
+        }
+        self.alone(|this| record.write(&this.file, &this.path))?;
+        self.record = record;
+        Ok(())
+    }
+
+    /// Does `work` while the gate is empty.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let at = |error| Error::io(&self.path, error);
+        lock::acquire(&self.file, Part::TURNSTILE, Share::Exclusive).map_err(at)?;
+        lock::acquire(&self.file, Part::GATE, Share::Exclusive).map_err(at)?;
+        let done = work(self);
+        lock::release(&self.file, Part::TURNSTILE_AND_GATE).map_err(at)?;
+        done
+    }
+}
+
+/// Whether an open file still has a name.
+fn is_there(file: &File) -> io::Result<bool> {
+    rustix::fs::fstat(file).map(|stat| stat.st_nlink > 0).map_err(Into::into)
+}
+
+/// Writes a new layout file and takes the layout over.
+///
+/// # Errors
+/// [`Error::Busy`]: another process was first.
+pub(crate) fn establish(root: &Root, record: Record) -> Result<Conversion> {
+    let draft = reserved::staged_name(stage::number());
+    let path = root.join(reserved::NAME.as_bytes());
+    let name = reserved::NAME.as_bytes();
+    // A user who may not write here knows nothing of a draft.
+    let named_so = |error: Error| error.at(&root.join(name));
+    let _lock = lock_root(root, Share::Exclusive)?;
+    let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;
+    let file = file.ok_or_else(|| root.error(b"", Errno::NOENT))?;
+    let named = record.write(&file, &path).and_then(|()| root.move_exclusively(record.scheme, &draft, name));
+    match named {
+        Ok(Move::Done) => {}
+        Ok(_) => {
+            root.remove(&draft)?;
+            return Err(Error::Busy { root: root.path().to_owned() });
+        }
+        Err(error) => {
+            // The first error is the one to tell; the draft is recognised as one.
+            let _ = root.remove(&draft);
+            return Err(error);
+        }
+    }
+    root.sync_directory(b"")?;
+    drop(file);
+    Conversion::begin(root)?.ok_or_else(|| Error::Busy { root: root.path().to_owned() })
+}

@@ -1,0 +1,141 @@
+//! An iterator over all names of a layout.
+//!
+//! The origin is listed completely before the target: a file that moves meanwhile is seen twice
+//! rather than never. If the direction has changed by the end, the listing starts again the other
+//! way round.
+
+use firstbyte_listing::{Batch, Reader};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::error::Result;
+use crate::gate::Gate;
+use crate::protocol::Place;
+use crate::reserved;
+use crate::root::Root;
+use crate::scheme::Scheme;
+use crate::spot::target;
+use crate::tally::type_of;
+
+/// Bytes of names read at once, for each level down.
+const BATCH: usize = 64 << 10;
+
+/// The names in a [`Layout`](super::Layout). After an error it goes on with the next directory.
+#[derive(Debug)]
+pub struct Iter<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    /// Which way files moved when the places were chosen; nothing before the start.
+    target: Option<Place>,
+    /// Places still to be listed, the next one last.
+    places: Vec<Place>,
+    /// The place being listed.
+    place: Place,
+    /// The directories being read, each inside the one before.
+    open: Vec<Open>,
+}
+
+/// A directory being read.
+#[derive(Debug)]
+struct Open {
+    reader: Reader,
+    batch: Batch,
+    at: usize,
+    /// Its path below the root with a `/` behind it; empty for the root.
+    path: Vec<u8>,
+    /// The digits of its path.
+    digits: Vec<u8>,
+}
+
+impl<'a> Iter<'a> {
+    pub(crate) fn new(root: &'a Root, scheme: Scheme) -> Self {
+        Self { root, scheme, target: None, places: Vec::new(), place: Place::Flat, open: Vec::new() }
+    }
+
+    /// Chooses what to list next; false when everything has been.
+    fn next_place(&mut self) -> Result<bool> {
+        if self.places.is_empty() {
+            let now = Gate::enter(self.root)?.record.map_or(Place::Flat, |record| target(record.state));
+            if self.target.replace(now) == Some(now) {
+                return Ok(false);
+            }
+            self.places = vec![now, now.other()];
+        }
+        self.place = self.places.pop().unwrap_or(Place::Flat);
+        self.enter(Vec::new(), Vec::new())?;
+        Ok(true)
+    }
+
+    fn enter(&mut self, path: Vec<u8>, digits: Vec<u8>) -> Result<()> {
+        match self.root.directory(&path) {
+            Ok(fd) => {
+                let (reader, batch) = (Reader::from(fd), Batch::new(BATCH));
+                self.open.push(Open { reader, batch, at: 0, path, digits });
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.root.error(&path, error)),
+        }
+    }
+
+    /// The next name in the innermost directory, or nothing yet: it was entered, left or filled.
+    fn step(&mut self, mut open: Open) -> Result<Option<Vec<u8>>> {
+        if open.at == open.batch.len() {
+            let more =
+                open.reader.read(&mut open.batch).map_err(|error| self.root.error(&open.path, error))?;
+            if more {
+                self.open.push(Open { at: 0, ..open });
+            }
+            return Ok(None);
+        }
+        let entry = open.batch.entry(open.at);
+        let path = [&open.path, entry.name()].concat();
+        let kind = type_of(self.root, &path, &entry);
+        let level = self.place == Place::Sharded && self.scheme.is_level(entry.name());
+        let digits = [&open.digits, entry.name()].concat();
+        let name = self.scheme.name_of(&open.digits, entry.name());
+        let listed =
+            (self.place == Place::Sharded) != open.path.is_empty() && !reserved::is_reserved(entry.name());
+        let deeper = level && open.digits.len() < self.scheme.digits();
+        open.at += 1;
+        self.open.push(open);
+        match kind? {
+            FileType::Directory if deeper => {
+                self.enter([&path, b"/".as_slice()].concat(), digits).map(|()| None)
+            }
+            FileType::RegularFile => Ok(listed.then_some(name)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let step = match self.open.pop() {
+                Some(open) => self.step(open),
+                None => match self.next_place() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => Err(error),
+                },
+            };
+            if let Some(item) = step.transpose() {
+                return Some(item);
+            }
+        }
+    }
+}
+
+/// Whether there is anything in the root.
+pub(crate) fn holds_anything(root: &Root) -> Result<bool> {
+    let mut pages = root.read(b"", BATCH)?;
+    while let Some(batch) = pages.next()? {
+        if !batch.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

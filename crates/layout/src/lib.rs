@@ -1,0 +1,247 @@
+//! Hash layouts: a directory too large to be one, kept as many small ones without an index.
+//!
+//! Where a file belongs follows from its name alone ([`Scheme`]), so finding one costs no listing,
+//! and no directory holds more than some hundreds. A flat directory becomes a layout in place, by
+//! renames ([`shard()`]), and back ([`unshard()`]), while programs that go through [`Layout`] read,
+//! write and delete. A layout holds regular files; what else lies in its directory is neither found
+//! nor touched. What makes that safe is in `protocol`; the shape of a layout is in the file
+//! `.firstbyte-layout` in its root.
+//!
+//! Assumes that programs which write while a conversion runs use this interface. Others find
+//! their files moved, and [`check()`] finds what they left in the wrong place.
+
+mod check;
+mod error;
+mod gate;
+mod iterate;
+mod layout_request;
+mod lock;
+mod protocol;
+mod put;
+mod record;
+mod reserved;
+mod root;
+mod scheme;
+mod shard;
+mod spot;
+mod spread;
+mod stage;
+mod survey;
+mod tally;
+mod unshard;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use gate::Gate;
+use protocol::Place;
+use record::Record;
+use root::Root;
+use spot::Spot;
+
+pub use check::{Checked, Finding, Mend, Trouble, check};
+pub use error::{Error, Result};
+pub use iterate::Iter;
+pub use layout_request::LayoutRequest;
+pub use record::State;
+pub use scheme::{Hash, Leaf, Scheme, SchemeError};
+pub use shard::shard;
+pub use survey::{Survey, survey, survey_back};
+pub use tally::{Converted, Failure};
+pub use unshard::unshard;
+
+/// What is on stable storage when a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// No fsync: a power cut may lose files just written.
+    #[default]
+    None,
+    /// The file and its name.
+    Full,
+}
+
+/// A layout, open. Any number of threads may use it at once, and any number of processes the same
+/// layout.
+///
+/// It follows conversions that other processes run, and goes on when one has made the directory
+/// flat again; files are then read and written in the root.
+#[derive(Debug)]
+pub struct Layout {
+    root: Root,
+    scheme: Scheme,
+    durability: Durability,
+}
+
+impl Layout {
+    /// Opens the layout in the directory `root`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: it is not a layout. [`Error::Newer`], [`Error::Malformed`],
+    /// [`Error::Io`].
+    pub fn open(root: &Path) -> Result<Self> {
+        let root = Root::open(root)?;
+        let scheme = Gate::layout(&root)?.scheme;
+        Ok(Self { root, scheme, durability: Durability::None })
+    }
+
+    /// Makes an empty layout, and the directory if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`]: there is something in it. [`Error::Io`].
+    pub fn create(root: &Path, scheme: Scheme) -> Result<Self> {
+        root::make_root(root)?;
+        let root = Root::open(root)?;
+        if iterate::holds_anything(&root)? {
+            return Err(Error::NotEmpty { root: root.path().to_owned() });
+        }
+        gate::establish(&root, Record { scheme, state: State::Sharded })?;
+        Ok(Self { root, scheme, durability: Durability::None })
+    }
+
+    /// The same with another durability.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// The directory, as it was given.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Where the file `name` belongs, whether or not there is one.
+    ///
+    /// # Errors
+    /// [`Error::Name`]: the layout cannot hold it.
+    pub fn path(&self, name: &[u8]) -> Result<PathBuf> {
+        self.spot(name).map(|spot| self.root.join(spot.path(Place::Sharded)))
+    }
+
+    /// Where the file `name` is now; `None` if it does not exist. While a conversion runs it may
+    /// have moved by the time it is opened: then ask again, or use [`open_file`](Self::open_file).
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`].
+    pub fn find(&self, name: &[u8]) -> Result<Option<PathBuf>> {
+        let spot = self.spot(name)?;
+        protocol::look(&spot, |place| {
+            let path = spot.path(place);
+            Ok(self.root.holds(path)?.then(|| self.root.join(path)))
+        })
+    }
+
+    /// Whether there is a file `name`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        self.find(name).map(|found| found.is_some())
+    }
+
+    /// Opens the file `name` for reading.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: there is none. [`Error::Name`], [`Error::Io`].
+    pub fn open_file(&self, name: &[u8]) -> Result<File> {
+        self.opened(name).map(|(file, _)| file)
+    }
+
+    /// The content of the file `name`.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file).
+    pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let (file, stat) = self.opened(name)?;
+        let at = |error: io::Error| self.root.error(name, error);
+        let mut content = Vec::new();
+        // The length is known, which saves asking for it; one byte more, so that the end is met
+        // without growing.
+        let length = usize::try_from(stat.st_size).unwrap_or_default().saturating_add(1);
+        content.try_reserve_exact(length).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?;
+        loop {
+            match rustix::io::read(&file, spare_capacity(&mut content)) {
+                Ok(0) => return Ok(content),
+                Ok(_) => content.try_reserve(1).map_err(|_| at(io::ErrorKind::OutOfMemory.into()))?,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(at(error.into())),
+            }
+        }
+    }
+
+    fn opened(&self, name: &[u8]) -> Result<(File, Stat)> {
+        let spot = self.spot(name)?;
+        let found = protocol::look(&spot, |place| self.root.regular(spot.path(place)))?;
+        found.ok_or_else(|| Error::NotFound { path: self.root.join(spot.path(Place::Sharded)) })
+    }
+
+    /// Removes the file `name`; whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`].
+    pub fn delete(&self, name: &[u8]) -> Result<bool> {
+        protocol::delete(&self.spot(name)?)
+    }
+
+    /// All names, in no order, in constant memory. One that is there throughout comes at least
+    /// once; while a conversion runs it may come twice, as it moves.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(&self.root, self.scheme)
+    }
+
+    /// How many files there are, by listing them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn count(&self) -> Result<u64> {
+        self.iter().try_fold(0, |count, name| name.map(|_| count + 1))
+    }
+
+    fn spot<'a>(&'a self, name: &'a [u8]) -> Result<Spot<'a>> {
+        Spot::new(&self.root, self.scheme, name)
+    }
+}
+
+impl<'a> IntoIterator for &'a Layout {
+    type Item = Result<Vec<u8>>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// Where the file `name` is now, in a directory that may be flat, a layout, or just becoming
+/// either; `None` if it does not exist.
+///
+/// # Errors
+/// As [`Layout::open`] and [`Layout::find`], but that the directory need be no layout.
+pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
+    loop {
+        match Layout::open(root) {
+            Err(Error::Missing { .. }) => {}
+            layout => return layout?.find(name),
+        }
+        let flat = Root::open(root)?;
+        let found = flat.holds(name)?;
+        // Where there is still no layout file nothing has moved since the first look for one.
+        if found || Gate::enter(&flat)?.record.is_none() {
+            return Ok(found.then(|| flat.join(name)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Locks on byte ranges of the layout file. They work between processes, threads and the clients of
+//! a network file system.
+//!
+//! They are open-file-description locks, not flock: one small file then serves several locks, and
+//! NFS supports them. The kernel releases them when the descriptor is closed, so a killed process
+//! leaves none behind. A range need not exist in the file.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// A lock: a stretch of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    start: i64,
+    length: i64,
+}
+
+impl Part {
+    /// Held by the process that converts or mends, for as long as it does.
+    pub(crate) const CONVERSION: Self = Self { start: 0, length: 1 };
+    /// Held, exclusively, by the process that waits for the gate to be empty: later ones wait
+    /// behind it.
+    pub(crate) const TURNSTILE: Self = Self { start: 1, length: 1 };
+    /// Held, shared, while something is done that must not see the direction change.
+    pub(crate) const GATE: Self = Self { start: 2, length: 1 };
+    /// Both, which are entered in one step.
+    pub(crate) const TURNSTILE_AND_GATE: Self = Self { start: 1, length: 2 };
+}
+
+/// Who may hold the same part at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Others who share it.
+    Shared,
+    /// No other process.
+    Exclusive,
+}
+
+/// Waits for a lock.
+pub(crate) fn acquire(file: &File, part: Part, share: Share) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLKW, part, kind(share))
+}
+
+/// Takes a lock if it is free; whether it was.
+pub(crate) fn try_acquire(file: &File, part: Part, share: Share) -> io::Result<bool> {
+    match control(file, libc::F_OFD_SETLK, part, kind(share)) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a lock back before its descriptor is closed.
+pub(crate) fn release(file: &File, part: Part) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, part, libc::F_UNLCK)
+}
+
+fn kind(share: Share) -> i32 {
+    match share {
+        Share::Shared => libc::F_RDLCK,
+        Share::Exclusive => libc::F_WRLCK,
+    }
+}
+
+fn control(file: &File, command: i32, part: Part, kind: i32) -> io::Result<()> {
+    let lock = libc::flock {
+        // The constants are small; the field is as narrow as POSIX wants it.
+        l_type: i16::try_from(kind).unwrap_or_default(),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: part.start,
+        l_len: part.length,
+        l_pid: 0,
+    };
+    loop {
+        // SAFETY: the descriptor is open while `file` lives, and the kernel only reads the
+        // structure.
+        if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_held_by_sharers_or_by_one_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let open =
+            || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
+        let (first, second, third) = (open(), open(), open());
+        acquire(&first, Part::TURNSTILE_AND_GATE, Share::Shared).unwrap();
+        assert!(try_acquire(&second, Part::GATE, Share::Shared).unwrap());
+        assert!(!try_acquire(&third, Part::GATE, Share::Exclusive).unwrap());
+        assert!(try_acquire(&third, Part::CONVERSION, Share::Exclusive).unwrap());
+        release(&first, Part::TURNSTILE).unwrap();
+        assert!(try_acquire(&third, Part::TURNSTILE, Share::Exclusive).unwrap());
+        drop((first, second));
+        assert!(try_acquire(&third, Part::GATE, Share::Exclusive).unwrap());
+    }
+}

@@ -1,0 +1,135 @@
+//! Who may do what in which order, so that files can move while they are used.
+//!
+//! A file is in one of two places: flat in the root, or sharded in its directory. A conversion
+//! moves files one way, from their *origin* to their *target*, and any number of readers, writers
+//! and deleters go on meanwhile. The rules:
+//!
+//! 1. A move never overwrites, and nothing but a writer's replacement ever does.
+//! 2. A search for a file tries flat, then sharded. If it is in neither, it may have moved
+//!    from the second to the first in between; so a miss counts only after flat, sharded, flat
+//!    again *under the gate*.
+//! 3. Under the gate the target cannot change: a conversion empties the gate before it turns round.
+//!    Within one look a file then moves at most once and one way, and three tries cannot miss it,
+//!    whichever way that is.
+//! 4. Writers write at the target only, under the gate. One that replaces a file first moves the
+//!    old one to the target itself, then renames the new one over it: there are never two files of
+//!    one name.
+//! 5. Deleters remove at the origin, then at the target, under the gate: what moves in between is
+//!    met at the target.
+//!
+//! The rules are written against [`Disk`] because they have two users: the file system, and a model
+//! of it in which all interleavings of several actors, killed at any step, are tried
+//! (`protocol/model.rs`).
+
+/// Where a file may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In the root.
+    Flat,
+    /// In its directory.
+    Sharded,
+}
+
+impl Place {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Flat => Self::Sharded,
+            Self::Sharded => Self::Flat,
+        }
+    }
+}
+
+/// What became of an attempt to move a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Move {
+    /// It is at the target now.
+    Done,
+    /// There is none at the origin.
+    Absent,
+    /// Another file lies at the target. Neither was touched.
+    Taken,
+}
+
+/// The steps on one name, each of which happens at once as others see it, or not at all.
+pub(crate) trait Disk {
+    type Error;
+
+    /// Does `work` with the target, which cannot change meanwhile.
+    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Self::Error>) -> Result<T, Self::Error>;
+
+    /// Gives the file at `from` its name at `to`, unless there is one; `None` if the file
+    /// system has no such call.
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Self::Error>;
+
+    /// Gives the file at `from` a second name at `to`, unless there is one.
+    fn link(&self, from: Place, to: Place) -> Result<Move, Self::Error>;
+
+    /// Whether both places hold one and the same file; `None` if `from` holds no file.
+    fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Self::Error>;
+
+    /// Gives the new file its name at `place`, over any that is there.
+    fn install(&self, place: Place) -> Result<(), Self::Error>;
+
+    /// Removes the file at `place`; whether there was one.
+    fn remove(&self, place: Place) -> Result<bool, Self::Error>;
+}
+
+/// Moves a file, by one call or else by a second name and the removal of the first. Killed between
+/// those two it leaves one file with two names, which the next attempt recognises.
+pub(crate) fn shift<D: Disk>(disk: &D, from: Place, to: Place) -> Result<Move, D::Error> {
+    if let Some(moved) = disk.rename_exclusively(from, to)? {
+        return Ok(moved);
+    }
+    let linked = match disk.link(from, to)? {
+        Move::Taken => match disk.same(from, to)? {
+            Some(true) => Move::Done,
+            Some(false) => Move::Taken,
+            None => Move::Absent,
+        },
+        linked => linked,
+    };
+    if linked == Move::Done {
+        disk.remove(from)?;
+    }
+    Ok(linked)
+}
+
+/// Finds a file by trying `at` its places.
+pub(crate) fn look<D: Disk, T>(
+    disk: &D,
+    mut at: impl FnMut(Place) -> Result<Option<T>, D::Error>,
+) -> Result<Option<T>, D::Error> {
+    if let Some(found) = first_of(&[Place::Flat, Place::Sharded], &mut at)? {
+        return Ok(Some(found));
+    }
+    disk.gated(|_| first_of(&[Place::Flat, Place::Sharded, Place::Flat], &mut at))
+}
+
+fn first_of<T, E>(
+    places: &[Place],
+    at: &mut impl FnMut(Place) -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    places.iter().find_map(|place| at(*place).transpose()).transpose()
+}
+
+/// Creates or replaces a file.
+pub(crate) fn put<D: Disk>(disk: &D) -> Result<(), D::Error> {
+    disk.gated(|target| {
+        // Two of one name are left by strangers only. Both are replaced.
+        if shift(disk, target.other(), target)? == Move::Taken {
+            disk.remove(target.other())?;
+        }
+        disk.install(target)
+    })
+}
+
+/// Removes a file; whether there was one.
+pub(crate) fn delete<D: Disk>(disk: &D) -> Result<bool, D::Error> {
+    disk.gated(|target| {
+        let at_origin = disk.remove(target.other())?;
+        Ok(disk.remove(target)? || at_origin)
+    })
+}
+
+#[cfg(test)]
+mod model;

@@ -1,0 +1,184 @@
+//! The rules, tried out: every interleaving of every step of several actors on one name, each of
+//! which may be killed between any two steps.
+//!
+//! The actors run the very functions the file system does, against a disk of two places. An actor's
+//! state is what its steps so far were answered: to take one step more, its function runs again
+//! from the start with those answers and is stopped behind the first new one. Equal states are
+//! visited once, which makes the search complete and small.
+//!
+//! What is demanded: never two different files of one name; and the results of the actors are
+//! those of one file that is looked at, replaced and removed by one after the other, in an
+//! order that respects who had finished before whom began (linearizability). What the killed had
+//! begun may have happened or not.
+
+mod search;
+
+use std::cell::{Cell, RefCell};
+
+use super::{Disk, Move, Place};
+
+/// The name's two places, and the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct World {
+    flat: Option<u8>,
+    sharded: Option<u8>,
+    target: Place,
+    inside: u8,
+    moves: Moves,
+}
+
+/// What the file system offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Moves {
+    Rename,
+    LinkAndUnlink,
+}
+
+impl World {
+    fn at(&mut self, place: Place) -> &mut Option<u8> {
+        match place {
+            Place::Flat => &mut self.flat,
+            Place::Sharded => &mut self.sharded,
+        }
+    }
+
+    fn give_name(&mut self, from: Place, to: Place) -> Move {
+        match (*self.at(from), *self.at(to)) {
+            (None, _) => Move::Absent,
+            (Some(_), Some(_)) => Move::Taken,
+            (file, None) => {
+                *self.at(to) = file;
+                Move::Done
+            }
+        }
+    }
+}
+
+/// What a step was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Answer {
+    Entered(Place),
+    Moved(Move),
+    Same(Option<bool>),
+    Found(Option<u8>),
+    Done,
+}
+
+/// Why an actor's function did not come to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Pause {
+    /// It has taken its step.
+    Stepped,
+    /// It waits for the gate.
+    Blocked,
+}
+
+/// The disk as one actor sees it during one step.
+struct Seat {
+    world: RefCell<World>,
+    answers: RefCell<Vec<Answer>>,
+    next: Cell<usize>,
+    stepped: Cell<bool>,
+    inside: Cell<bool>,
+    /// The file it writes.
+    file: u8,
+}
+
+impl Seat {
+    /// Answers from memory, or takes the one new step.
+    fn step(&self, act: impl FnOnce(&mut World) -> Option<Answer>) -> Result<Answer, Pause> {
+        let at = self.next.replace(self.next.get() + 1);
+        if let Some(answer) = self.answers.borrow().get(at) {
+            return Ok(*answer);
+        }
+        if self.stepped.replace(true) {
+            return Err(Pause::Stepped);
+        }
+        let answer = act(&mut self.world.borrow_mut()).ok_or(Pause::Blocked)?;
+        self.answers.borrow_mut().push(answer);
+        Ok(answer)
+    }
+
+    fn read(&self, place: Place) -> Result<Option<u8>, Pause> {
+        match self.step(|world| Some(Answer::Found(*world.at(place))))? {
+            Answer::Found(file) => Ok(file),
+            other => panic!("{other:?} to a look"),
+        }
+    }
+
+    /// Reverses the direction; waits until the gate is empty.
+    fn turn(&self, target: Place) -> Result<(), Pause> {
+        let turned = self.step(|world| {
+            world.target = target;
+            (world.inside == 0).then_some(Answer::Done)
+        });
+        turned.map(drop)
+    }
+}
+
+impl Disk for Seat {
+    type Error = Pause;
+
+    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T, Pause>) -> Result<T, Pause> {
+        let entered = self.step(|world| {
+            world.inside += 1;
+            Some(Answer::Entered(world.target))
+        })?;
+        let Answer::Entered(target) = entered else { panic!("{entered:?} to an entry") };
+        self.inside.set(true);
+        let done = work(target)?;
+        self.step(|world| {
+            world.inside -= 1;
+            Some(Answer::Done)
+        })?;
+        self.inside.set(false);
+        Ok(done)
+    }
+
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>, Pause> {
+        if self.world.borrow().moves == Moves::LinkAndUnlink {
+            return Ok(None);
+        }
+        let moved = self.step(|world| {
+            let moved = world.give_name(from, to);
+            if moved == Move::Done {
+                *world.at(from) = None;
+            }
+            Some(Answer::Moved(moved))
+        })?;
+        let Answer::Moved(moved) = moved else { panic!("{moved:?} to a move") };
+        Ok(Some(moved))
+    }
+
+    fn link(&self, from: Place, to: Place) -> Result<Move, Pause> {
+        match self.step(|world| Some(Answer::Moved(world.give_name(from, to))))? {
+            Answer::Moved(moved) => Ok(moved),
+            other => panic!("{other:?} to a link"),
+        }
+    }
+
+    fn same(&self, from: Place, to: Place) -> Result<Option<bool>, Pause> {
+        let same = self.step(|world| {
+            let (from, to) = (*world.at(from), *world.at(to));
+            Some(Answer::Same(from.map(|_| from == to)))
+        })?;
+        let Answer::Same(same) = same else { panic!("{same:?} to a comparison") };
+        Ok(same)
+    }
+
+    fn install(&self, place: Place) -> Result<(), Pause> {
+        let file = self.file;
+        let installed = self.step(|world| {
+            *world.at(place) = Some(file);
+            Some(Answer::Done)
+        });
+        installed.map(drop)
+    }
+
+    fn remove(&self, place: Place) -> Result<bool, Pause> {
+        match self.step(|world| Some(Answer::Found(world.at(place).take())))? {
+            Answer::Found(file) => Ok(file.is_some()),
+            other => panic!("{other:?} to a removal"),
+        }
+    }
+}

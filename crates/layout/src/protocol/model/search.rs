@@ -1,0 +1,263 @@
+//! The search: who acts, in which order they may, and what is asked of the outcome.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use super::super::Disk as _;
+use super::super::{Move, Place, delete, first_of, look, put, shift};
+use super::{Answer, Moves, Pause, Seat, World};
+
+/// What an actor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Work {
+    Look,
+    /// Looks once in each place and takes that for an answer: to show that the search would notice.
+    HastyLook,
+    /// Writes without the gate: likewise.
+    RashPut(u8),
+    Put(u8),
+    Delete,
+    /// Moves files to this place until none is left at the other.
+    Convert(Place),
+}
+
+/// The result that an actor got in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Outcome {
+    Looked(Option<u8>),
+    Put(u8),
+    Deleted(bool),
+    Converted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Fate {
+    Running,
+    Finished(Outcome),
+    Killed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Actor {
+    work: Work,
+    answers: Vec<Answer>,
+    /// Whether it is inside the gate.
+    inside: bool,
+    /// Which actors, as bits, had finished when it took its first step.
+    before: u8,
+    fate: Fate,
+}
+
+fn perform(work: Work, seat: &Seat) -> Result<Outcome, Pause> {
+    match work {
+        Work::Look => look(seat, |place| seat.read(place)).map(Outcome::Looked),
+        Work::HastyLook => {
+            first_of(&[Place::Flat, Place::Sharded], &mut |place| seat.read(place)).map(Outcome::Looked)
+        }
+        Work::Put(file) => put(seat).map(|()| Outcome::Put(file)),
+        Work::RashPut(file) => {
+            let target = seat.gated(Ok)?;
+            shift(seat, target.other(), target)?;
+            seat.install(target).map(|()| Outcome::Put(file))
+        }
+        Work::Delete => delete(seat).map(Outcome::Deleted),
+        Work::Convert(target) => {
+            seat.turn(target)?;
+            while seat.read(target.other())?.is_some() && shift(seat, target.other(), target)? != Move::Taken
+            {
+            }
+            Ok(Outcome::Converted)
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    world: World,
+    /// The file there was at first.
+    first: Option<u8>,
+    actors: Vec<Actor>,
+}
+
+impl State {
+    fn new(moves: Moves, place: Place, first: Option<u8>, works: &[Work]) -> Self {
+        let mut world = World { flat: None, sharded: None, target: place, inside: 0, moves };
+        *world.at(place) = first;
+        let actor = |work: &Work| Actor {
+            work: *work,
+            answers: Vec::new(),
+            inside: false,
+            before: 0,
+            fate: Fate::Running,
+        };
+        Self { world, first, actors: works.iter().map(actor).collect() }
+    }
+
+    fn finished(&self) -> u8 {
+        let done =
+            |(index, actor): (usize, &Actor)| u8::from(matches!(actor.fate, Fate::Finished(_))) << index;
+        self.actors.iter().enumerate().map(done).sum()
+    }
+
+    /// One conversion at a time: a later one starts when the earlier are over.
+    fn may_run(&self, index: usize) -> bool {
+        let converts = |actor: &Actor| matches!(actor.work, Work::Convert(_));
+        let earlier_runs = self.actors[..index].iter().any(|a| converts(a) && a.fate == Fate::Running);
+        self.actors[index].fate == Fate::Running && !(converts(&self.actors[index]) && earlier_runs)
+    }
+
+    /// The state after actor `index` has taken its next step, if it can.
+    fn stepped(&self, index: usize) -> Option<Self> {
+        let mut next = self.clone();
+        let finished = self.finished();
+        let actor = &mut next.actors[index];
+        if actor.answers.is_empty() {
+            actor.before = finished;
+        }
+        let file = if let Work::Put(file) | Work::RashPut(file) = actor.work { file } else { 0 };
+        let seat = Seat {
+            world: RefCell::new(self.world),
+            answers: RefCell::new(std::mem::take(&mut actor.answers)),
+            next: Cell::new(0),
+            stepped: Cell::new(false),
+            inside: Cell::new(false),
+            file,
+        };
+        match perform(actor.work, &seat) {
+            Ok(outcome) => actor.fate = Fate::Finished(outcome),
+            Err(Pause::Stepped) => {}
+            Err(Pause::Blocked) => return None,
+        }
+        actor.inside = seat.inside.get();
+        actor.answers = seat.answers.into_inner();
+        next.world = seat.world.into_inner();
+        Some(next)
+    }
+
+    /// The state after actor `index` was killed: the kernel takes it out of the gate.
+    fn killed(&self, index: usize) -> Self {
+        let mut next = self.clone();
+        next.world.inside -= u8::from(std::mem::take(&mut next.actors[index].inside));
+        next.actors[index].fate = Fate::Killed;
+        next
+    }
+
+    fn has_two(&self) -> bool {
+        let World { flat, sharded, .. } = self.world;
+        flat.is_some() && sharded.is_some() && flat != sharded
+    }
+
+    /// Whether the actors `left`, as bits, can have happened one after the other, from `file` to
+    /// what is there now.
+    fn explained(&self, left: u8, file: Option<u8>) -> bool {
+        let optional = |index: usize| self.actors[index].fate == Fate::Killed;
+        let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);
+        if file == self.world.flat.or(self.world.sharded) && indices().all(optional) {
+            return true;
+        }
+        let mut ready = indices().filter(|index| self.actors[*index].before & left == 0);
+        ready.any(|index| {
+            let (rest, actor) = (left & !(1 << index), &self.actors[index]);
+            match (actor.fate, actor.work) {
+                (Fate::Finished(Outcome::Looked(seen)), _) => seen == file && self.explained(rest, file),
+                (Fate::Finished(Outcome::Put(new)), _) => self.explained(rest, Some(new)),
+                (Fate::Finished(Outcome::Deleted(was)), _) => {
+                    was == file.is_some() && self.explained(rest, None)
+                }
+                (Fate::Killed, Work::Put(new)) => self.explained(rest, Some(new)),
+                (Fate::Killed, Work::Delete) => self.explained(rest, None),
+                _ => self.explained(rest, file),
+            }
+        })
+    }
+}
+
+/// Visits every state that can come of `start`, with up to `kills` kills.
+fn explore(start: &State, kills: u32) -> Result<usize, String> {
+    let mut seen = HashSet::new();
+    let mut open = vec![(start.clone(), kills)];
+    while let Some((state, kills)) = open.pop() {
+        if !seen.insert((state.clone(), kills)) {
+            continue;
+        }
+        let running: Vec<usize> = (0..state.actors.len()).filter(|index| state.may_run(*index)).collect();
+        if state.has_two() {
+            return Err(format!("two files of one name: {state:?}"));
+        }
+        if running.is_empty() {
+            let all = u8::MAX >> (8 - state.actors.len());
+            if !state.explained(all, state.first) {
+                return Err(format!("cannot have happened: {state:?}"));
+            }
+        }
+        let steps: Vec<State> = running.iter().filter_map(|index| state.stepped(*index)).collect();
+        if steps.is_empty() && !running.is_empty() {
+            return Err(format!("no actor can go on: {state:?}"));
+        }
+        open.extend(steps.into_iter().map(|next| (next, kills)));
+        if kills > 0 {
+            open.extend(running.iter().map(|index| (state.killed(*index), kills - 1)));
+        }
+    }
+    Ok(seen.len())
+}
+
+const TO_SHARDED: Work = Work::Convert(Place::Sharded);
+const TO_FLAT: Work = Work::Convert(Place::Flat);
+
+/// All that is asked of the rules, for actors beside conversions that turn round twice, with a kill
+/// anywhere, or once, with two.
+#[track_caller]
+fn holds(actors: &[Work]) {
+    for moves in [Moves::Rename, Moves::LinkAndUnlink] {
+        for (place, turns) in [
+            (Place::Flat, [TO_SHARDED, TO_FLAT, TO_SHARDED]),
+            (Place::Sharded, [TO_FLAT, TO_SHARDED, TO_FLAT]),
+        ] {
+            for (first, conversions, kills) in [(None, 2, 2), (Some(9), 2, 2), (None, 3, 1), (Some(9), 3, 1)]
+            {
+                let works = [&turns[..conversions], actors].concat();
+                let states = explore(&State::new(moves, place, first, &works), kills);
+                assert!(states.unwrap_or_else(|found| panic!("{found}")) > 100);
+            }
+        }
+    }
+}
+
+#[test]
+fn readers_find_what_is_there_while_it_moves_to_and_fro() {
+    holds(&[Work::Look, Work::Look]);
+}
+
+#[test]
+fn a_writer_and_a_reader_see_one_file() {
+    holds(&[Work::Put(1), Work::Look]);
+}
+
+#[test]
+fn a_deleter_and_a_reader_see_one_file() {
+    holds(&[Work::Delete, Work::Look]);
+}
+
+#[test]
+fn two_writers_leave_one_file() {
+    holds(&[Work::Put(1), Work::Put(2)]);
+}
+
+#[test]
+fn a_writer_and_a_deleter_leave_one_file_or_none() {
+    holds(&[Work::Put(1), Work::Delete]);
+}
+
+#[test]
+fn the_search_notices_a_reader_who_does_not_look_again() {
+    let start = State::new(Moves::Rename, Place::Sharded, Some(9), &[TO_FLAT, Work::HastyLook]);
+    assert!(explore(&start, 0).unwrap_err().contains("cannot have happened"));
+}
+
+#[test]
+fn the_search_notices_a_writer_outside_the_gate() {
+    let works = [TO_SHARDED, TO_FLAT, Work::RashPut(1), Work::Put(2)];
+    let start = State::new(Moves::Rename, Place::Flat, Some(9), &works);
+    assert!(explore(&start, 0).unwrap_err().contains("two files of one name"));
+}

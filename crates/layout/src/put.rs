@@ -1,0 +1,100 @@
+//! Writes files: the content goes to a temporary file first, which is then renamed. Errors name the
+//! file that they are about.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::protocol::{self, Disk, Place};
+use crate::scheme::Hash;
+use crate::stage::Staged;
+use crate::tally::{PART, digest_of, read_all};
+use crate::{Durability, Layout};
+
+impl Layout {
+    /// Creates or replaces the file `name`: others see the old content or the whole new one.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Io`]; [`Error::NoFile`]: what is no regular file has the name.
+    /// [`Error::Content`] where names are digests and this is another's. The file is then as it
+    /// was.
+    pub fn put(&self, name: &[u8], content: &[u8]) -> Result<()> {
+        // Memory is read without errors.
+        self.put_from(name, &mut &*content, |error| self.root.error(name, error))
+    }
+
+    /// Creates or replaces the file `name` with a copy of the file at `source`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); those of the source name it.
+    pub fn put_file(&self, name: &[u8], source: &Path) -> Result<()> {
+        let at = |error| Error::io(source, error);
+        let file = File::open(source).map_err(at)?;
+        self.put_from(name, &mut BufReader::with_capacity(PART, file), at)
+    }
+
+    /// Keeps content under its digest, which is returned; for layouts by [`Hash::ContentSha256`].
+    ///
+    /// # Errors
+    /// [`Error::Name`]: this layout's names are no digests. [`Error::Io`], [`Error::NoFile`].
+    pub fn put_content(&self, content: &[u8]) -> Result<Vec<u8>> {
+        let name = hex::encode(Sha256::digest(content)).into_bytes();
+        if self.scheme.hash() != Hash::ContentSha256 {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let why = "only layouts by content-sha256 name files by their content";
+            return Err(Error::Name { name, why });
+        }
+        self.put(&name, content)?;
+        Ok(name)
+    }
+
+    fn put_from(
+        &self,
+        name: &[u8],
+        content: &mut impl BufRead,
+        at: impl Fn(io::Error) -> Error,
+    ) -> Result<()> {
+        let spot = self.spot(name)?;
+        let mut staged = spot.gated(|target| Staged::create(&self.root, spot.path(target)))?;
+        self.fill(name, &mut staged, content, at)?;
+        protocol::put(&spot.with(&staged))?;
+        if self.durability == Durability::Full {
+            self.sync_names(name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the content, checked if the name is its hash.
+    fn fill(
+        &self,
+        name: &[u8],
+        staged: &mut Staged<'_>,
+        content: &mut impl BufRead,
+        at: impl Fn(io::Error) -> Error,
+    ) -> Result<()> {
+        if self.scheme.hash() == Hash::ContentSha256 {
+            let found = digest_of(content, at, |part| staged.write(part))?;
+            if found.as_bytes() != name {
+                return Err(Error::Content { path: self.root.join(name), found });
+            }
+        } else {
+            read_all(content, at, |part| staged.write(part))?;
+        }
+        if self.durability == Durability::Full { staged.sync() } else { Ok(()) }
+    }
+
+    /// Has the directories a file may be in on the disk.
+    fn sync_names(&self, name: &[u8]) -> Result<()> {
+        let spot = self.spot(name)?;
+        let path = spot.path(Place::Sharded);
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        self.root.sync_directory(b"")?;
+        ends.map(|end| &path[..end]).try_for_each(|directory| {
+            // A directory that is not there holds nothing to lose.
+            if self.root.stat(directory)?.is_some() { self.root.sync_directory(directory) } else { Ok(()) }
+        })
+    }
+}

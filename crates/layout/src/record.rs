@@ -1,0 +1,161 @@
+//! The layout file: a small text file in the root with the layout's shape and the direction in
+//! which files move.
+//!
+//! It always has the same length and is written in place by one call. So it is never seen
+//! half-written, and it keeps its inode, which carries the locks. A newer version of the format is
+//! refused.
+
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::scheme::Scheme;
+
+/// What its first line starts with.
+const TITLE: &str = "firstbyte-layout";
+/// What it is about, for a user who finds it.
+const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyte layout unshard` makes the directory flat again.";
+/// The newest version of the file this program reads, and the one it writes.
+const VERSION: u32 = 1;
+/// Its length: what it says, and room for longer words. Within one block, which a power cut leaves
+/// old or new.
+const LENGTH: usize = 512;
+/// What becomes of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// They move from the root into the directories.
+    Sharding,
+    /// They are in the directories.
+    Sharded,
+    /// They move from the directories back to the root.
+    Unsharding,
+}
+
+impl State {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Sharding, "sharding"), (Self::Sharded, "sharded"), (Self::Unsharding, "unsharding")];
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL.iter().find(|(one, _)| one == self).map_or("", |(_, word)| word))
+    }
+}
+
+/// What a layout file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) scheme: Scheme,
+    pub(crate) state: State,
+}
+
+impl Record {
+    /// Reads it from its file at `path`.
+    pub(crate) fn read(file: &File, path: &Path) -> Result<Self> {
+        let mut bytes = [0; LENGTH];
+        let mut filled = 0;
+        while filled < LENGTH {
+            match file.read_at(&mut bytes[filled..], filled as u64).map_err(|error| Error::io(path, error))? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        let text = std::str::from_utf8(&bytes[..filled]);
+        let text = text.map_err(|_| Error::Malformed { path: path.to_owned(), why: "it is not text" })?;
+        Self::parse(text, path)
+    }
+
+    /// Writes it, and has it on the disk when this returns.
+    pub(crate) fn write(&self, file: &File, path: &Path) -> Result<()> {
+        file.write_all_at(&self.render(), 0).and_then(|()| file.sync_all()).map_err(|e| Error::io(path, e))
+    }
+
+    fn render(&self) -> Vec<u8> {
+        let Self { scheme, state } = self;
+        let text = format!(
+            "{TITLE} {VERSION}\n{REMARK}\nhash {}\nlevels {}\nwidth {}\nleaf {}\nstate {state}\n",
+            scheme.hash(),
+            scheme.levels(),
+            scheme.width(),
+            scheme.leaf(),
+        );
+        let mut bytes = text.into_bytes();
+        bytes.resize(LENGTH, b'\n');
+        bytes
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let malformed = |why| Error::Malformed { path: path.to_owned(), why };
+        let mut lines = text.lines();
+        let version = lines.next().and_then(|line| line.strip_prefix(TITLE)).map(str::trim);
+        let version: u32 = version
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| malformed("it does not begin with `firstbyte-layout` and a version"))?;
+        if version > VERSION {
+            return Err(Error::Newer { path: path.to_owned(), version, known: VERSION });
+        }
+        let value = |key: &str| {
+            let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
+            pairs.find(|(found, _)| *found == key).map(|(_, value)| value.trim())
+        };
+        let number = |key| value(key).and_then(|text| text.parse::<u8>().ok());
+        let state = State::ALL.iter().find(|(_, word)| value("state") == Some(word)).map(|(state, _)| *state);
+        let hash = value("hash").and_then(|text| text.parse().ok());
+        let leaf = value("leaf").and_then(|text| text.parse().ok());
+        let (Some(hash), Some(levels), Some(width), Some(leaf)) =
+            (hash, number("levels"), number("width"), leaf)
+        else {
+            return Err(malformed("hash, levels, width or leaf is missing or unknown"));
+        };
+        let scheme = Scheme::new(hash, levels, width, leaf)
+            .map_err(|_| malformed("its levels, width and leaf do not go together"))?;
+        Ok(Self { scheme, state: state.ok_or_else(|| malformed("its state is missing or unknown"))? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::{Hash, Leaf};
+
+    fn parse(text: &str) -> Result<Record> {
+        Record::parse(text, Path::new("/data/.firstbyte-layout"))
+    }
+
+    fn some() -> Record {
+        let scheme = Scheme::new(Hash::NamePrefix, 2, 3, Leaf::Rest).unwrap();
+        Record { scheme, state: State::Unsharding }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let text = String::from_utf8(some().render()).unwrap();
+        assert_eq!(parse(&text).unwrap(), some());
+        assert_eq!(text.len(), LENGTH);
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_whatever_else_it_says() {
+        let error = parse("firstbyte-layout 2\nhash blake9\n").unwrap_err();
+        assert!(matches!(error, Error::Newer { version: 2, known: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn an_invalid_layout_file_is_refused_with_the_reason() {
+        let text = String::from_utf8(some().render()).unwrap();
+        let broken = [
+            (String::new(), "begin"),
+            ("hash xxh3\n".into(), "begin"),
+            (text.replace("levels 2", "levels 9"), "go together"),
+            (text.replace("levels 2", "levels two"), "missing or unknown"),
+            (text.replace("hash name-prefix", "hash crc"), "missing or unknown"),
+            (text.replace("state unsharding", "state melting"), "state"),
+        ];
+        for (text, why) in broken {
+            let error = parse(&text).unwrap_err();
+            assert!(error.to_string().contains(why), "{text}: {error}");
+        }
+    }
+}

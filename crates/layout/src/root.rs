@@ -1,0 +1,238 @@
+//! The layout's root directory, and the operations on paths below it that all other modules use.
+//!
+//! Paths are bytes relative to an open descriptor, so the root may be renamed meanwhile.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstbyte_listing::{Batch, Reader};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use crate::error::{Error, Result};
+use crate::protocol::Move;
+
+/// Rights of a directory and of a file, less those the user's mask takes away.
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// How often directories are made for a file before it is an error that they vanish each time. No
+/// program that keeps to the rules removes one then.
+pub(crate) const ATTEMPTS: u32 = 8;
+
+/// An open root.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Set once the file system has refused to rename without replacing.
+    links_only: AtomicBool,
+}
+
+impl Root {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let fd = open_directory(CWD, path, OFlags::empty()).map_err(|error| Error::io(path, error))?;
+        Ok(Self { fd, path: path.to_owned(), links_only: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of `name` below the root; of a directory without a `/` behind it.
+    pub(crate) fn join(&self, name: &[u8]) -> PathBuf {
+        let name = name.strip_suffix(b"/").unwrap_or(name);
+        if name.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(name)) }
+    }
+
+    /// The error of an operation on `name`.
+    pub(crate) fn error(&self, name: &[u8], source: impl Into<io::Error>) -> Error {
+        Error::io(&self.join(name), source)
+    }
+
+    /// Reads the directory `name`, or the root if that is empty, from its start, about `size` bytes
+    /// of entries at once.
+    pub(crate) fn read(&self, name: &[u8], size: usize) -> Result<Pages<'_>> {
+        let fd = self.directory(name).map_err(|error| self.error(name, error))?;
+        Ok(Pages { root: self, name: name.to_vec(), reader: Reader::from(fd), batch: Batch::new(size) })
+    }
+
+    /// Opens the directory `name`, or the root again.
+    pub(crate) fn directory(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+        let name = if name.is_empty() { b".".as_slice() } else { name };
+        open_directory(&self.fd, name, OFlags::NOFOLLOW)
+    }
+
+    /// Opens a file; `None` if it does not exist.
+    pub(crate) fn file(&self, name: &[u8], flags: OFlags) -> Result<Option<File>> {
+        match rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, FILE_MODE) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(error) if is_absence(error) => Ok(None),
+            Err(error) => Err(self.error(name, error)),
+        }
+    }
+
+    /// Opens a regular file for reading; `None` if it does not exist.
+    pub(crate) fn regular(&self, name: &[u8]) -> Result<Option<(File, Stat)>> {
+        // Opening a pipe would wait for its writer; for regular files this makes no difference.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            // A symbolic link, and a socket or a device that leads nowhere.
+            Err(Errno::LOOP | Errno::NXIO | Errno::NODEV) => return Ok(None),
+            Err(error) if is_absence(error) => return Ok(None),
+            Err(error) => return Err(self.error(name, error)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|error| self.error(name, error))?;
+        Ok((file_type(&stat) == FileType::RegularFile).then(|| (File::from(fd), stat)))
+    }
+
+    /// Whether there is a regular file.
+    pub(crate) fn holds(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.stat(name)?.is_some_and(|stat| file_type(&stat) == FileType::RegularFile))
+    }
+
+    /// The state of a name, links not followed; `None` if it does not exist.
+    pub(crate) fn stat(&self, name: &[u8]) -> Result<Option<Stat>> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if is_absence(error) => Ok(None),
+            Err(error) => Err(self.error(name, error)),
+        }
+    }
+
+    /// Removes a file; whether there was one.
+    pub(crate) fn remove(&self, name: &[u8]) -> Result<bool> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(error) if is_absence(error) => Ok(false),
+            Err(error) => Err(self.error(name, error)),
+        }
+    }
+
+    /// Renames over whatever file is there; false if there is nothing to rename, or no directory to
+    /// rename into.
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<bool> {
+        match rustix::fs::renameat(&self.fd, from, &self.fd, to) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.error(to, error)),
+        }
+    }
+
+    /// Renames unless `to` exists; `None` if the file system has no such call.
+    pub(crate) fn rename_exclusively<P: Arg + Copy>(
+        &self,
+        from: P,
+        to: P,
+    ) -> rustix::io::Result<Option<Move>> {
+        if self.links_only.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match rustix::fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Some(Move::Done)),
+            Err(Errno::EXIST) => Ok(Some(Move::Taken)),
+            Err(Errno::NOENT) => Ok(Some(Move::Absent)),
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                self.links_only.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a file a second name, unless there is something of that name.
+    pub(crate) fn link(&self, from: &[u8], to: &[u8]) -> rustix::io::Result<Move> {
+        match rustix::fs::linkat(&self.fd, from, &self.fd, to, AtFlags::empty()) {
+            Ok(()) => Ok(Move::Done),
+            Err(Errno::EXIST) => Ok(Move::Taken),
+            Err(Errno::NOENT) => Ok(Move::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the directories above `name`; how many there were not.
+    pub(crate) fn make_above(&self, name: &[u8]) -> Result<u64> {
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let mut made = 0;
+        for end in ends {
+            match rustix::fs::mkdirat(&self.fd, &name[..end], DIRECTORY_MODE) {
+                Ok(()) => made += 1,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(self.error(&name[..end], error)),
+            }
+        }
+        Ok(made)
+    }
+
+    /// Removes a directory if it is empty; whether it is gone.
+    pub(crate) fn remove_if_empty(&self, name: &[u8]) -> Result<bool> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(error) => Err(self.error(name, error)),
+        }
+    }
+
+    /// Has the names in the directory `name` on the disk.
+    pub(crate) fn sync_directory(&self, name: &[u8]) -> Result<()> {
+        let synced = self.directory(name).and_then(rustix::fs::fsync);
+        synced.map_err(|error| self.error(name, error))
+    }
+
+    /// Has everything on this file system on the disk.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.fd).map_err(|error| self.error(b"", error))
+    }
+
+    /// Moves by links alone, as on file systems that cannot rename without replacing.
+    #[cfg(test)]
+    pub(crate) fn use_links_only(&self) {
+        self.links_only.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A directory's entries, batch by batch.
+pub(crate) struct Pages<'a> {
+    root: &'a Root,
+    name: Vec<u8>,
+    reader: Reader,
+    batch: Batch,
+}
+
+impl Pages<'_> {
+    /// The next batch; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<&Batch>> {
+        let more = self.reader.read(&mut self.batch).map_err(|error| self.root.error(&self.name, error))?;
+        Ok(more.then_some(&self.batch))
+    }
+}
+
+/// Whether an error says that nothing is there; a file where a directory would be says it too.
+fn is_absence(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR)
+}
+
+/// A file's type.
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Where the process stands, for a root that is yet to be made.
+pub(crate) fn make_root(path: &Path) -> Result<()> {
+    match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(Error::io(path, error)),
+    }
+}
+
+/// Opens the directory `name` as seen from `at`.
+fn open_directory(at: impl AsFd, name: impl Arg, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | flags, Mode::empty())
+}

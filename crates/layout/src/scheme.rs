@@ -1,0 +1,400 @@
+//! Where a name belongs: a pure function of the name, so that a file is found without a listing or
+//! an index.
+//!
+//! A name's digits are the first of its hash in hexadecimal, or its own first bytes where names are
+//! hashes already. They are cut into levels: with two levels of width two, `sample.bam` of hash
+//! `9f86d0…` lies at `9f/86/sample.bam`. The leaf keeps the full name, so `ls -R` still shows what
+//! is there; git's way, where the directories are part of the name, is a choice for names that are
+//! hashes.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use md5::Md5;
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::reserved;
+
+/// Directories above a file, at most: enough for 10^9 files in directories of 16. Each level costs
+/// a look-up.
+const MOST_LEVELS: u8 = 6;
+/// Digits in a directory's name, at most: more than 65,536 directories in one is what a layout is
+/// to avoid.
+const MOST_WIDTH: u8 = 4;
+/// Digits a name has: those of 64 bits.
+const DIGITS: usize = 16;
+/// What a directory should hold: it is listed at once, and is worth its own existence.
+const COMFORTABLE: f64 = 100.0;
+/// Why a name cannot be kept, of whatever kind what it names is.
+pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
+const RESERVED: &str = "a name that layouts use themselves";
+/// The longest name file systems have.
+const NAME_MAX: usize = 255;
+
+/// What a path is computed from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hash {
+    /// XXH3 of the name, 64 bits: the fastest.
+    #[default]
+    Xxh3,
+    /// SHA-256 of the name: to be computed by any other program.
+    Sha256,
+    /// MD5 of the name: likewise.
+    Md5,
+    /// The name itself, where names are hashes already.
+    NamePrefix,
+    /// SHA-256 of the content, which is also the file's name, in 64 digits: a content-addressed
+    /// store.
+    ContentSha256,
+}
+
+impl Hash {
+    /// Whether the digits are the name's own.
+    #[must_use]
+    pub fn is_prefix(self) -> bool {
+        matches!(self, Self::NamePrefix | Self::ContentSha256)
+    }
+
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Xxh3, "xxh3"),
+        (Self::Sha256, "sha256"),
+        (Self::Md5, "md5"),
+        (Self::NamePrefix, "name-prefix"),
+        (Self::ContentSha256, "content-sha256"),
+    ];
+}
+
+/// What a file is called in its directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leaf {
+    /// Its full name.
+    #[default]
+    Name,
+    /// What the directories have left of it, as git does. Only where they are part of the name.
+    Rest,
+}
+
+impl Leaf {
+    const ALL: [(Self, &'static str); 2] = [(Self::Name, "name"), (Self::Rest, "rest")];
+}
+
+/// The shape of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    hash: Hash,
+    levels: u8,
+    width: u8,
+    leaf: Leaf,
+}
+
+/// Why there is no such layout, or no place in it for a name.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemeError {
+    /// Numbers or options that do not go together.
+    #[error("{why}")]
+    Options {
+        /// What is wrong with them.
+        why: &'static str,
+    },
+    /// A name that the layout cannot hold.
+    #[error("{name:?}: {why}")]
+    Name {
+        /// The name, with what is not UTF-8 replaced.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+impl Scheme {
+    /// A layout of `levels` directories one below the other, each named by `width` digits.
+    ///
+    /// # Errors
+    /// [`SchemeError::Options`]: numbers out of range, or names to be cut whose directories are no
+    /// part of them.
+    pub fn new(hash: Hash, levels: u8, width: u8, leaf: Leaf) -> Result<Self, SchemeError> {
+        if !(1..=MOST_LEVELS).contains(&levels) {
+            return Err(SchemeError::Options { why: "--levels: a layout has 1 to 6 levels" });
+        }
+        if !(1..=MOST_WIDTH).contains(&width) {
+            return Err(SchemeError::Options { why: "--width: a directory's name has 1 to 4 digits" });
+        }
+        if usize::from(levels) * usize::from(width) > DIGITS {
+            return Err(SchemeError::Options { why: "--levels, --width: a name has 16 digits in all" });
+        }
+        if leaf == Leaf::Rest && !hash.is_prefix() {
+            let why = "--leaf rest: only with --hash name-prefix or content-sha256, where the directories are part of the name";
+            return Err(SchemeError::Options { why });
+        }
+        Ok(Self { hash, levels, width, leaf })
+    }
+
+    /// The shape for so many files whose directories hold nearest to 100 files each, within what is
+    /// given.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn suggest(
+        hash: Hash,
+        files: u64,
+        levels: Option<u8>,
+        width: Option<u8>,
+        leaf: Leaf,
+    ) -> Result<Self, SchemeError> {
+        let shapes = Self::shapes(hash, levels, width, leaf)?.into_iter();
+        let nearest = shapes.min_by(|a, b| a.strain(files).total_cmp(&b.strain(files)));
+        nearest.map_or_else(|| Self::new(hash, 1, 2, leaf), Ok)
+    }
+
+    /// All shapes to choose from within what is given; at least one.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn shapes(
+        hash: Hash,
+        levels: Option<u8>,
+        width: Option<u8>,
+        leaf: Leaf,
+    ) -> Result<Vec<Self>, SchemeError> {
+        // 16 or 256 directories in a directory; 4,096 would be too many by the measure they are
+        // made for.
+        let widths = width.map_or(1..=2, |width| width..=width);
+        let all = levels.map_or(1..=MOST_LEVELS, |levels| levels..=levels);
+        let pairs = all.flat_map(|levels| widths.clone().map(move |width| (levels, width)));
+        let (shapes, refused): (Vec<_>, Vec<_>) =
+            pairs.map(|(levels, width)| Self::new(hash, levels, width, leaf)).partition(Result::is_ok);
+        match refused.into_iter().next() {
+            Some(refused) if shapes.is_empty() => refused.map(|shape| vec![shape]),
+            _ => shapes.into_iter().collect(),
+        }
+    }
+
+    /// How far from what is comfortable its directories would be with so many files; 0 is best.
+    pub(crate) fn strain(&self, files: u64) -> f64 {
+        (load(files, self.levels, self.width) / COMFORTABLE).ln().abs()
+    }
+
+    /// What the path is computed from.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Directories above a file.
+    #[must_use]
+    pub fn levels(&self) -> u8 {
+        self.levels
+    }
+
+    /// Digits in a directory's name.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// What a file is called in its directory.
+    #[must_use]
+    pub fn leaf(&self) -> Leaf {
+        self.leaf
+    }
+
+    /// Directories that hold files once there are enough of them.
+    #[must_use]
+    pub fn directories(&self) -> u64 {
+        1 << (4 * self.digits().min(DIGITS - 1))
+    }
+
+    /// Where the file `name` belongs, relative to the root.
+    ///
+    /// # Errors
+    /// [`SchemeError::Name`]: no name, or one that this layout cannot hold.
+    pub fn path(&self, name: &[u8]) -> Result<PathBuf, SchemeError> {
+        let mut path = Vec::new();
+        self.place(name, &mut path)?;
+        Ok(PathBuf::from(OsString::from_vec(path)))
+    }
+
+    /// Digits above a file.
+    pub(crate) fn digits(&self) -> usize {
+        usize::from(self.levels) * usize::from(self.width)
+    }
+
+    /// Appends where `name` belongs below the root, its directories and its leaf.
+    ///
+    /// # Errors
+    /// [`SchemeError::Name`]: no name, or one that this layout cannot hold.
+    pub(crate) fn place(&self, name: &[u8], path: &mut Vec<u8>) -> Result<(), SchemeError> {
+        self.check(name)
+            .map_err(|why| SchemeError::Name { name: String::from_utf8_lossy(name).into_owned(), why })?;
+        let hashed;
+        let digits = if self.hash.is_prefix() {
+            &name[..self.digits()]
+        } else {
+            hashed = self.hashed(name);
+            &hashed[..self.digits()]
+        };
+        for level in digits.chunks(usize::from(self.width)) {
+            path.extend_from_slice(level);
+            path.push(b'/');
+        }
+        path.extend_from_slice(self.leaf_of(name));
+        Ok(())
+    }
+
+    /// A number that puts names of one directory beside one another when sorted by it.
+    pub(crate) fn key(&self, name: &[u8]) -> u64 {
+        match self.hash {
+            Hash::Xxh3 | Hash::Sha256 | Hash::Md5 => self.hash64(name),
+            Hash::NamePrefix | Hash::ContentSha256 => {
+                let mut first = [0; 8];
+                let length = name.len().min(8);
+                first[..length].copy_from_slice(&name[..length]);
+                u64::from_be_bytes(first)
+            }
+        }
+    }
+
+    /// The name of the file called `leaf` below directories whose digits are `digits`.
+    pub(crate) fn name_of(&self, digits: &[u8], leaf: &[u8]) -> Vec<u8> {
+        match self.leaf {
+            Leaf::Name => leaf.to_vec(),
+            Leaf::Rest => [digits, leaf].concat(),
+        }
+    }
+
+    /// Whether a directory of this name is one of the layout's.
+    pub(crate) fn is_level(&self, name: &[u8]) -> bool {
+        name.len() == usize::from(self.width)
+            && (self.hash == Hash::NamePrefix && name != b"." && name != b".." || name.iter().all(is_digit))
+    }
+
+    fn leaf_of<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        match self.leaf {
+            Leaf::Name => name,
+            Leaf::Rest => &name[self.digits()..],
+        }
+    }
+
+    /// Why this layout cannot hold a file called `name`.
+    fn check(&self, name: &[u8]) -> Result<(), &'static str> {
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
+            return Err("not the name of a file");
+        }
+        if name.len() > NAME_MAX {
+            return Err("longer than 255 bytes");
+        }
+        if reserved::is_reserved(name) {
+            return Err(RESERVED);
+        }
+        self.suits(name)
+    }
+
+    /// The part of [`check`](Self::check) that depends on the shape: quick, as a survey asks many
+    /// of them about each name.
+    pub(crate) fn suits(&self, name: &[u8]) -> Result<(), &'static str> {
+        match self.hash {
+            Hash::NamePrefix if name.len() <= self.digits() => {
+                return Err("too short to be cut into directories and a leaf");
+            }
+            Hash::ContentSha256 if !is_sha256(name) => return Err("not a SHA-256 in 64 digits 0-9a-f"),
+            Hash::Xxh3 | Hash::Sha256 | Hash::Md5 if self.is_level(name) => {
+                return Err(CALLED_LIKE_A_LEVEL);
+            }
+            _ => {}
+        }
+        let dotted = |part: &[u8]| part == b"." || part == b"..";
+        let leaf = self.leaf_of(name);
+        let levels = &name[..self.digits().min(name.len())];
+        if self.hash.is_prefix() && (dotted(leaf) || levels.chunks(usize::from(self.width)).any(dotted)) {
+            return Err("cut into directories, a part of it would be `.` or `..`");
+        }
+        if self.leaf == Leaf::Rest && reserved::is_reserved(leaf) {
+            return Err(RESERVED);
+        }
+        Ok(())
+    }
+
+    fn hashed(&self, name: &[u8]) -> [u8; DIGITS] {
+        let mut number = self.hash64(name);
+        let mut digits = [0; DIGITS];
+        for digit in &mut digits {
+            *digit = b"0123456789abcdef"[(number >> 60) as usize];
+            number <<= 4;
+        }
+        digits
+    }
+
+    /// The first 64 bits of the name's hash.
+    fn hash64(&self, name: &[u8]) -> u64 {
+        let first = |digest: &[u8]| digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        match self.hash {
+            Hash::Sha256 => first(&Sha256::digest(name)),
+            Hash::Md5 => first(&Md5::digest(name)),
+            Hash::Xxh3 | Hash::NamePrefix | Hash::ContentSha256 => xxh3_64(name),
+        }
+    }
+}
+
+/// Files in a directory, spread evenly.
+#[expect(clippy::cast_precision_loss, reason = "a suggestion, not an account")]
+fn load(files: u64, levels: u8, width: u8) -> f64 {
+    (files.max(1) as f64) / 16f64.powi(i32::from(levels) * i32::from(width))
+}
+
+fn is_digit(byte: &u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
+fn is_sha256(name: &[u8]) -> bool {
+    name.len() == 64 && name.iter().all(is_digit)
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with levels {}, width {}, leaf {}", self.hash, self.levels, self.width, self.leaf)
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word(&Self::ALL, *self))
+    }
+}
+
+impl fmt::Display for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word(&Self::ALL, *self))
+    }
+}
+
+impl FromStr for Hash {
+    type Err = SchemeError;
+
+    fn from_str(text: &str) -> Result<Self, SchemeError> {
+        let why = "a hash is xxh3, sha256, md5, name-prefix or content-sha256";
+        meant(&Self::ALL, text).ok_or(SchemeError::Options { why })
+    }
+}
+
+impl FromStr for Leaf {
+    type Err = SchemeError;
+
+    fn from_str(text: &str) -> Result<Self, SchemeError> {
+        meant(&Self::ALL, text).ok_or(SchemeError::Options { why: "a leaf is name or rest" })
+    }
+}
+
+fn word<T: PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
+    all.iter().find(|(one, _)| *one == value).map_or("", |(_, word)| word)
+}
+
+fn meant<T: Copy>(all: &[(T, &str)], text: &str) -> Option<T> {
+    all.iter().find(|(_, word)| *word == text).map(|(value, _)| *value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! From flat to sharded: reads the root batch by batch and gives every file its place, until
+//! nothing is left to move.
+//!
+//! A directory that is read while files are renamed out of it may skip some, and writers that know
+//! nothing of the layout may add some; so it is read again until a pass moves none. Only files
+//! move: a relative symbolic link would lead elsewhere from a deeper directory, and what is in a
+//! directory is not this directory's size.
+//!
+//! Killed at any instant, every file is in one of its two places, and the next run goes on.
+//! Directories are made when a file needs them, and batches are sorted by directory, so that each
+//! is touched once a batch.
+
+use std::ffi::CStr;
+use std::path::Path;
+
+use firstbyte_listing::Batch;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::gate::{self, Conversion};
+use crate::layout_request::LayoutRequest;
+use crate::protocol::Move;
+use crate::record::{Record, State};
+use crate::reserved;
+use crate::root::Root;
+use crate::stage::remove_abandoned;
+use crate::survey::survey_of;
+use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
+
+/// Makes the directory `root` a layout, or goes on with what an earlier call began; an unfinished
+/// unsharding is turned round. `watch` is called with the progress after each batch, and may stop
+/// it.
+///
+/// # Errors
+/// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished.
+/// [`Error::Unfit`], [`Error::Uneven`]: its names do not suit, and nothing was touched.
+/// [`Error::Stopped`]; [`Error::Io`]: no room, no permission. Nothing is lost then, and the next
+/// call goes on. A file that cannot be moved by itself is no error but a
+/// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe
+/// and slower, unless nothing but the names is wrong with those files.
+pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'a>) -> Result<Converted> {
+    let root = Root::open(root)?;
+    let (mut conversion, resumed) = match Conversion::begin(&root)? {
+        Some(conversion) => (conversion, true),
+        None => {
+            let scheme = survey_of(&root, request)?.fit()?.scheme;
+            (gate::establish(&root, Record { scheme, state: State::Sharding })?, false)
+        }
+    };
+    let record = conversion.record;
+    request.agrees(record.scheme, root.path())?;
+    let finished = record.state == State::Sharded;
+    if record.state == State::Unsharding {
+        conversion.set(Record { state: State::Sharding, ..record })?;
+    }
+    // Shortened, because the root lives only as long as this call.
+    let mut watch = |done: &Converted| watch(done);
+    let mut job = Job::new(&root, record.scheme, &mut watch);
+    job.done.resumed = resumed && !finished;
+    while job.pass()? > 0 {}
+    root.sync_all()?;
+    // Another run could not move the others either, and a layout is never asked for a name it
+    // cannot hold.
+    if job.done.failures == job.misnamed {
+        conversion.set(Record { state: State::Sharded, ..record })?;
+    }
+    Ok(job.done)
+}
+
+impl Job<'_> {
+    /// Moves what one reading of the root finds; how many files that were.
+    fn pass(&mut self) -> Result<u64> {
+        self.begin_pass();
+        let before = self.done.moved;
+        let mut pages = self.root.read(b"", BATCH)?;
+        let mut order = Vec::new();
+        while let Some(batch) = pages.next()? {
+            self.sort(batch, &mut order)?;
+            self.move_all(batch, &order)?;
+            self.tell()?;
+        }
+        Ok(self.done.moved - before)
+    }
+
+    /// The batch's files in the order of their directories.
+    fn sort(&mut self, batch: &Batch, order: &mut Vec<(u64, u32)>) -> Result<()> {
+        order.clear();
+        for (index, entry) in (0..).zip(batch.entries()) {
+            let name = entry.name();
+            if reserved::is_reserved(name) {
+                if reserved::is_staged(name) {
+                    remove_abandoned(self.root, name)?;
+                }
+                continue;
+            }
+            match type_of(self.root, name, &entry)? {
+                FileType::RegularFile => order.push((self.scheme.key(name), index)),
+                FileType::Unknown => {}
+                FileType::Directory if self.scheme.is_level(name) => {}
+                _ => self.done.left += 1,
+            }
+        }
+        order.sort_unstable();
+        Ok(())
+    }
+
+    fn move_all(&mut self, batch: &Batch, order: &[(u64, u32)]) -> Result<()> {
+        let mut path = Vec::with_capacity(512);
+        for (_, index) in order {
+            let name = batch.entry(*index as usize).c_name();
+            path.clear();
+            match self.move_one(name, &mut path) {
+                Ok(Move::Done) => self.done.moved += 1,
+                Ok(Move::Absent) => {}
+                Ok(Move::Taken) => {
+                    path.pop();
+                    let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
+                    self.fail(name.to_bytes(), Error::Taken { path, target });
+                }
+                Err(error) if concerns_one_file(&error) => self.fail(name.to_bytes(), error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a file to its place, which is written to `path` with a zero byte behind it.
+    fn move_one(&mut self, name: &CStr, path: &mut Vec<u8>) -> Result<Move> {
+        let bytes = name.to_bytes();
+        self.scheme.place(bytes, path)?;
+        if let Some(error) = wrong_content(self.root, self.scheme, bytes, bytes)? {
+            return Err(error);
+        }
+        path.push(0);
+        loop {
+            // The zero byte was just written, and neither names nor digits have one.
+            let to = CStr::from_bytes_with_nul(path).unwrap_or_default();
+            match self.root.rename_exclusively(name, to) {
+                Ok(Some(Move::Absent)) => {}
+                Ok(Some(moved)) => return Ok(moved),
+                Ok(None) => return self.root.move_exclusively(self.scheme, bytes, to.to_bytes()),
+                Err(error) => return Err(self.root.error(bytes, error)),
+            }
+            match self.root.make_above(to.to_bytes())? {
+                0 => return Ok(Move::Absent),
+                made => self.done.directories += made,
+            }
+        }
+    }
+}
+
+/// Whether the other files may still be moved when this one cannot.
+fn concerns_one_file(error: &Error) -> bool {
+    match error {
+        Error::Name { .. } | Error::Content { .. } => true,
+        // What the file's own owner or attributes forbid; EACCES is the directory's.
+        Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
+        _ => false,
+    }
+}

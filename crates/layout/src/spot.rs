@@ -1,0 +1,152 @@
+//! The two places of one name in the file system: implements [`Disk`] with system calls.
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::gate::Gate;
+use crate::protocol::{Disk, Move, Place, shift};
+use crate::record::{Record, State};
+use crate::root::{ATTEMPTS, Root, file_type};
+use crate::scheme::Scheme;
+use crate::stage::Staged;
+
+/// A name in a layout.
+pub(crate) struct Spot<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    flat: &'a [u8],
+    sharded: Vec<u8>,
+    /// The new file, where one is to be put there.
+    staged: Option<&'a Staged<'a>>,
+}
+
+impl<'a> Spot<'a> {
+    /// The places of `name`.
+    ///
+    /// # Errors
+    /// [`Error::Name`]: the layout cannot hold it.
+    pub(crate) fn new(root: &'a Root, scheme: Scheme, name: &'a [u8]) -> Result<Self> {
+        let mut sharded = Vec::with_capacity(name.len() + 16);
+        scheme.place(name, &mut sharded)?;
+        Ok(Self { root, scheme, flat: name, sharded, staged: None })
+    }
+
+    /// Two paths below the root as if they were the places of a name.
+    pub(crate) fn between(root: &'a Root, scheme: Scheme, flat: &'a [u8], sharded: &[u8]) -> Self {
+        Self { root, scheme, flat, sharded: sharded.to_vec(), staged: None }
+    }
+
+    /// The same with a file to put there.
+    pub(crate) fn with(self, staged: &'a Staged<'a>) -> Self {
+        Self { staged: Some(staged), ..self }
+    }
+
+    /// The path of a place below the root.
+    pub(crate) fn path(&self, place: Place) -> &[u8] {
+        match place {
+            Place::Flat => self.flat,
+            Place::Sharded => &self.sharded,
+        }
+    }
+
+    /// Fails where there is something that is no file: it is not the layout's to move or to
+    /// replace.
+    fn is_file(&self, place: Place, stat: &Stat) -> Result<()> {
+        match file_type(stat) {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory => Err(self.root.error(self.path(place), Errno::ISDIR)),
+            _ => Err(Error::NoFile { path: self.root.join(self.path(place)) }),
+        }
+    }
+
+    /// Renames, making directories above `to` where they are missing; false if there is nothing at
+    /// `from`.
+    fn with_directories(&self, to: &[u8], mut rename: impl FnMut() -> Result<bool>) -> Result<bool> {
+        for _ in 0..ATTEMPTS {
+            if rename()? {
+                return Ok(true);
+            }
+            if self.root.make_above(to)? == 0 {
+                return rename();
+            }
+        }
+        Err(self.root.error(to, Errno::NOENT))
+    }
+}
+
+impl Disk for Spot<'_> {
+    type Error = Error;
+
+    fn gated<T>(&self, work: impl FnOnce(Place) -> Result<T>) -> Result<T> {
+        let gate = Gate::enter(self.root)?;
+        match gate.record {
+            None => work(Place::Flat),
+            Some(record) if record.scheme == self.scheme => work(target(record.state)),
+            Some(Record { scheme: found, .. }) => {
+                let root = self.root.path().to_owned();
+                Err(Error::Differs { root, found, wanted: self.scheme })
+            }
+        }
+    }
+
+    fn rename_exclusively(&self, from: Place, to: Place) -> Result<Option<Move>> {
+        // In a layout at rest there is nothing at the origin, and a look is cheaper than a rename
+        // that fails.
+        let Some(stat) = self.root.stat(self.path(from))? else { return Ok(Some(Move::Absent)) };
+        self.is_file(from, &stat)?;
+        let (from, to) = (self.path(from), self.path(to));
+        let mut outcome = None;
+        self.with_directories(to, || {
+            outcome = self.root.rename_exclusively(from, to).map_err(|error| self.root.error(to, error))?;
+            Ok(outcome != Some(Move::Absent))
+        })?;
+        Ok(outcome)
+    }
+
+    fn link(&self, from: Place, to: Place) -> Result<Move> {
+        let (from, to) = (self.path(from), self.path(to));
+        let mut outcome = Move::Absent;
+        self.with_directories(to, || {
+            outcome = self.root.link(from, to).map_err(|error| self.root.error(to, error))?;
+            Ok(outcome != Move::Absent)
+        })?;
+        Ok(outcome)
+    }
+
+    fn same(&self, from: Place, to: Place) -> Result<Option<bool>> {
+        let Some(from) = self.root.stat(self.path(from))? else { return Ok(None) };
+        let to = self.root.stat(self.path(to))?;
+        Ok(Some(to.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino))))
+    }
+
+    fn install(&self, place: Place) -> Result<()> {
+        let to = self.path(place);
+        if let Some(stat) = self.root.stat(to)? {
+            self.is_file(place, &stat)?;
+        }
+        let staged = self.staged.ok_or_else(|| self.root.error(to, Errno::NOENT))?;
+        let renamed = self.with_directories(to, || staged.rename(to))?;
+        if renamed { Ok(()) } else { Err(self.root.error(to, Errno::NOENT)) }
+    }
+
+    fn remove(&self, place: Place) -> Result<bool> {
+        let path = self.path(place);
+        Ok(self.root.holds(path)? && self.root.remove(path)?)
+    }
+}
+
+/// Where files go in this state.
+pub(crate) fn target(state: State) -> Place {
+    match state {
+        State::Sharding | State::Sharded => Place::Sharded,
+        State::Unsharding => Place::Flat,
+    }
+}
+
+impl Root {
+    /// Moves a file from one path to another unless there is something.
+    pub(crate) fn move_exclusively(&self, scheme: Scheme, from: &[u8], to: &[u8]) -> Result<Move> {
+        shift(&Spot::between(self, scheme, from, to), Place::Flat, Place::Sharded)
+    }
+}

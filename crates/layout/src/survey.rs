@@ -1,0 +1,302 @@
+//! Reads a directory before anything is moved: counts files, finds names that do not suit, and
+//! checks that names to be used as hashes are spread like hashes. One pass, in constant memory.
+//!
+//! The shape may follow from the number of files, which is known at the end only. So names are
+//! checked against every shape that may be chosen.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use firstbyte_listing::{Batch, Entry};
+use rustix::fs::FileType;
+
+use crate::error::{Error, Result};
+use crate::gate::Gate;
+use crate::layout_request::LayoutRequest;
+use crate::record::State;
+use crate::reserved;
+use crate::root::Root;
+use crate::scheme::{CALLED_LIKE_A_LEVEL, Scheme};
+use crate::spread::{Spread, to_float};
+use crate::tally::{BATCH, type_of};
+
+/// How much fuller than with evenly spread names the average file's directory may be.
+const TOLERANCE: f64 = 2.0;
+/// Bytes of names read at once from a directory of a layout, for each level down.
+const LEVEL_BATCH: usize = 256 << 10;
+/// Look-ups whose latency an estimate rests on.
+const SAMPLE: usize = 100;
+/// What a rename and a new directory cost at least, as measured on ext4 with a warm cache.
+const RENAME: Duration = Duration::from_micros(4);
+const DIRECTORY: Duration = Duration::from_micros(25);
+
+/// What a directory holds, and what a conversion would do.
+#[derive(Debug)]
+pub struct Survey {
+    /// The shape the layout has or would have.
+    pub scheme: Scheme,
+    /// Which way files move in it, if it is a layout already.
+    pub state: Option<State>,
+    /// Files that would move.
+    pub files: u64,
+    /// What is no file and stays in the root.
+    pub left: u64,
+    /// Files that stay in the root of a layout because it cannot hold their names. In a directory
+    /// that is not a layout yet they are why it is refused.
+    pub unfit: u64,
+    /// Directories that would be made, or removed again. Those to be made for hashed names are an
+    /// expectation; in a layout there may be some already.
+    pub directories: u64,
+    /// About how long a conversion takes: from the latency of some look-ups here and the cost of
+    /// renames elsewhere, so good to a factor of a few.
+    pub estimate: Duration,
+    unsuitable: Option<Error>,
+}
+
+impl Survey {
+    /// The same, if all names suit the shape.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`], [`Error::Uneven`].
+    pub fn fit(self) -> Result<Self> {
+        match self.unsuitable {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Why the names do not suit the shape, if they do not.
+    #[must_use]
+    pub fn unsuitable(&self) -> Option<&Error> {
+        self.unsuitable.as_ref()
+    }
+}
+
+/// Looks at the directory `root` and changes nothing.
+///
+/// # Errors
+/// [`Error::Scheme`]: the wishes do not go together. [`Error::Differs`]: it is a layout of another
+/// shape than wished. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+pub fn survey(root: &Path, request: &LayoutRequest) -> Result<Survey> {
+    survey_of(&Root::open(root)?, request)
+}
+
+/// Looks at the layout in the directory `root` as [`unshard`](crate::unshard()) would find it, and
+/// changes nothing.
+///
+/// # Errors
+/// [`Error::Missing`]: it is not a layout. [`Error::Io`], [`Error::Newer`], [`Error::Malformed`].
+pub fn survey_back(root: &Path) -> Result<Survey> {
+    let root = Root::open(root)?;
+    let record = Gate::layout(&root)?;
+    let mut levels = Levels { root: &root, scheme: record.scheme, files: 0, directories: 0 };
+    levels.count(b"", 0)?;
+    let Levels { files, directories, .. } = levels;
+    let look_up = match root.read(b"", BATCH)?.next()? {
+        Some(batch) => time_look_ups(&root, batch)?,
+        None => Duration::ZERO,
+    };
+    let estimate = estimate(look_up, files, directories);
+    let (scheme, state) = (record.scheme, Some(record.state));
+    Ok(Survey { scheme, state, files, left: 0, unfit: 0, directories, estimate, unsuitable: None })
+}
+
+pub(crate) fn survey_of(root: &Root, request: &LayoutRequest) -> Result<Survey> {
+    let record = Gate::enter(root)?.record;
+    // A request that no shape satisfies is refused before a directory of millions is read.
+    let shapes = match record {
+        Some(record) => request.agrees(record.scheme, root.path()).map(|()| vec![record.scheme])?,
+        None => request.shapes()?,
+    };
+    let mut seen = Seen::new(shapes, record.is_some());
+    seen.read(root)?;
+    let files = seen.files;
+    let shapes = std::mem::take(&mut seen.shapes);
+    let nearest = shapes.into_iter().min_by(|a, b| a.scheme.strain(files).total_cmp(&b.scheme.strain(files)));
+    let Some(shape) = nearest else { return Err(Error::Scheme { why: "there is no such shape" }) };
+    let scheme = shape.scheme;
+    // In a layout that exists, what does not suit stays in the root and is reported file by file.
+    let (unfit, unsuitable) = match record {
+        Some(_) => (shape.refused, None),
+        None => (0, shape.unfit(root).or_else(|| seen.uneven(root, scheme))),
+    };
+    let files = files - unfit;
+    let directories = seen.directories(scheme, files);
+    Ok(Survey {
+        scheme,
+        state: record.map(|record| record.state),
+        files,
+        left: seen.left,
+        unfit,
+        directories,
+        estimate: estimate(seen.look_up, files, directories),
+        unsuitable,
+    })
+}
+
+/// A shape that may be chosen, and the names that are against it.
+struct Shape {
+    scheme: Scheme,
+    refused: u64,
+    /// One of them, and what is wrong with it.
+    example: Option<(Vec<u8>, &'static str)>,
+}
+
+impl Shape {
+    fn refuse(&mut self, name: &[u8], why: &'static str) {
+        self.refused += 1;
+        self.example.get_or_insert_with(|| (name.to_vec(), why));
+    }
+
+    /// Names a layout of this shape cannot hold, or that stand where its directories would.
+    fn unfit(self, root: &Root) -> Option<Error> {
+        let (first, why) = self.example?;
+        let first = String::from_utf8_lossy(&first).into_owned();
+        Some(Error::Unfit { root: root.path().to_owned(), count: self.refused, first, why })
+    }
+}
+
+/// What one reading of a directory found.
+struct Seen {
+    files: u64,
+    left: u64,
+    shapes: Vec<Shape>,
+    /// How files are spread that are called by hashes.
+    spread: Option<Spread>,
+    /// Whether directories called like a layout's are its own.
+    established: bool,
+    /// How long one look-up takes.
+    look_up: Duration,
+}
+
+impl Seen {
+    fn new(shapes: Vec<Scheme>, established: bool) -> Self {
+        let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(Spread::new);
+        let shapes = shapes.into_iter().map(|scheme| Shape { scheme, refused: 0, example: None }).collect();
+        Self { files: 0, left: 0, shapes, spread, established, look_up: Duration::ZERO }
+    }
+
+    fn read(&mut self, root: &Root) -> Result<()> {
+        let mut pages = root.read(b"", BATCH)?;
+        while let Some(batch) = pages.next()? {
+            if self.files == 0 {
+                self.look_up = time_look_ups(root, batch)?;
+            }
+            for entry in batch.entries().filter(|entry| !reserved::is_reserved(entry.name())) {
+                self.note(&entry, type_of(root, entry.name(), &entry)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, entry: &Entry<'_>, kind: FileType) {
+        let name = entry.name();
+        match kind {
+            // It is gone.
+            FileType::Unknown => {}
+            FileType::RegularFile => {
+                self.files += 1;
+                for shape in &mut self.shapes {
+                    if let Err(why) = shape.scheme.suits(name) {
+                        shape.refuse(name, why);
+                    }
+                }
+                if let Some(spread) = &mut self.spread {
+                    spread.add(name);
+                }
+            }
+            kind => {
+                let level = |shape: &Shape| shape.scheme.is_level(name);
+                if self.established {
+                    let own = kind == FileType::Directory && self.shapes.iter().any(level);
+                    self.left += u64::from(!own);
+                    return;
+                }
+                self.left += 1;
+                for shape in self.shapes.iter_mut().filter(|shape| level(shape)) {
+                    shape.refuse(name, CALLED_LIKE_A_LEVEL);
+                }
+            }
+        }
+    }
+
+    /// Names that are no hashes crowd: the directory of a file taken at random then holds far more
+    /// than the average directory.
+    fn uneven(&self, root: &Root, scheme: Scheme) -> Option<Error> {
+        let crowding = self.spread.as_ref()?.crowding(scheme.digits());
+        let (crowding, even) = (crowding.found, crowding.even);
+        (crowding > TOLERANCE * even).then(|| Error::Uneven { root: root.path().to_owned(), crowding, even })
+    }
+
+    /// Directories of all levels for so many files.
+    fn directories(&self, scheme: Scheme, files: u64) -> u64 {
+        let level = |level: u8| {
+            let digits = usize::from(level) * usize::from(scheme.width());
+            let counted = self.spread.as_ref().and_then(|spread| spread.directories(digits));
+            counted.unwrap_or_else(|| expected(digits, files)).min(files)
+        };
+        (1..=scheme.levels()).map(level).sum()
+    }
+}
+
+/// Directories of so many digits in which files fall that are spread by a hash.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an expectation, never below zero"
+)]
+fn expected(digits: usize, files: u64) -> u64 {
+    let directories = (0..digits).fold(1.0_f64, |all, _| all * 16.0);
+    // What remains empty is what each file leaves empty; in these terms exact for few files among
+    // very many as well.
+    let filled = -(to_float(files) * (-directories.recip()).ln_1p()).exp_m1() * directories;
+    filled.round() as u64
+}
+
+/// What is in the directories of a layout.
+struct Levels<'a> {
+    root: &'a Root,
+    scheme: Scheme,
+    files: u64,
+    directories: u64,
+}
+
+impl Levels<'_> {
+    /// Counts what is below `path`, which ends in `/` or is empty, so many digits down.
+    fn count(&mut self, path: &[u8], digits: usize) -> Result<()> {
+        let mut pages = self.root.read(path, LEVEL_BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries().filter(|entry| !reserved::is_reserved(entry.name())) {
+                let below = [path, entry.name()].concat();
+                match type_of(self.root, &below, &entry)? {
+                    FileType::RegularFile if digits > 0 => self.files += 1,
+                    FileType::Directory
+                        if self.scheme.is_level(entry.name()) && digits < self.scheme.digits() =>
+                    {
+                        self.directories += 1;
+                        self.count(&[&below, b"/".as_slice()].concat(), digits + entry.name().len())?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long one look-up takes, by those of some names in the root.
+fn time_look_ups(root: &Root, batch: &Batch) -> Result<Duration> {
+    let began = Instant::now();
+    let mut count = 0;
+    for entry in batch.entries().take(SAMPLE) {
+        root.stat(entry.name())?;
+        count += 1;
+    }
+    Ok(began.elapsed().checked_div(count).unwrap_or_default())
+}
+
+/// On a network a rename is a request, as a look-up is.
+fn estimate(look_up: Duration, files: u64, directories: u64) -> Duration {
+    let times = |cost: Duration, count: u64| cost.mul_f64(to_float(count));
+    times(look_up.max(RENAME), files) + times(look_up.max(DIRECTORY), directories)
+}

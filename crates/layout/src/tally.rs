@@ -1,0 +1,154 @@
+//! What `shard` and `unshard` share: counts, failures, and stopping.
+
+use std::io::{self, BufRead, BufReader};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use firstbyte_listing::Entry;
+use rustix::fs::FileType;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::root::{Root, file_type};
+use crate::scheme::{Hash, Scheme};
+
+/// Bytes of names that are read, sorted and moved at once: some 60,000 files of usual names. More
+/// at once means more files for each directory touched; this is as much as fits beside everything
+/// else in a few MiB.
+pub(crate) const BATCH: usize = 4 << 20;
+/// Bytes of content read at once: as much as one system call moves well; a layout's files are
+/// small.
+pub(crate) const PART: usize = 64 << 10;
+/// Failures that are kept one by one; the others are only counted.
+pub(crate) const KEPT: usize = 1000;
+
+/// A file that could not be moved, or something that could not be checked.
+#[derive(Debug)]
+pub struct Failure {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why.
+    pub error: Error,
+}
+
+/// What a conversion has done so far.
+#[derive(Debug)]
+pub struct Converted {
+    /// The layout's shape.
+    pub scheme: Scheme,
+    /// Whether an earlier run had begun it.
+    pub resumed: bool,
+    /// Files moved.
+    pub moved: u64,
+    /// Directories made, or removed again.
+    pub directories: u64,
+    /// What is no file and stays in the root: directories, symbolic links and the like.
+    pub left: u64,
+    /// How many files could not be moved. They stay where they are and can be found there.
+    pub failures: u64,
+    /// The first thousand of them.
+    pub failed: Vec<Failure>,
+}
+
+/// Called with the progress after each batch; may stop the conversion.
+pub(crate) type Watch<'a> = dyn FnMut(&Converted) -> ControlFlow<()> + 'a;
+
+/// A conversion under way.
+pub(crate) struct Job<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) scheme: Scheme,
+    pub(crate) done: Converted,
+    /// Of the failures, files whose names the layout cannot hold.
+    pub(crate) misnamed: u64,
+    watch: &'a mut Watch<'a>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(root: &'a Root, scheme: Scheme, watch: &'a mut Watch<'a>) -> Self {
+        let failed = Vec::new();
+        let done =
+            Converted { scheme, resumed: false, moved: 0, directories: 0, left: 0, failures: 0, failed };
+        Self { root, scheme, done, misnamed: 0, watch }
+    }
+
+    /// Forgets what failed and what was left: a new pass will meet it again.
+    pub(crate) fn begin_pass(&mut self) {
+        self.done.left = 0;
+        self.done.failures = 0;
+        self.done.failed.clear();
+        self.misnamed = 0;
+    }
+
+    /// Notes a file that stays where it is.
+    pub(crate) fn fail(&mut self, name: &[u8], error: Error) {
+        self.done.failures += 1;
+        self.misnamed += u64::from(matches!(error, Error::Name { .. }));
+        if self.done.failed.len() < KEPT {
+            self.done.failed.push(Failure { path: self.root.join(name), error });
+        }
+    }
+
+    /// Reports the progress.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: the watcher says so.
+    pub(crate) fn tell(&mut self) -> Result<()> {
+        match (self.watch)(&self.done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Stopped { root: self.root.path().to_owned() }),
+        }
+    }
+}
+
+/// An entry's type, asked for where the directory does not tell; `Unknown` if it is gone.
+pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<FileType> {
+    match entry.file_type() {
+        FileType::Unknown => Ok(root.stat(path)?.as_ref().map_or(FileType::Unknown, file_type)),
+        known => Ok(known),
+    }
+}
+
+/// Why a file does not belong where its name leads; `None` if it does, or is gone.
+pub(crate) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8]) -> Result<Option<Error>> {
+    if scheme.hash() != Hash::ContentSha256 {
+        return Ok(None);
+    }
+    let Some((file, _)) = root.regular(path)? else { return Ok(None) };
+    let mut content = BufReader::with_capacity(PART, file);
+    let found = digest_of(&mut content, |error| root.error(path, error), |_| Ok(()))?;
+    Ok((found.as_bytes() != name).then(|| Error::Content { path: root.join(path), found }))
+}
+
+/// The SHA-256 of everything in `content`, in hexadecimal digits. Otherwise as [`read_all`].
+pub(crate) fn digest_of(
+    content: &mut impl BufRead,
+    at: impl Fn(io::Error) -> Error,
+    mut pass: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<String> {
+    let mut digest = Sha256::new();
+    read_all(content, at, |part| {
+        digest.update(part);
+        pass(part)
+    })?;
+    Ok(hex::encode(digest.finalize()))
+}
+
+/// Gives everything in `content` to `pass`, part by part; `at` says where it was that could not be
+/// read.
+pub(crate) fn read_all(
+    content: &mut impl BufRead,
+    at: impl Fn(io::Error) -> Error,
+    mut pass: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let part = match content.fill_buf() {
+            Ok([]) => return Ok(()),
+            Ok(part) => part,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(at(error)),
+        };
+        pass(part)?;
+        let length = part.len();
+        content.consume(length);
+    }
+}

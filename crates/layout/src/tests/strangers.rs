@@ -1,0 +1,133 @@
+//! What is no regular file, errors and locks of others: whatever strangers do to a layout's
+//! directory.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use firstbyte_testkit::unprivileged;
+use rustix::fs::{FlockOperation, flock};
+
+use super::*;
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Of a layout just made, what strangers call by the names of files: a link, a pipe and a socket,
+/// each flat and sharded.
+fn beset(layout: &Layout) -> Vec<&'static [u8]> {
+    let names = [b"link".as_slice(), b"pipe", b"socket", b"link below", b"pipe below"];
+    for name in names {
+        let below = layout.path(name).unwrap();
+        let path = if name.ends_with(b"below") { below } else { join(layout.root(), name) };
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match name[0] {
+            b'l' => symlink(layout.path(b"file").unwrap(), path).unwrap(),
+            b'p' => pipe(&path),
+            _ => drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
+        }
+    }
+    names.to_vec()
+}
+
+#[test]
+fn a_layout_holds_regular_files_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let scheme = Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap();
+    let layout = Layout::create(directory.path(), scheme).unwrap();
+    layout.put(b"file", b"content").unwrap();
+    let names = beset(&layout);
+    for name in &names {
+        assert!(!layout.exists(name).unwrap());
+        assert!(matches!(layout.get(name), Err(Error::NotFound { .. })));
+        assert!(matches!(layout.open_file(name), Err(Error::NotFound { .. })));
+        assert!(matches!(layout.put(name, b""), Err(Error::NoFile { .. })));
+        assert!(!layout.delete(name).unwrap());
+    }
+    assert_eq!(layout.iter().map(Result::unwrap).collect::<Vec<_>>(), [b"file"]);
+    assert_eq!(layout.count().unwrap(), 1);
+    let below = fs::symlink_metadata(layout.path(b"link below").unwrap()).unwrap();
+    assert!(below.is_symlink() && fs::symlink_metadata(directory.path().join("pipe")).is_ok());
+    let done = unsharded(directory.path()).unwrap();
+    assert_eq!((done.moved, done.failures), (1, 2), "what lies among the files is left alone");
+    assert!(done.failed.iter().all(|failure| matches!(failure.error, Error::NoFile { .. })));
+    assert_eq!(find(directory.path(), b"pipe").unwrap(), None);
+}
+
+#[test]
+fn an_error_of_the_source_names_the_source() {
+    let directory = tempfile::tempdir().unwrap();
+    for hash in [Hash::Xxh3, Hash::ContentSha256] {
+        let root = directory.path().join(hash.to_string());
+        let layout = Layout::create(&root, Scheme::new(hash, 1, 1, Leaf::Name).unwrap()).unwrap();
+        for source in [directory.path(), Path::new("/proc/self/mem")] {
+            let error = layout.put_file(&[b'a'; 64], source).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("{}: ", source.display())), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_error_of_the_new_file_names_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("layout");
+    let layout = Layout::create(&root, Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+    layout.put(b"file", b"").unwrap();
+    let path = layout.path(b"file").unwrap();
+    mode(path.parent().unwrap(), 0o555);
+    mode(directory.path(), 0o755);
+    let error = unprivileged(|| layout.put(b"file", b"")).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: Permission", path.display())), "{error}");
+    let flat = flat(3);
+    mode(flat.path(), 0o755);
+    let error = unprivileged(|| sharded(flat.path(), &LayoutRequest::default())).unwrap_err();
+    let place = flat.path().join(reserved::NAME);
+    assert!(error.to_string().starts_with(&format!("{}: Permission", place.display())), "{error}");
+}
+
+#[test]
+fn a_file_where_a_directory_should_be_is_an_error_and_no_endless_try() {
+    let directory = tempfile::tempdir().unwrap();
+    let layout =
+        Layout::create(directory.path(), Scheme::new(Hash::Xxh3, 1, 1, Leaf::Name).unwrap()).unwrap();
+    let path = layout.path(b"file").unwrap();
+    fs::write(path.parent().unwrap(), "").unwrap();
+    let error = layout.put(b"file", b"").unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: Not a directory", path.display())), "{error}");
+}
+
+#[test]
+fn what_may_not_be_read_is_reported_and_the_rest_is_checked() {
+    let directory = flat(100);
+    sharded(directory.path(), &two_levels()).unwrap();
+    mode(directory.path(), 0o755);
+    fs::write(directory.path().join("stray"), "").unwrap();
+    let closed = directory.path().join("7");
+    mode(&closed, 0);
+    let mut findings = Vec::new();
+    let checked = unprivileged(|| {
+        check(directory.path(), Mend::Report, &mut |finding| findings.push(finding.trouble)).unwrap()
+    });
+    mode(&closed, 0o755);
+    let inside = check(&directory.path().join("7"), Mend::Report, &mut |_| {});
+    assert!(matches!(inside, Err(Error::Missing { .. })));
+    assert_eq!(findings, [Trouble::Stray]);
+    assert!(checked.files > 80 && checked.files < 106, "{}", checked.files);
+    assert_eq!(checked.failures, 1);
+    let failure = &checked.failed[0];
+    assert_eq!(failure.path, closed);
+    assert!(failure.error.to_string().starts_with(&format!("{}: Permission", closed.display())));
+}
+
+#[test]
+fn a_lock_of_others_on_the_directory_is_an_error_after_a_while() {
+    let directory = flat(3);
+    let held = fs::File::open(directory.path()).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let error = sharded(directory.path(), &LayoutRequest::default()).unwrap_err();
+    assert!(error.to_string().contains("holds a lock on this directory"), "{error}");
+    assert!(!directory.path().join(reserved::NAME).exists());
+    assert_eq!(listing(directory.path()).len(), 8, "no draft of a layout file is left");
+    drop(held);
+    sharded(directory.path(), &LayoutRequest::default()).unwrap();
+}

@@ -1,0 +1,155 @@
+//! From sharded to flat: takes every file back to the root and removes the directories that are
+//! then empty.
+//!
+//! Empty directories are removed by rmdir, which fails where a file has come meanwhile, so no file
+//! is ever lost to it; and while files move this way writers make no directories. The layout file
+//! goes last, while the gate is empty, and only when no directory of the layout is left: what
+//! is there then is what was there before.
+
+use std::path::Path;
+
+use rustix::fs::FileType;
+
+use crate::error::{Error, Result};
+use crate::gate::Conversion;
+use crate::protocol::Move;
+use crate::record::{Record, State};
+use crate::reserved;
+use crate::root::Root;
+use crate::stage::remove_abandoned;
+use crate::tally::{Converted, Job, Watch, type_of};
+
+/// Bytes of names read at once, for each level a conversion is down.
+const BATCH: usize = 256 << 10;
+
+/// Makes the layout in the directory `root` a flat directory again; `watch` is called with
+/// the progress, and may stop it.
+///
+/// # Errors
+/// [`Error::Missing`]: it is no layout. [`Error::Busy`], [`Error::Stopped`]; [`Error::Io`]: nothing
+/// is lost then, and the next call goes on. What cannot be moved by itself is a
+/// [`Failure`](super::Failure), and the layout stays one.
+pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted> {
+    let root = Root::open(root)?;
+    let Some(mut conversion) = Conversion::begin(&root)? else {
+        return Err(Error::Missing { root: root.path().to_owned() });
+    };
+    let record = conversion.record;
+    conversion.set(Record { state: State::Unsharding, ..record })?;
+    let mut watch = |done: &Converted| watch(done);
+    let mut job = Job::new(&root, record.scheme, &mut watch);
+    job.done.resumed = record.state == State::Unsharding;
+    loop {
+        let left = job.empty_levels()?;
+        root.sync_all()?;
+        if left == Left::Nothing && conversion.alone(|_| job.finish())? {
+            root.sync_directory(b"")?;
+            return Ok(job.done);
+        }
+        if left == Left::Stuck {
+            return Ok(job.done);
+        }
+    }
+}
+
+/// What a pass over the directories leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// No directory of the layout.
+    Nothing,
+    /// Some, but there was progress.
+    Some,
+    /// Some, and nothing in them can be moved.
+    Stuck,
+}
+
+impl Job<'_> {
+    /// Empties all directories once.
+    fn empty_levels(&mut self) -> Result<Left> {
+        self.begin_pass();
+        let before = (self.done.moved, self.done.directories);
+        let mut left = false;
+        let mut pages = self.root.read(b"", BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries() {
+                let name = entry.name();
+                let level =
+                    self.scheme.is_level(name) && type_of(self.root, name, &entry)? == FileType::Directory;
+                if level {
+                    left |= !self.empty(name.to_vec(), name)?;
+                } else if reserved::is_staged(name) {
+                    remove_abandoned(self.root, name)?;
+                }
+            }
+        }
+        Ok(match (left, before == (self.done.moved, self.done.directories)) {
+            (false, _) => Left::Nothing,
+            (true, false) => Left::Some,
+            (true, true) => Left::Stuck,
+        })
+    }
+
+    /// Moves what is in the directory at `path` to the root, that of directories in it too; whether
+    /// it is gone then.
+    fn empty(&mut self, path: Vec<u8>, digits: &[u8]) -> Result<bool> {
+        let mut pages = self.root.read(&path, BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries() {
+                let below = [&path, b"/".as_slice(), entry.name()].concat();
+                let level = self.scheme.is_level(entry.name()) && digits.len() < self.scheme.digits();
+                match type_of(self.root, &below, &entry)? {
+                    FileType::RegularFile => self.take_back(&below, digits, entry.name())?,
+                    FileType::Unknown => {}
+                    FileType::Directory if level => {
+                        let digits = [digits, entry.name()].concat();
+                        self.empty(below, &digits)?;
+                    }
+                    _ => {
+                        let error = Error::NoFile { path: self.root.join(&below) };
+                        self.fail(&below, error);
+                    }
+                }
+            }
+            self.tell()?;
+        }
+        let gone = self.root.remove_if_empty(&path)?;
+        self.done.directories += u64::from(gone);
+        Ok(gone)
+    }
+
+    /// Moves one file to the root.
+    fn take_back(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
+        if reserved::is_staged(leaf) && remove_abandoned(self.root, path)? {
+            return Ok(());
+        }
+        let name = if reserved::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
+        match self.root.move_exclusively(self.scheme, path, &name)? {
+            // What a writer has not finished counts for nothing.
+            Move::Done => self.done.moved += u64::from(!reserved::is_staged(leaf)),
+            Move::Absent => {}
+            Move::Taken => {
+                let error = Error::Taken { path: self.root.join(path), target: self.root.join(&name) };
+                self.fail(path, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the layout file, unless there is still a directory of the layout; whether it is
+    /// gone.
+    fn finish(&self) -> Result<bool> {
+        let mut pages = self.root.read(b"", BATCH)?;
+        while let Some(batch) = pages.next()? {
+            for entry in batch.entries() {
+                let name = entry.name();
+                if self.scheme.is_level(name) && type_of(self.root, name, &entry)? == FileType::Directory {
+                    return Ok(false);
+                }
+                if reserved::is_staged(name) {
+                    remove_abandoned(self.root, name)?;
+                }
+            }
+        }
+        self.root.remove(reserved::NAME.as_bytes())
+    }
+}

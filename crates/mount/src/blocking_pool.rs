@@ -1,0 +1,249 @@
+//! Threads for calls that wait on a network. The few threads that talk to the kernel never wait.
+//!
+//! A job is run by an idle thread, or by a new one while there are fewer than [`MOST`]; otherwise
+//! it queues. Idle threads end after a while. A job that misses its deadline is answered without
+//! its result: see [`BlockingPool::within`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::source::STACK;
+
+/// Jobs at once. Behind 30 ms these answer 2,000 lookups a second, more than one endpoint likes to
+/// be asked.
+const MOST: usize = 64;
+/// How long an idle thread stays.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    /// Pending answers with their deadlines, in order: all deadlines are equally long.
+    late: VecDeque<(Instant, Weak<dyn Overdue>)>,
+    watched: bool,
+    /// True if the watching thread sleeps without a timeout and has to be woken.
+    dormant: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    watch: Condvar,
+}
+
+/// The threads. Clones share them.
+#[derive(Clone)]
+pub(crate) struct BlockingPool {
+    shared: Arc<Shared>,
+    deadline: Duration,
+}
+
+/// Something that is answered once: by the job that has the answer, or because it is late.
+struct Answer<R> {
+    reply: Mutex<Option<R>>,
+    overdue: Box<dyn Fn(R) + Send + Sync>,
+}
+
+trait Overdue: Send + Sync {
+    fn overdue(&self);
+}
+
+impl<R: Send> Overdue for Answer<R> {
+    fn overdue(&self) {
+        if let Some(reply) = self.take() {
+            (self.overdue)(reply);
+        }
+    }
+}
+
+impl<R> Answer<R> {
+    fn take(&self) -> Option<R> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl BlockingPool {
+    /// Threads for jobs that have to be answered within `deadline`.
+    pub(crate) fn new(deadline: Duration) -> Self {
+        Self { shared: Arc::default(), deadline }
+    }
+
+    /// The deadline of each job.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Runs `work`, then `answer` with its result, or `overdue` once the deadline has passed.
+    pub(crate) fn within<R: Send + 'static, T: 'static>(
+        &self,
+        reply: R,
+        work: impl FnOnce() -> T + Send + 'static,
+        answer: impl FnOnce(R, T) + Send + 'static,
+        overdue: impl Fn(R) + Send + Sync + 'static,
+    ) {
+        let pending = Arc::new(Answer { reply: Mutex::new(Some(reply)), overdue: Box::new(overdue) });
+        let watched: Arc<dyn Overdue> = pending.clone();
+        self.watch(Arc::downgrade(&watched));
+        self.run(move || {
+            let done = work();
+            if let Some(reply) = pending.take() {
+                answer(reply, done);
+            }
+        });
+    }
+
+    /// Runs `job` when there is a thread for it.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.state();
+        state.jobs.push_back(Box::new(job));
+        if state.idle >= state.jobs.len() || state.threads >= MOST {
+            drop(state);
+            self.shared.work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name("waiter".into()).stack_size(STACK);
+        if let Err(error) = thread.spawn(move || shared.work()) {
+            let mut state = self.shared.state();
+            state.threads -= 1;
+            let alone = state.threads == 0;
+            drop(state);
+            tracing::warn!("no thread for an operation: {error}");
+            if alone {
+                // No other thread would run it.
+                self.shared.work_off();
+            }
+        }
+    }
+
+    fn watch(&self, overdue: Weak<dyn Overdue>) {
+        let mut state = self.shared.state();
+        // Answered entries are removed, or they would pile up in a busy minute.
+        while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
+            state.late.pop_front();
+        }
+        state.late.push_back((Instant::now() + self.deadline, overdue));
+        if !state.watched {
+            let shared = Arc::clone(&self.shared);
+            // Small: it does nothing but answer.
+            let thread = thread::Builder::new().name("deadlines".into()).stack_size(128 << 10);
+            state.watched = thread.spawn(move || shared.keep_deadlines()).is_ok();
+        }
+        if std::mem::take(&mut state.dormant) {
+            self.shared.watch.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            while let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = self.state();
+            }
+            state.idle += 1;
+            let (woken, waited) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if waited.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn work_off(&self) {
+        loop {
+            let Some(job) = self.state().jobs.pop_front() else { return };
+            job();
+        }
+    }
+
+    fn keep_deadlines(&self) {
+        let mut state = self.state();
+        loop {
+            let now = Instant::now();
+            match state.late.front().map(|(due, _)| *due) {
+                Some(due) if due <= now => {
+                    let answer = state.late.pop_front().and_then(|(_, answer)| answer.upgrade());
+                    drop(state);
+                    answer.inspect(|answer| answer.overdue());
+                    state = self.state();
+                }
+                Some(due) => {
+                    let waited = self.watch.wait_timeout(state, due - now);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => {
+                    state.dormant = true;
+                    state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn many_jobs_that_wait_run_at_the_same_time_and_the_rest_follow() {
+        let pool = BlockingPool::new(Duration::from_secs(60));
+        let (send, receive) = mpsc::channel();
+        let gate = Arc::new((Mutex::new(0), Condvar::new()));
+        for _ in 0..3 * MOST {
+            let (gate, send) = (Arc::clone(&gate), send.clone());
+            pool.run(move || {
+                // Each waits until as many as there may be threads have come.
+                let mut arrived = gate.0.lock().unwrap();
+                *arrived += 1;
+                gate.1.notify_all();
+                while *arrived < MOST {
+                    arrived = gate.1.wait(arrived).unwrap();
+                }
+                send.send(()).unwrap();
+            });
+        }
+        for _ in 0..3 * MOST {
+            receive.recv_timeout(Duration::from_secs(30)).expect("a job that never ran");
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_is_answered_once_and_without_its_job() {
+        let pool = BlockingPool::new(Duration::from_millis(20));
+        let (send, receive) = mpsc::channel();
+        let (release, held) = mpsc::channel::<()>();
+        let reply = send.clone();
+        pool.within(
+            reply,
+            move || held.recv(),
+            |reply, _| reply.send("done").unwrap(),
+            |reply| reply.send("late").unwrap(),
+        );
+        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Ok("late"));
+        release.send(()).unwrap();
+        pool.within(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
+        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Ok("done"));
+        assert_eq!(receive.recv_timeout(Duration::from_secs(30)), Err(mpsc::RecvTimeoutError::Disconnected));
+    }
+}

@@ -1,0 +1,110 @@
+//! Hydration asked for through the control socket. The daemon does it, so that readers of the mount
+//! come first and a job goes on when the client that began it has gone.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firstbyte_hydrate::{Job, WantedList, wanted};
+use firstbyte_location::Location;
+
+use super::protocol::{HydrateRequest, JobFailure, JobProgress, Response};
+use crate::filesystem::FileSystem;
+
+/// Ended jobs that are remembered: clients poll every tenth of a second, and thousands may be begun
+/// a day.
+const MOST_OVER: usize = 64;
+/// Failures reported of one job; their number is always reported.
+const MOST_FAILURES: usize = 100;
+
+/// The jobs of a mount, by number.
+#[derive(Default)]
+pub(super) struct Jobs {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    jobs: HashMap<u64, Job>,
+}
+
+impl Jobs {
+    /// Begins a job.
+    #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
+    pub(super) fn begin(&self, core: &FileSystem, request: HydrateRequest) -> Response {
+        let location = match Location::parse(OsStr::new(&request.location)) {
+            Ok(location) => core.source.with_secrets(location),
+            Err(error) => return Response::Error { error: error.to_string() },
+        };
+        let store = core.hydrator.store();
+        let mut list: WantedList = if request.recursive {
+            wanted::below(store, &location)
+        } else {
+            // The job looks the object up, so that the client is answered at once.
+            let store = store.clone();
+            Box::new(std::iter::once_with(move || wanted::one(&store, &location)))
+        };
+        if let Some(cache) = core.hydrator.cache().filter(|_| request.pin) {
+            list = wanted::pinned(list, cache, store);
+        }
+        match core.hydrator.hydrate(list, request.limit_rate) {
+            Ok(job) => Response::Begun { job: self.add(job) },
+            Err(error) => Response::Error { error: error.to_string() },
+        }
+    }
+
+    /// How far a job is.
+    pub(super) fn progress(&self, job: u64) -> Response {
+        let Some(job) = self.get(job) else { return unknown() };
+        let progress = job.progress();
+        let failed = progress.failed.iter().take(MOST_FAILURES).map(|failure| JobFailure {
+            location: failure.location.to_string(),
+            error: failure.error.to_string(),
+        });
+        Response::Progress(JobProgress {
+            files: progress.files,
+            files_done: progress.files_done,
+            bytes: progress.bytes,
+            bytes_here: progress.bytes_here,
+            fetched: progress.fetched,
+            is_counted: progress.is_counted,
+            is_over: progress.is_over,
+            seconds: progress.elapsed.as_secs_f64(),
+            failures: progress.failed.len(),
+            failed: failed.collect(),
+        })
+    }
+
+    /// Ends a job; what it fetched stays.
+    pub(super) fn cancel(&self, job: u64) -> Response {
+        let Some(job) = self.get(job) else { return unknown() };
+        job.cancel();
+        Response::Done {}
+    }
+
+    fn add(&self, job: Job) -> u64 {
+        let mut table = self.table();
+        let over: Vec<u64> =
+            table.jobs.iter().filter(|(_, job)| job.progress().is_over).map(|(number, _)| *number).collect();
+        if over.len() >= MOST_OVER {
+            over.iter().min().map(|oldest| table.jobs.remove(oldest));
+        }
+        table.last += 1;
+        let number = table.last;
+        table.jobs.insert(number, job);
+        number
+    }
+
+    fn get(&self, job: u64) -> Option<Job> {
+        self.table().jobs.get(&job).cloned()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unknown() -> Response {
+    Response::Error { error: "no such job".into() }
+}

@@ -1,0 +1,142 @@
+//! The messages on the control socket: one JSON object on a line each, shared by the daemon and its
+//! clients.
+
+use serde::{Deserialize, Serialize};
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase")]
+pub enum Request {
+    /// What is mounted, and by which process. Answered by [`Response::About`].
+    About,
+    /// Begins to bring files into the cache. Answered by [`Response::Begun`] at once.
+    Hydrate(HydrateRequest),
+    /// How far a job is. Answered by [`Response::Progress`].
+    Progress {
+        /// Its number.
+        job: u64,
+    },
+    /// Ends a job; what it fetched stays. Answered by [`Response::Done`].
+    Cancel {
+        /// Its number.
+        job: u64,
+    },
+}
+
+/// What to bring into the cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HydrateRequest {
+    /// The location.
+    pub location: String,
+    /// Everything below it, not one object.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Exempt it from eviction.
+    #[serde(default)]
+    pub pin: bool,
+    /// Bytes a second; unlimited if `None`.
+    #[serde(default)]
+    pub limit_rate: Option<u64>,
+}
+
+/// What the daemon answers. Variants are distinguished by their fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Response {
+    /// The request failed.
+    Error {
+        /// Why.
+        error: String,
+    },
+    /// Describes the mount.
+    About {
+        /// The location mounted.
+        source: String,
+        /// The daemon's process.
+        pid: u32,
+    },
+    /// A job was begun.
+    Begun {
+        /// Its number.
+        job: u64,
+    },
+    /// How far a job is.
+    Progress(JobProgress),
+    /// Done; nothing to report. Last, because an object with any fields would match it.
+    Done {},
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobProgress {
+    /// Files found so far.
+    pub files: u64,
+    /// Of those, hydrated.
+    pub files_done: u64,
+    /// Bytes of the files found so far.
+    pub bytes: u64,
+    /// Of those, in the cache.
+    pub bytes_here: u64,
+    /// Of those, fetched by this job.
+    pub fetched: u64,
+    /// Whether all files have been found.
+    pub is_counted: bool,
+    /// Whether the job has ended.
+    pub is_over: bool,
+    /// Its age.
+    pub seconds: f64,
+    /// Number of files that failed.
+    pub failures: usize,
+    /// The first of them.
+    pub failed: Vec<JobFailure>,
+}
+
+/// A file that could not be hydrated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFailure {
+    /// Which.
+    pub location: String,
+    /// Why.
+    pub error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_read_back_as_it_was_written() {
+        let hydrate =
+            HydrateRequest { location: "s3://b/k".into(), recursive: true, pin: false, limit_rate: Some(7) };
+        let requests = [
+            Request::About,
+            Request::Hydrate(hydrate),
+            Request::Progress { job: 1 },
+            Request::Cancel { job: 1 },
+        ];
+        for request in requests {
+            let text = serde_json::to_string(&request).unwrap();
+            assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request, "{text}");
+        }
+        let failed = vec![JobFailure { location: "s3://b/k".into(), error: "no".into() }];
+        let responses = [
+            Response::Error { error: "no".into() },
+            Response::About { source: "s3://b".into(), pid: 1 },
+            Response::Begun { job: 1 },
+            Response::Progress(JobProgress { files: 2, failures: 1, failed, ..JobProgress::default() }),
+            Response::Done {},
+        ];
+        for response in responses {
+            let text = serde_json::to_string(&response).unwrap();
+            assert_eq!(serde_json::from_str::<Response>(&text).unwrap(), response, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_for_hydration_needs_a_location_alone() {
+        let request: Request = serde_json::from_str(r#"{"verb":"hydrate","location":"/x"}"#).unwrap();
+        let expected =
+            HydrateRequest { location: "/x".into(), recursive: false, pin: false, limit_rate: None };
+        assert_eq!(request, Request::Hydrate(expected));
+    }
+}

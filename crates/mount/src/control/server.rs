@@ -1,0 +1,89 @@
+//! Listens on the control socket, and answers each connection in a thread of its own.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use super::jobs::Jobs;
+use super::protocol::{Request, Response};
+use crate::filesystem::FileSystem;
+use crate::{Error, Result};
+
+/// Longest request, bytes: a path of 4,096, written as JSON.
+const LONGEST: u64 = 64 << 10;
+/// Stack of a connection's thread.
+const STACK: usize = 256 << 10;
+
+/// A socket being listened on; removed when dropped.
+pub(crate) struct Listening {
+    path: PathBuf,
+}
+
+impl Listening {
+    /// Answers requests about `core` at `path`.
+    pub(crate) fn start(path: &Path, core: Arc<FileSystem>) -> Result<Self> {
+        let failed = |error: io::Error| Error::io(path, "cannot listen for requests", error);
+        // A socket left by a daemon that died: a running one would have its mount at this
+        // directory.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let jobs = Arc::new(Jobs::default());
+        let accept = move || {
+            for connection in listener.incoming().flatten() {
+                let (core, jobs) = (Arc::clone(&core), Arc::clone(&jobs));
+                let thread = thread::Builder::new().name("control".into()).stack_size(STACK);
+                if let Err(error) = thread.spawn(move || answer(&connection, &core, &jobs)) {
+                    tracing::warn!("a request could not be answered: {error}");
+                }
+            }
+        };
+        // The thread lives as long as the process, so it is not joined.
+        thread::Builder::new().name("control".into()).stack_size(STACK).spawn(accept).map_err(failed)?;
+        Ok(Self { path: path.to_owned() })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn answer(connection: &UnixStream, core: &FileSystem, jobs: &Jobs) {
+    let mut reader = BufReader::new(connection);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match io::Read::take(&mut reader, LONGEST).read_until(b'\n', &mut line) {
+            Ok(read) if read > 0 && line.ends_with(b"\n") => {}
+            _ => return,
+        }
+        let response = match serde_json::from_slice(&line) {
+            Ok(request) => respond(core, jobs, request),
+            Err(error) => Response::Error { error: format!("not a request: {error}") },
+        };
+        let Ok(response) = serde_json::to_string(&response) else { return };
+        let mut writer = connection;
+        if writeln!(writer, "{response}").is_err() {
+            return;
+        }
+    }
+}
+
+fn respond(core: &FileSystem, jobs: &Jobs, request: Request) -> Response {
+    match request {
+        Request::About => Response::About { source: core.source.root().to_string(), pid: std::process::id() },
+        Request::Hydrate(request) => jobs.begin(core, request),
+        Request::Progress { job } => jobs.progress(job),
+        Request::Cancel { job } => jobs.cancel(job),
+    }
+}

@@ -1,0 +1,169 @@
+//! The table of open directories, and how many names each answer to the kernel holds.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use firstbyte_location::{Kind, to_usize};
+
+use crate::Result;
+use crate::child::Child;
+use crate::directory::Listed;
+use crate::inodes::Ino;
+use crate::readdir::{ANSWER, ReadDir};
+use crate::source::Source;
+
+/// Names drawn for the first answer, before it is known how many the kernel's buffer holds.
+const FIRST: usize = 256;
+
+/// A name for an answer.
+pub(crate) struct Named {
+    entry: Entry,
+    /// The position of the name after it.
+    pub(crate) next: u64,
+    /// How long it is valid.
+    pub(crate) valid: Duration,
+}
+
+enum Entry {
+    Itself(Ino),
+    Parent,
+    Listed(Listed),
+}
+
+impl Named {
+    pub(crate) fn name(&self) -> &[u8] {
+        match &self.entry {
+            Entry::Itself(_) => b".",
+            Entry::Parent => b"..",
+            Entry::Listed(listed) => &listed.child.name,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.child().map_or(Kind::Directory, |child| child.kind)
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        match &self.entry {
+            Entry::Itself(ino) => *ino,
+            // The kernel knows it better; any number but 0 is shown as an entry.
+            Entry::Parent => crate::inodes::ROOT,
+            Entry::Listed(listed) => listed.ino,
+        }
+    }
+
+    pub(crate) fn child(&self) -> Option<&Child> {
+        match &self.entry {
+            Entry::Listed(listed) => Some(&listed.child),
+            Entry::Itself(_) | Entry::Parent => None,
+        }
+    }
+}
+
+/// A directory that is open.
+pub(crate) struct OpenDirectory {
+    stream: Mutex<ReadDir>,
+    path: Box<[u8]>,
+    /// Names to draw for the next answer.
+    want: AtomicUsize,
+}
+
+impl OpenDirectory {
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// One of the names given last, and how long it is valid. `None` while another thread
+    /// is reading.
+    fn recent(&self, name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+        let stream = self.stream.try_lock().ok()?;
+        stream.recent(name, ttl).map(|(listed, valid)| (listed.clone(), valid))
+    }
+
+    /// Names from position `offset` on, as many as the answer is likely to hold.
+    pub(crate) fn names(&self, ino: Ino, offset: u64) -> Result<Vec<Named>> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = Vec::new();
+        for position in offset..offset + self.want.load(Ordering::Relaxed) as u64 {
+            let entry = match position {
+                0 => Entry::Itself(ino),
+                1 => Entry::Parent,
+                _ => match stream.at(to_usize(position - 2)) {
+                    Ok(Some(listed)) => Entry::Listed(listed),
+                    Ok(None) => {
+                        stream.sources.prefetch.directory_read(&self.path);
+                        break;
+                    }
+                    // The names before it are returned first; the next call fails.
+                    Err(_) if !names.is_empty() => break,
+                    Err(error) => return Err(error),
+                },
+            };
+            names.push(Named { entry, next: position + 1, valid: stream.valid(stream.sources.ttl) });
+        }
+        Ok(names)
+    }
+
+    /// The same, with what a listing of local files leaves out.
+    pub(crate) fn names_with_attributes(&self, source: &Source, ino: Ino, offset: u64) -> Result<Vec<Named>> {
+        let mut names = self.names(ino, offset)?;
+        if source.root().as_local().is_some() {
+            for named in &mut names {
+                if let Entry::Listed(Listed { child, .. }) = &mut named.entry
+                    && !child.is_known()
+                    && let Ok(Some(found)) = source.find(&self.path, &child.name)
+                {
+                    *child = Arc::new(found);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Adapts the next answer: of `offered` names, `fitted` went into this one.
+    pub(crate) fn fitted(&self, fitted: usize, offered: usize) {
+        let want = if fitted == offered { 2 * offered } else { fitted + fitted / 8 + 1 };
+        self.want.store(want.clamp(16, ANSWER), Ordering::Relaxed);
+    }
+}
+
+/// All open directories.
+#[derive(Default)]
+pub(crate) struct DirHandles {
+    open: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
+    next: AtomicU64,
+}
+
+impl DirHandles {
+    pub(crate) fn insert(&self, stream: ReadDir) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = stream.path().into();
+        let open = OpenDirectory { stream: Mutex::new(stream), path, want: AtomicUsize::new(FIRST) };
+        self.open().insert(number, Arc::new(open));
+        number
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<OpenDirectory>> {
+        self.open().get(&number).cloned().ok_or(crate::Error::Unknown { number })
+    }
+
+    /// What an open listing of the directory at `path` returned a moment ago for `name`: `ls -l`
+    /// looks each name up again if the kernel did not keep it.
+    pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
+        let open: Vec<Arc<OpenDirectory>> =
+            self.open().values().filter(|open| *open.path == *path).cloned().collect();
+        open.iter().find_map(|open| open.recent(name, ttl))
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        let gone = self.open().remove(&number);
+        // Dropped without the lock: ending its requests may take a while.
+        drop(gone);
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenDirectory>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,159 @@
+//! The table of open files, and how the kernel reads each inode: through its page cache from this
+//! process, or directly from a local file.
+//!
+//! The kernel allows one of the two per inode and fails a mixture with EIO. So while a handle of an
+//! inode is open, further ones are opened in the same way; the way may change when the last handle
+//! is closed. The type of the local file is a parameter, so that the rule is tested without a
+//! kernel.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::inodes::Ino;
+use crate::{Error, Result};
+
+/// How the kernel reads an inode.
+pub(crate) enum Way<B> {
+    /// By asking us, keeping pages.
+    Cached,
+    /// From this local file, which has to live until the last handle is closed.
+    Through(Arc<B>),
+}
+
+impl<B> Clone for Way<B> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Cached => Self::Cached,
+            Self::Through(file) => Self::Through(Arc::clone(file)),
+        }
+    }
+}
+
+/// All open files: `T` is what reads one, `B` a local file that the kernel reads.
+pub(crate) struct HandleTable<T, B> {
+    inner: Mutex<Inner<T, B>>,
+    next: AtomicU64,
+}
+
+struct Inner<T, B> {
+    handles: HashMap<u64, (Ino, Arc<T>)>,
+    /// For every open inode, how the kernel reads it, and the number of its handles.
+    ways: HashMap<Ino, (Way<B>, usize)>,
+}
+
+impl<T, B> HandleTable<T, B> {
+    pub(crate) fn new() -> Self {
+        let inner = Inner { handles: HashMap::new(), ways: HashMap::new() };
+        Self { inner: Mutex::new(inner), next: AtomicU64::new(1) }
+    }
+
+    /// Opens inode `ino`; returns the number of the handle and the way it must be opened. `local`
+    /// is asked for a local file where the inode may be read that way and is not yet.
+    pub(crate) fn open(&self, ino: Ino, reader: T, local: impl FnOnce() -> Option<B>) -> (u64, Way<B>) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.inner();
+        let (way, handles) = inner
+            .ways
+            .entry(ino)
+            .or_insert_with(|| (local().map_or(Way::Cached, |file| Way::Through(Arc::new(file))), 0));
+        *handles += 1;
+        let way = way.clone();
+        inner.handles.insert(number, (ino, Arc::new(reader)));
+        (number, way)
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
+        let inner = self.inner();
+        inner.handles.get(&number).map(|(_, reader)| Arc::clone(reader)).ok_or(Error::Unknown { number })
+    }
+
+    pub(crate) fn is_open(&self, ino: Ino) -> bool {
+        self.inner().ways.contains_key(&ino)
+    }
+
+    pub(crate) fn close(&self, number: u64) {
+        let mut inner = self.inner();
+        let Some((ino, reader)) = inner.handles.remove(&number) else { return };
+        let gone = match inner.ways.get_mut(&ino) {
+            Some((_, handles)) if *handles > 1 => {
+                *handles -= 1;
+                None
+            }
+            _ => inner.ways.remove(&ino),
+        };
+        // What they hold may be files to close, which can take a while.
+        drop(inner);
+        drop((reader, gone));
+    }
+
+    /// How many are open.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.inner().handles.len()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<T, B>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_inode_open_before_it_was_hydrated_stays_cached_until_its_last_handle_is_closed() {
+        let handles: HandleTable<(), u8> = HandleTable::new();
+        let (first, _) = handles.open(7, (), || None);
+        let (second, way) = handles.open(7, (), || panic!("asked for a local file while a handle is cached"));
+        assert!(matches!(way, Way::Cached));
+        handles.close(first);
+        let (third, way) = handles.open(7, (), || panic!("asked for a local file while a handle is cached"));
+        assert!(matches!(way, Way::Cached));
+        handles.close(second);
+        handles.close(third);
+        assert!(matches!(handles.open(7, (), || Some(1)).1, Way::Through(_)));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Open { ino: Ino, hydrated: bool },
+        Close(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (2_u64..5, any::<bool>()).prop_map(|(ino, hydrated)| Step::Open { ino, hydrated }),
+            (0_usize..8).prop_map(Step::Close),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn handles_of_one_inode_are_never_open_in_two_ways(steps in proptest::collection::vec(step(), 0..200)) {
+            let handles: HandleTable<(), u64> = HandleTable::new();
+            // Number, inode, and the local file it reads from, which is another with each opening.
+            let mut model: Vec<(u64, Ino, Option<u64>)> = Vec::new();
+            for (count, step) in (0..).zip(steps) {
+                match step {
+                    Step::Open { ino, hydrated } => {
+                        let (number, opened) = handles.open(ino, (), || hydrated.then_some(count));
+                        let through = match opened { Way::Cached => None, Way::Through(file) => Some(*file) };
+                        if let Some((_, _, way)) = model.iter().find(|(_, open, _)| *open == ino) {
+                            prop_assert_eq!(*way, through);
+                        } else {
+                            prop_assert_eq!(through.is_some(), hydrated);
+                        }
+                        model.push((number, ino, through));
+                    }
+                    Step::Close(index) if index < model.len() => handles.close(model.remove(index).0),
+                    Step::Close(_) => {}
+                }
+                prop_assert_eq!(handles.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The table of inodes. An inode is one version of one object, or a directory.
+//!
+//! The content of an inode never changes: an overwritten object gets another number, so pages and
+//! attributes in the kernel are never a mixture of versions. A record lives while the kernel holds
+//! its inode (LOOKUP until FORGET). If there are many, the kernel is asked to forget, and names
+//! become valid only for a moment ([`Bounds`]), so memory does not grow with the number of files.
+//! Numbers follow the order of listings, since `cp`, `tar` and others read files in the order of
+//! inode numbers.
+
+mod paths;
+mod record;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use firstbyte_location::{Kind, Version, to_usize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::child::{Child, Pin};
+use crate::source::join;
+use crate::{Error, Result};
+use paths::Paths;
+use record::{Kept, Record};
+
+/// An inode number.
+pub(crate) type Ino = u64;
+
+/// The number of the root, fixed by the kernel.
+pub(crate) const ROOT: Ino = 1;
+
+/// Bytes that an inode takes, with a name and an `ETag` of usual length and its places in the
+/// tables.
+const INODE: u64 = 160;
+/// Inodes may take one part in this many of the memory; the rest is for names, listings and
+/// buffers.
+const SHARE: u64 = 2;
+/// The lower bound of the hard limit, so that the first listings of a directory fit.
+const LEAST: u64 = 8192;
+
+/// How many inodes the kernel may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Above this it is asked to forget the oldest.
+    pub(crate) soft: usize,
+    /// Above this the kernel may cache no new reply.
+    pub(crate) hard: usize,
+}
+
+impl Bounds {
+    /// The bounds that `memory` bytes allow.
+    pub(crate) fn of(memory: u64) -> Self {
+        let hard = to_usize((memory / SHARE / INODE).max(LEAST));
+        Self { soft: hard / 8 * 5, hard }
+    }
+}
+
+/// How full the tables are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fullness {
+    /// The kernel may cache answers.
+    Room,
+    /// It is to be asked to forget.
+    Many,
+    /// It is to keep nothing more.
+    Full,
+}
+
+/// The kernel's view of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) ino: Ino,
+    pub(crate) kind: Kind,
+    pub(crate) size: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// One inode, as an operation needs it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) ino: Ino,
+    /// Relative to the root.
+    pub(crate) path: Box<[u8]>,
+    pub(crate) kind: Kind,
+    pub(crate) pin: Pin,
+    /// Seen to be overwritten: an open is refused so that the kernel looks the name up again.
+    pub(crate) is_stale: bool,
+}
+
+impl Node {
+    /// The path for people.
+    pub(crate) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.path).into_owned()
+    }
+}
+
+/// Numbers by the hash of what makes an inode.
+type Numbers = HashMap<u64, Ino, BuildHasherDefault<Itself>>;
+
+struct Inner {
+    records: HashMap<Ino, Record>,
+    /// Finds the number of what has a record. Two inodes of one hash are distinguished by their
+    /// records, and the later one is not found: it is another inode each time, which is always
+    /// right.
+    numbers: Numbers,
+    paths: Paths,
+    /// Pins that do not fit into a record.
+    versions: HashMap<Ino, Box<Version>>,
+    next: Ino,
+}
+
+/// All inodes.
+pub(crate) struct Inodes {
+    bounds: Bounds,
+    inner: Mutex<Inner>,
+}
+
+impl Inodes {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let mut paths = Paths::default();
+        // The root is never forgotten.
+        let root = Record::new(paths.enter(b""), &Child::directory(b""), 0);
+        let inner = Inner {
+            records: HashMap::from([(ROOT, root)]),
+            numbers: Numbers::default(),
+            paths,
+            versions: HashMap::new(),
+            next: ROOT + 1,
+        };
+        Self { bounds, inner: Mutex::new(inner) }
+    }
+
+    /// The inode of a child of `directory`, counted as one lookup. `number` is what a listing gave
+    /// it, if it did.
+    pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> Attributes {
+        let identity = identity(directory, child);
+        let mut inner = self.inner();
+        if let Some(ino) = inner.find(directory, child, identity)
+            && let Some(record) = inner.records.get_mut(&ino)
+        {
+            record.set_lookups(record.lookups() + 1);
+            return attributes(ino, record);
+        }
+        let ino = number.filter(|ino| !inner.records.contains_key(ino)).unwrap_or_else(|| inner.number());
+        let path = inner.paths.enter(directory);
+        let record = Record::new(path, child, identity);
+        if let Pin::Other(version) = &child.pin {
+            inner.versions.insert(ino, version.clone());
+        }
+        let attributes = attributes(ino, &record);
+        inner.numbers.insert(identity, ino);
+        inner.records.insert(ino, record);
+        attributes
+    }
+
+    /// A number to show for a child in a listing: its inode's where it has one, else one it may be
+    /// given later.
+    pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
+        let identity = identity(directory, child);
+        let mut inner = self.inner();
+        inner.find(directory, child, identity).unwrap_or_else(|| inner.number())
+    }
+
+    pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Node>> {
+        let inner = self.inner();
+        let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
+        let pin = match record.pin() {
+            Kept::Here(pin) => pin,
+            Kept::Elsewhere => inner.versions.get(&ino).cloned().map_or(Pin::Unknown, Pin::Other),
+        };
+        Ok(Arc::new(Node {
+            ino,
+            path: inner.path(record).into(),
+            kind: record.kind(),
+            pin,
+            is_stale: record.is_stale(),
+        }))
+    }
+
+    /// The kernel's view of an inode.
+    pub(crate) fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        let inner = self.inner();
+        inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
+    }
+
+    /// An inode was seen to be overwritten.
+    pub(crate) fn mark_stale(&self, ino: Ino) {
+        if let Some(record) = self.inner().records.get_mut(&ino) {
+            record.mark_stale();
+        }
+    }
+
+    /// The kernel forgets `lookups` of them.
+    pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
+        if ino == ROOT {
+            return;
+        }
+        let mut inner = self.inner();
+        let Some(record) = inner.records.get_mut(&ino) else { return };
+        let left = u64::from(record.lookups()).saturating_sub(lookups);
+        record.set_lookups(u32::try_from(left).unwrap_or(u32::MAX));
+        if left > 0 {
+            return;
+        }
+        let (identity, directory) = (record.identity(), record.directory());
+        inner.records.remove(&ino);
+        inner.versions.remove(&ino);
+        inner.paths.leave(directory);
+        if inner.numbers.get(&identity) == Some(&ino) {
+            inner.numbers.remove(&identity);
+        }
+        inner.shrink();
+    }
+
+    /// The `count` inodes found longest ago of those numbered above `after`.
+    pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
+        let inner = self.inner();
+        let mut found: Vec<Ino> =
+            inner.records.keys().copied().filter(|ino| *ino > after && *ino != ROOT).collect();
+        found.sort_unstable();
+        found.truncate(count);
+        found
+    }
+
+    /// The number of a file's directory, if the kernel holds that, and the file's name. `None` for
+    /// a directory.
+    pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
+        let mut inner = self.inner();
+        let record = inner.records.get(&ino).filter(|record| record.kind() == Kind::File)?;
+        let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
+        if directory.is_empty() {
+            return Some((ROOT, name));
+        }
+        let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
+        let identity = identity(above, &last);
+        inner.find(above, &last, identity).map(|number| (number, name))
+    }
+
+    /// How many the kernel holds.
+    pub(crate) fn len(&self) -> usize {
+        self.inner().records.len()
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// Whether the kernel holds many.
+    pub(crate) fn fullness(&self) -> Fullness {
+        match self.len() {
+            len if len >= self.bounds.hard => Fullness::Full,
+            len if len > self.bounds.soft => Fullness::Many,
+            _ => Fullness::Room,
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn number(&mut self) -> Ino {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
+        let ino = *self.numbers.get(&identity)?;
+        let path = self.paths.find(directory)?;
+        let same_version = |version: &Version| match self.versions.get(&ino) {
+            Some(known) => **known == *version,
+            None => false,
+        };
+        let record = self.records.get(&ino).filter(|record| record.is_of(path, child))?;
+        match (&child.pin, record.pin()) {
+            (Pin::Other(version), Kept::Elsewhere) => same_version(version).then_some(ino),
+            _ => Some(ino),
+        }
+    }
+
+    fn path(&self, record: &Record) -> Vec<u8> {
+        join(self.paths.path(record.directory()), record.name())
+    }
+
+    /// Gives memory back once a table is mostly empty.
+    fn shrink(&mut self) {
+        let needed = 4 * self.records.len() + 1024;
+        if self.records.capacity() > 2 * needed {
+            self.records.shrink_to(needed);
+            self.numbers.shrink_to(needed);
+        }
+    }
+}
+
+fn attributes(ino: Ino, record: &Record) -> Attributes {
+    Attributes { ino, kind: record.kind(), size: record.size(), modified: record.modified() }
+}
+
+/// The directory that a path lies in.
+pub(crate) fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+}
+
+/// The last name of a path.
+pub(crate) fn name_of(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |slash| &path[slash + 1..])
+}
+
+/// A hash of the version of an object. The record that has it must still be compared.
+fn identity(directory: &[u8], child: &Child) -> u64 {
+    let mut bytes = Vec::with_capacity(USUAL);
+    bytes.extend((directory.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(directory);
+    bytes.extend((child.name.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&child.name);
+    match &child.pin {
+        Pin::Directory => bytes.extend(b"directory"),
+        Pin::Unknown => bytes.extend(b"unknown"),
+        Pin::Tagged(size, etag) => {
+            bytes.extend(size.to_le_bytes());
+            bytes.extend(etag.as_bytes());
+        }
+        Pin::Local(size, file) => {
+            bytes.extend(size.to_le_bytes());
+            bytes.extend(file.device.to_le_bytes());
+            bytes.extend(file.inode.to_le_bytes());
+            bytes.extend(file.modified_ns.to_le_bytes());
+            bytes.extend(file.changed_ns.to_le_bytes());
+        }
+        Pin::Other(version) => bytes.extend(version.to_string().as_bytes()),
+    }
+    xxh3_64(&bytes)
+}
+
+/// Bytes of most paths with what pins them.
+const USUAL: usize = 256;
+
+/// A hash of what is one already.
+#[derive(Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, etag: &str) -> Child {
+        Child { kind: Kind::File, pin: Pin::Tagged(3, etag.into()), ..Child::directory(name.as_bytes()) }
+    }
+
+    #[test]
+    fn the_same_version_is_the_same_inode_and_another_version_another() {
+        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let first = inodes.enter(b"d", &file("a", "\"1\""), None);
+        assert_eq!(inodes.enter(b"d", &file("a", "\"1\""), None).ino, first.ino);
+        let second = inodes.enter(b"d", &file("a", "\"2\""), None);
+        assert_ne!(second.ino, first.ino);
+        assert_ne!(inodes.enter(b"e", &file("a", "\"1\""), None).ino, first.ino);
+        assert_eq!(inodes.get(first.ino).unwrap().pin, Pin::Tagged(3, "\"1\"".into()));
+    }
+
+    #[test]
+    fn a_node_lives_until_every_lookup_is_forgotten() {
+        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let child = file("a", "\"1\"");
+        let ino = inodes.enter(b"", &child, None).ino;
+        inodes.enter(b"", &child, None);
+        inodes.forget(ino, 1);
+        assert!(inodes.get(ino).is_ok());
+        inodes.forget(ino, 1);
+        assert!(inodes.get(ino).is_err());
+        inodes.forget(ROOT, 1);
+        assert!(inodes.get(ROOT).is_ok());
+        assert_eq!(inodes.len(), 1);
+    }
+
+    #[test]
+    fn those_found_longest_ago_come_first_and_files_are_returned_with_their_places() {
+        let inodes = Inodes::new(Bounds::of(0));
+        let directory = inodes.enter(b"", &Child::directory(b"d"), None).ino;
+        let first = inodes.enter(b"d", &file("a", "\"1\""), None).ino;
+        let second = inodes.enter(b"", &file("b", "\"1\""), None).ino;
+        let third = inodes.enter(b"d", &file("c", "\"1\""), None).ino;
+        assert_eq!(inodes.oldest(0, 3), [directory, first, second]);
+        assert_eq!(inodes.oldest(second, 2), [third]);
+        assert_eq!(inodes.place(first), Some((directory, b"a"[..].into())));
+        assert_eq!(inodes.place(second), Some((ROOT, b"b"[..].into())));
+        assert_eq!(inodes.place(directory), None);
+        inodes.forget(directory, 1);
+        assert_eq!(inodes.place(first), None);
+        assert_eq!(
+            &*inodes.get(first).unwrap().path,
+            b"d/a",
+            "its path is known without the directory's inode"
+        );
+    }
+
+    #[test]
+    fn what_an_inode_was_overwritten_by_does_not_touch_it() {
+        let inodes = Inodes::new(Bounds::of(0));
+        let ino = inodes.enter(b"", &file("a", "\"1\""), None).ino;
+        inodes.mark_stale(ino);
+        assert!(inodes.get(ino).unwrap().is_stale);
+        let version = Version { size: Some(5), last_modified: Some("Mon".into()), ..Version::default() };
+        let weak = Child { pin: Pin::Other(Box::new(version)), ..file("w", "") };
+        let number = inodes.enter(b"", &weak, None).ino;
+        assert_eq!(inodes.enter(b"", &weak, None).ino, number);
+        assert_eq!(inodes.get(number).unwrap().pin, weak.pin);
+        assert_eq!(inodes.attributes(number).unwrap().size, 5);
+        inodes.forget(number, 2);
+        assert!(inodes.inner().versions.is_empty());
+    }
+
+    #[test]
+    fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
+        let bounds = Bounds::of(32 << 20);
+        assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 60_000, "{bounds:?}");
+        let inodes = Inodes::new(bounds);
+        for number in 0..bounds.hard {
+            inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
+        }
+        let inner = inodes.inner();
+        // A byte of the table beside each entry, and eight behind each allocation.
+        let tables =
+            inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);
+        let records = inner.records.len() * (40 + 17 + 34 + 8 + 15);
+        assert!(tables + records <= bounds.hard * INODE as usize * 11 / 10, "{tables} + {records}");
+        drop(inner);
+        assert_eq!(inodes.fullness(), Fullness::Full);
+        inodes.oldest(0, bounds.hard).into_iter().for_each(|ino| inodes.forget(ino, 1));
+        assert_eq!((inodes.len(), inodes.fullness()), (1, Fullness::Room));
+        assert!(inodes.inner().records.capacity() < 10_000);
+        assert_eq!(inodes.inner().numbers.len(), 0);
+    }
+
+    #[test]
+    fn a_number_shown_in_a_listing_is_the_inode_s_later() {
+        let inodes = Inodes::new(Bounds::of(32 << 20));
+        let child = file("a", "\"1\"");
+        let shown = inodes.number(b"", &child);
+        assert_eq!(inodes.enter(b"", &child, Some(shown)).ino, shown);
+        assert_eq!(inodes.number(b"", &child), shown);
+        let other = inodes.enter(b"", &file("b", "\"1\""), Some(shown));
+        assert_ne!(other.ino, shown, "a number in use is not given twice");
+    }
+}

@@ -1,0 +1,81 @@
+//! Paths of directories by number. Each is stored once, however many inodes lie in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Paths with those who use them.
+#[derive(Default)]
+pub(crate) struct Paths {
+    numbers: HashMap<Arc<[u8]>, u32>,
+    /// By number: the path, and how many use it.
+    slots: Vec<(Arc<[u8]>, u32)>,
+    free: Vec<u32>,
+    /// The one asked for last: children of one directory come together.
+    last: Option<u32>,
+}
+
+impl Paths {
+    /// The number of a path that something uses.
+    pub(crate) fn find(&mut self, path: &[u8]) -> Option<u32> {
+        if let Some(last) = self.last
+            && *self.slots[last as usize].0 == *path
+        {
+            return Some(last);
+        }
+        self.last = self.numbers.get(path).copied();
+        self.last
+    }
+
+    /// The number of a path, which one more uses from now on.
+    pub(crate) fn enter(&mut self, path: &[u8]) -> u32 {
+        let number = self.find(path).unwrap_or_else(|| {
+            let path: Arc<[u8]> = path.into();
+            let slot = (Arc::clone(&path), 0);
+            let number = self.free.pop().unwrap_or(self.slots.len() as u32);
+            if number as usize == self.slots.len() {
+                self.slots.push(slot);
+            } else {
+                self.slots[number as usize] = slot;
+            }
+            self.numbers.insert(path, number);
+            number
+        });
+        self.slots[number as usize].1 += 1;
+        number
+    }
+
+    /// One uses it no longer.
+    pub(crate) fn leave(&mut self, number: u32) {
+        let (path, users) = &mut self.slots[number as usize];
+        *users -= 1;
+        if *users == 0 {
+            self.numbers.remove(&**path);
+            *path = Arc::from([]);
+            self.free.push(number);
+            self.last = None;
+        }
+    }
+
+    pub(crate) fn path(&self, number: u32) -> &[u8] {
+        &self.slots[number as usize].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_number_as_long_as_it_is_used() {
+        let mut paths = Paths::default();
+        let (root, a) = (paths.enter(b""), paths.enter(b"a"));
+        assert_ne!(root, a);
+        assert_eq!((paths.enter(b"a"), paths.enter(b"")), (a, root));
+        paths.leave(a);
+        assert_eq!((paths.find(b"a"), paths.path(a)), (Some(a), &b"a"[..]));
+        paths.leave(a);
+        assert_eq!(paths.find(b"a"), None);
+        assert_eq!(paths.enter(b"b"), a, "numbers are given again");
+        assert_eq!((paths.path(a), paths.path(root)), (&b"b"[..], &b""[..]));
+    }
+}

@@ -1,0 +1,235 @@
+//! The compact record of one inode: the kernel may hold a hundred thousand of them.
+//!
+//! A record is one allocation with fixed fields, the name, and the identity of the version. It is
+//! decoded when the kernel asks about the inode. Used by `inodes`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::{FileIdentity, Kind};
+
+use crate::child::{Child, Pin};
+
+/// Offsets of the fields. Numbers are in native byte order.
+const LOOKUPS: usize = 0;
+const DIRECTORY: usize = 4;
+const IDENTITY: usize = 8;
+const SIZE: usize = 16;
+const SECONDS: usize = 24;
+const NANOSECONDS: usize = 32;
+const FLAGS: usize = 36;
+const PINNED_BY: usize = 37;
+const NAME_LENGTH: usize = 38;
+const NAME: usize = 40;
+
+/// The object was seen to be overwritten.
+const STALE: u8 = 1;
+/// It is a directory.
+const IS_DIRECTORY: u8 = 2;
+/// It has a time.
+const HAS_TIME: u8 = 4;
+
+/// What the bytes behind the name are.
+const BY_NOTHING: u8 = 0;
+const UNKNOWN: u8 = 1;
+const BY_TAG: u8 = 2;
+const BY_FILE: u8 = 3;
+const ELSEWHERE: u8 = 4;
+
+/// What pins the content, as a record has it.
+pub(crate) enum Kept {
+    /// This.
+    Here(Pin),
+    /// Something too varied for a record, which its owner keeps beside it.
+    Elsewhere,
+}
+
+/// One inode.
+#[derive(Debug)]
+pub(crate) struct Record(Box<[u8]>);
+
+impl Record {
+    /// A child of the directory of that number, with one lookup.
+    pub(crate) fn new(directory: u32, child: &Child, identity: u64) -> Self {
+        let (pinned_by, pin) = packed(&child.pin);
+        let mut bytes = Vec::with_capacity(NAME + child.name.len() + pin.len());
+        bytes.resize(NAME, 0);
+        bytes.extend_from_slice(&child.name);
+        bytes.extend_from_slice(&pin);
+        let mut record = Self(bytes.into());
+        record.put(LOOKUPS, &1_u32.to_ne_bytes());
+        record.put(DIRECTORY, &directory.to_ne_bytes());
+        record.put(IDENTITY, &identity.to_ne_bytes());
+        record.put(SIZE, &child.pin.size().unwrap_or(0).to_ne_bytes());
+        // A name has 255 bytes at most.
+        record.put(NAME_LENGTH, &(child.name.len() as u16).to_ne_bytes());
+        let mut flags = if child.kind == Kind::Directory { IS_DIRECTORY } else { 0 };
+        if let Some((seconds, nanoseconds)) = child.modified.and_then(split) {
+            flags |= HAS_TIME;
+            record.put(SECONDS, &seconds.to_ne_bytes());
+            record.put(NANOSECONDS, &nanoseconds.to_ne_bytes());
+        }
+        record.0[FLAGS] = flags;
+        record.0[PINNED_BY] = pinned_by;
+        record
+    }
+
+    /// Lookups of it that the kernel has not forgotten.
+    pub(crate) fn lookups(&self) -> u32 {
+        u32::from_ne_bytes(self.field(LOOKUPS))
+    }
+
+    pub(crate) fn set_lookups(&mut self, lookups: u32) {
+        self.put(LOOKUPS, &lookups.to_ne_bytes());
+    }
+
+    /// The number of its directory's path.
+    pub(crate) fn directory(&self) -> u32 {
+        u32::from_ne_bytes(self.field(DIRECTORY))
+    }
+
+    /// The hash it is found by.
+    pub(crate) fn identity(&self) -> u64 {
+        u64::from_ne_bytes(self.field(IDENTITY))
+    }
+
+    /// Bytes of the object; 0 where they are not known.
+    pub(crate) fn size(&self) -> u64 {
+        u64::from_ne_bytes(self.field(SIZE))
+    }
+
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        let since = Duration::new(
+            u64::from_ne_bytes(self.field(SECONDS)),
+            u32::from_ne_bytes(self.field(NANOSECONDS)),
+        );
+        (self.0[FLAGS] & HAS_TIME != 0).then(|| UNIX_EPOCH + since)
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        if self.0[FLAGS] & IS_DIRECTORY == 0 { Kind::File } else { Kind::Directory }
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.0[FLAGS] & STALE != 0
+    }
+
+    pub(crate) fn mark_stale(&mut self) {
+        self.0[FLAGS] |= STALE;
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.0[NAME..self.name_end()]
+    }
+
+    /// What pins its content.
+    pub(crate) fn pin(&self) -> Kept {
+        let bytes = &self.0[self.name_end()..];
+        Kept::Here(match self.0[PINNED_BY] {
+            BY_NOTHING => Pin::Directory,
+            BY_TAG => Pin::Tagged(self.size(), String::from_utf8_lossy(bytes).into()),
+            BY_FILE => Pin::Local(self.size(), Box::new(unpacked(bytes))),
+            UNKNOWN => Pin::Unknown,
+            _ => return Kept::Elsewhere,
+        })
+    }
+
+    /// Whether it is of this child of this directory; what is kept elsewhere is not compared.
+    pub(crate) fn is_of(&self, directory: u32, child: &Child) -> bool {
+        let (pinned_by, pin) = packed(&child.pin);
+        self.directory() == directory
+            && self.name() == &*child.name
+            && (self.0[PINNED_BY], self.size()) == (pinned_by, child.pin.size().unwrap_or(0))
+            && self.0[self.name_end()..] == *pin
+    }
+
+    fn name_end(&self) -> usize {
+        NAME + usize::from(u16::from_ne_bytes(self.field(NAME_LENGTH)))
+    }
+
+    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0[at..].first_chunk().copied().unwrap_or([0; N])
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Seconds and nanoseconds since 1970; nothing for what lies before.
+fn split(time: SystemTime) -> Option<(u64, u32)> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some((since.as_secs(), since.subsec_nanos()))
+}
+
+/// What a pin is, and its bytes beside the size.
+fn packed(pin: &Pin) -> (u8, std::borrow::Cow<'_, [u8]>) {
+    use std::borrow::Cow;
+    match pin {
+        Pin::Directory => (BY_NOTHING, Cow::Borrowed(&[])),
+        Pin::Unknown => (UNKNOWN, Cow::Borrowed(&[])),
+        Pin::Tagged(_, etag) => (BY_TAG, Cow::Borrowed(etag.as_bytes())),
+        Pin::Local(_, file) => {
+            let numbers = [file.device.to_ne_bytes(), file.inode.to_ne_bytes()].concat();
+            let times = [file.modified_ns.to_ne_bytes(), file.changed_ns.to_ne_bytes()].concat();
+            (BY_FILE, Cow::Owned([numbers, times].concat()))
+        }
+        Pin::Other(_) => (ELSEWHERE, Cow::Borrowed(&[])),
+    }
+}
+
+fn unpacked(bytes: &[u8]) -> FileIdentity {
+    let long = |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    let wide = |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| i128::from_ne_bytes(*bytes));
+    FileIdentity { device: long(0), inode: long(8), modified_ns: wide(16), changed_ns: wide(32) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pins() -> impl Strategy<Value = Pin> {
+        let file = (any::<u64>(), any::<u64>(), any::<i128>(), any::<i128>()).prop_map(
+            |(device, inode, modified_ns, changed_ns)| FileIdentity {
+                device,
+                inode,
+                modified_ns,
+                changed_ns,
+            },
+        );
+        prop_oneof![
+            Just(Pin::Directory),
+            Just(Pin::Unknown),
+            (any::<u64>(), "\\PC{0,40}").prop_map(|(size, etag)| Pin::Tagged(size, etag.into())),
+            (any::<u64>(), file).prop_map(|(size, file)| Pin::Local(size, Box::new(file))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_returns_what_it_was_made_of(
+            name in proptest::collection::vec(any::<u8>(), 0..255),
+            pin in pins(),
+            seconds in proptest::option::of(0_u64..1 << 40),
+            directory: u32,
+            identity: u64,
+        ) {
+            let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::new(seconds, 7));
+            let kind = if pin == Pin::Directory { Kind::Directory } else { Kind::File };
+            let child = Child { name: name.into(), kind, modified, pin };
+            let mut record = Record::new(directory, &child, identity);
+            prop_assert!(record.is_of(directory, &child) && !record.is_of(directory ^ 1, &child));
+            prop_assert_eq!((record.lookups(), record.directory(), record.identity()), (1, directory, identity));
+            prop_assert_eq!(record.name(), &*child.name);
+            prop_assert_eq!((record.kind(), record.modified()), (kind, modified));
+            prop_assert!(matches!(record.pin(), Kept::Here(pin) if pin == child.pin));
+            prop_assert!(!record.is_stale());
+            record.mark_stale();
+            record.set_lookups(9);
+            prop_assert!(record.is_stale() && record.lookups() == 9);
+            let other = Child { pin: Pin::Tagged(3, "another".into()), ..child };
+            prop_assert!(!record.is_of(directory, &other));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A store may hold both `a` and `a/b`; a directory can show only one `a`. The directory wins.
+//!
+//! In a listing by name the object `a` comes before everything in `a/`, but `a-1` and `a.txt` stand
+//! between. So an object is held back until a name shows that its directory cannot follow. Only
+//! names that are prefixes of each other are held back together, at most as many as a name has
+//! bytes.
+
+use std::collections::VecDeque;
+
+use firstbyte_location::Kind;
+
+use crate::child::Child;
+
+/// Passes children on in the order of a listing by name, without objects that a directory hides.
+pub(crate) struct NameConflicts<I> {
+    children: I,
+    /// Objects whose directory may still come; each name begins with the one before it.
+    waiting: Vec<Child>,
+    /// Settled, on their way out.
+    ready: VecDeque<Child>,
+    /// Called with every object that is hidden.
+    hidden: Box<dyn FnMut(&Child) + Send>,
+}
+
+impl<I> NameConflicts<I> {
+    pub(crate) fn new(children: I, hidden: Box<dyn FnMut(&Child) + Send>) -> Self {
+        Self { children, waiting: Vec::new(), ready: VecDeque::new(), hidden }
+    }
+
+    /// Lets go of those whose directory cannot come after `next` (or at all, at the end), and of
+    /// the one it hides.
+    fn settle(&mut self, next: Option<&Child>) {
+        while let Some(last) = self.waiting.last() {
+            if next.is_some_and(|next| comes_before_directory(next, &last.name)) {
+                break;
+            }
+            let Some(settled) = self.waiting.pop() else { break };
+            if next.is_some_and(|next| next.kind == Kind::Directory && next.name == settled.name) {
+                (self.hidden)(&settled);
+            } else {
+                self.ready.push_back(settled);
+            }
+        }
+    }
+}
+
+/// Whether the directory `name` may still come after `next`, which comes after the object `name`.
+/// Called for every name, so it allocates nothing.
+fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
+    let Some(rest) = next.name.strip_prefix(name) else { return false };
+    let end: &[u8] = if next.kind == Kind::Directory { b"/" } else { b"" };
+    rest.first().or(end.first()).is_none_or(|byte| *byte < b'/')
+}
+
+impl<I: Iterator<Item = Result<Child, E>>, E> Iterator for NameConflicts<I> {
+    type Item = Result<Child, E>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(child) = self.ready.pop_front() {
+                return Some(Ok(child));
+            }
+            match self.children.next() {
+                Some(Ok(child)) => {
+                    self.settle(Some(&child));
+                    if child.kind == Kind::Directory {
+                        self.ready.push_back(child);
+                    } else {
+                        self.waiting.push(child);
+                    }
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => {
+                    self.settle(None);
+                    return self.ready.pop_front().map(Ok);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn child(place: &str) -> Child {
+        let (name, kind) =
+            place.strip_suffix('/').map_or((place, Kind::File), |name| (name, Kind::Directory));
+        Child { name: name.as_bytes().into(), kind, ..Child::directory(b"") }
+    }
+
+    /// The bytes that put it at its place in a listing by name.
+    fn place(child: &Child) -> Vec<u8> {
+        let slash: &[u8] = if child.kind == Kind::Directory { b"/" } else { b"" };
+        [&child.name, slash].concat()
+    }
+
+    fn shown(places: &BTreeSet<String>) -> (BTreeSet<String>, usize) {
+        let hidden = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&hidden);
+        let children = places.iter().map(|place| Ok::<_, ()>(child(place)));
+        let conflicts = NameConflicts::new(children, Box::new(move |_| *count.lock().unwrap() += 1));
+        let shown = conflicts.map(|child| String::from_utf8(place(&child.unwrap())).unwrap()).collect();
+        let hidden = *hidden.lock().unwrap();
+        (shown, hidden)
+    }
+
+    #[test]
+    fn an_object_is_hidden_by_a_directory_that_comes_much_later() {
+        let places: BTreeSet<String> = ["a", "a-1", "a-1/", "a.txt", "a/", "b"].map(String::from).into();
+        let (shown, hidden) = shown(&places);
+        assert_eq!(shown, ["a-1/", "a.txt", "a/", "b"].map(String::from).into());
+        assert_eq!(hidden, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_shown_once_and_a_directory_wins(places in proptest::collection::btree_set("[a!/0]{1,2}[!.0a]{0,2}/?", 0..40)) {
+            let places: BTreeSet<String> =
+                places.into_iter().filter(|place| !place.trim_end_matches('/').is_empty() && !place.trim_end_matches('/').contains('/') && !place.ends_with("//")).collect();
+            let expected: BTreeSet<String> =
+                places.iter().filter(|place| place.ends_with('/') || !places.contains(&format!("{place}/"))).cloned().collect();
+            let (shown, hidden) = shown(&places);
+            prop_assert_eq!(hidden, places.len() - expected.len());
+            prop_assert_eq!(shown, expected);
+        }
+    }
+}

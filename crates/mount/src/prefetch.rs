@@ -1,0 +1,83 @@
+//! Fetches files before they are opened: the next file of a series (`series`), and the files that
+//! follow the one just opened (`siblings`). The file system owns it, and reports opened files and
+//! listings read to their end.
+
+mod series;
+mod siblings;
+
+use std::sync::Arc;
+
+use firstbyte_hydrate::{Hydrator, Wanted};
+use firstbyte_location::Strength;
+
+use crate::directory::Directories;
+use crate::inodes::{name_of, parent};
+use crate::options::Options;
+use crate::source::Source;
+use series::Series;
+use siblings::Siblings;
+
+/// Decides what to fetch ahead, and fetches it.
+pub(crate) struct Prefetch {
+    source: Arc<Source>,
+    hydrator: Hydrator,
+    directories: Arc<Directories>,
+    series: Series,
+    siblings: Siblings,
+    /// Whether a cache keeps what is fetched.
+    is_enabled: bool,
+    /// Largest file that an open waits for, bytes.
+    eager: u64,
+}
+
+impl Prefetch {
+    pub(crate) fn new(
+        source: Arc<Source>,
+        hydrator: Hydrator,
+        directories: Arc<Directories>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            source,
+            hydrator,
+            directories,
+            series: Series::default(),
+            siblings: Siblings::default(),
+            is_enabled: options.cache.is_some(),
+            eager: options.eager,
+        }
+    }
+
+    /// A directory's listing was read to its end.
+    pub(crate) fn directory_read(&self, path: &[u8]) {
+        self.siblings.read(path);
+    }
+
+    /// Whether an open waits until a file of `size` bytes is whole.
+    pub(crate) fn is_eager(&self, size: u64) -> bool {
+        (1..=self.eager).contains(&size)
+    }
+
+    /// The file at `path` is opened: the path of the one likely to be opened next, unless it was
+    /// reported before.
+    pub(crate) fn next_in_series(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.series.open(path)
+    }
+
+    /// The file at `path`, if it exists and opens wait for files of its size. Its version must be
+    /// strong: any other would be dropped before it is opened.
+    pub(crate) fn wanted(&self, path: &[u8]) -> Option<Wanted> {
+        let directory = parent(path);
+        let name = name_of(path);
+        let known = self.directories.last(directory);
+        let listed = match &known {
+            // All names are known, so a name that is not among them does not exist.
+            Some(known) => Some(&*known.listed()[known.position(name)?].child),
+            None => None,
+        };
+        let version = self.source.version(directory, name, listed)?;
+        let pinned = version.strength() == Strength::Strong;
+        let fits = pinned && version.size.is_some_and(|size| self.is_eager(size));
+        fits.then(|| Wanted { location: self.source.location(path), version: Some(version), range: None })
+    }
+}

@@ -1,0 +1,198 @@
+//! Fetches small files ahead that are read in the order of their directory. One by one each would
+//! cost a round trip; together dozens cost one.
+//!
+//! For each directory the file opened last is remembered. If the next file is the one behind it,
+//! those that follow are fetched, twice as many each time. After a listing was read to its end, its
+//! first file counts as such a step, since `cp -r` and `tar` work that way. An open in no such
+//! order fetches nothing ahead.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use firstbyte_hydrate::File;
+use firstbyte_location::ByteRange;
+
+use super::Prefetch;
+use crate::blocking_pool::BlockingPool;
+use crate::directory::Directory;
+use crate::inodes::{Node, name_of, parent};
+use crate::source::join;
+
+/// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
+const SMALL: u64 = 1 << 20;
+/// Files fetched ahead of the first, and of any, bytes in all: at 30 ms a round trip the last bring
+/// 4,000 files a second.
+const FIRST: usize = 8;
+const MOST: usize = 128;
+const BYTES: u64 = 16 << 20;
+/// Directories remembered; when there are more all are forgotten, which costs each a few round
+/// trips.
+const DIRECTORIES: usize = 1024;
+
+/// How one directory is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Run {
+    /// Position behind the file opened last.
+    next: usize,
+    /// Position up to which files have been fetched ahead.
+    ahead: usize,
+    /// Files to fetch ahead; 0 until files have been opened in order.
+    window: usize,
+}
+
+impl Run {
+    /// A listing was read: its files may follow, from the first on.
+    const LISTED: Self = Self { next: 0, ahead: 0, window: FIRST / 2 };
+
+    /// The file at `position` is opened: which ones to fetch ahead.
+    fn open(&mut self, position: usize) -> Range<usize> {
+        // Within what was fetched ahead files may be left out: those that are no files, or are not
+        // wanted.
+        let goes_on = (self.next..=self.ahead.max(self.next)).contains(&position);
+        if !goes_on {
+            *self = Self { next: position + 1, ahead: position + 1, window: 0 };
+            return 0..0;
+        }
+        self.window = (self.window * 2).clamp(FIRST, MOST);
+        self.next = position + 1;
+        let from = self.ahead.max(self.next);
+        self.ahead = from.max(self.next + self.window);
+        from..self.ahead
+    }
+}
+
+/// How directories are read.
+#[derive(Default)]
+pub(super) struct Siblings {
+    runs: Mutex<HashMap<Box<[u8]>, Run>>,
+    alive: Arc<()>,
+    /// The files fetched ahead last: who opens one soon finds it prepared. They hold descriptors,
+    /// hence no more of them.
+    held: Mutex<VecDeque<File>>,
+}
+
+impl Siblings {
+    /// A directory's listing was read to its end.
+    pub(super) fn read(&self, path: &[u8]) {
+        self.with(path, |run| {
+            if *run == Run::default() {
+                *run = Run::LISTED;
+            }
+        });
+    }
+
+    fn open(&self, path: &[u8], position: usize) -> Range<usize> {
+        self.with(path, |run| run.open(position))
+    }
+
+    /// Fewer were fetched ahead than said: the bytes were too many.
+    fn reached(&self, path: &[u8], ahead: usize) {
+        self.with(path, |run| run.ahead = run.ahead.min(ahead));
+    }
+
+    /// Keeps prefetched bytes wanted while the mount exists.
+    fn interest(&self) -> Weak<()> {
+        Arc::downgrade(&self.alive)
+    }
+
+    fn hold(&self, file: File) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.push_back(file);
+        let oldest = if held.len() > MOST { held.pop_front() } else { None };
+        drop(held);
+        // It may be the last to let go of it, which takes a while.
+        drop(oldest);
+    }
+
+    fn with<T>(&self, path: &[u8], change: impl FnOnce(&mut Run) -> T) -> T {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() >= DIRECTORIES && !runs.contains_key(path) {
+            runs.clear();
+        }
+        change(runs.entry(path.into()).or_default())
+    }
+}
+
+impl Prefetch {
+    /// A file was opened: fetches ahead what is likely to be opened next.
+    pub(crate) fn file_opened(self: &Arc<Self>, node: &Node, pool: &BlockingPool) {
+        if !self.is_enabled || node.pin.size().is_none_or(|size| size > SMALL) {
+            return;
+        }
+        let path = parent(&node.path);
+        let Some(directory) = self.directories.last(path) else { return };
+        let name = name_of(&node.path);
+        let Some(position) = directory.position(name) else { return };
+        let wanted = self.siblings.open(path, position);
+        let wanted = self.affordable(&directory, path, wanted);
+        if !wanted.is_empty() {
+            let (prefetch, path) = (Arc::clone(self), path.to_vec());
+            pool.run(move || prefetch.fetch_ahead(&directory, &path, wanted));
+        }
+    }
+
+    fn affordable(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) -> Range<usize> {
+        let end = wanted.end.min(directory.listed().len());
+        let (mut at, mut bytes) = (wanted.start, 0);
+        while at < end && bytes < BYTES {
+            bytes += directory.listed()[at].child.pin.size().filter(|size| *size <= SMALL).unwrap_or(0);
+            at += 1;
+        }
+        if at < wanted.end {
+            self.siblings.reached(path, at);
+        }
+        wanted.start..at
+    }
+
+    fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
+        for listed in directory.listed().get(wanted).unwrap_or_default() {
+            let child = &listed.child;
+            let Some(version) = self.source.version(path, &child.name, Some(child)) else { continue };
+            let Some(size) = version.size.filter(|size| *size <= SMALL) else { continue };
+            let file = self.hydrator.file(&self.source.location(&join(path, &child.name)), version);
+            // The bytes stay in the cache; an error is reported by the read that needs them.
+            file.prefetch(ByteRange::new(0, size), &self.siblings.interest());
+            self.siblings.hold(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_file_from_out_of_the_blue_fetches_nothing_and_the_next_in_order_does() {
+        let mut run = Run::default();
+        assert_eq!(run.open(500), 0..0);
+        assert_eq!(run.open(20), 0..0);
+        assert_eq!(run.open(21), 22..30);
+        assert_eq!(run.open(22), 30..39);
+        assert_eq!(run.open(900), 0..0);
+    }
+
+    #[test]
+    fn after_a_listing_the_first_file_is_enough() {
+        let mut run = Run::LISTED;
+        assert_eq!(run.open(0), 1..9);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_fetched_ahead_twice_and_nothing_is_left_out(count in 1_usize..2000) {
+            let mut run = Run::LISTED;
+            let mut fetched = 1;
+            for position in 0..count {
+                let wanted = run.open(position);
+                prop_assert!(wanted.start >= fetched || wanted.is_empty());
+                prop_assert!(wanted.is_empty() || wanted.start == fetched);
+                prop_assert!(wanted.end <= position + 1 + MOST);
+                fetched = fetched.max(wanted.end);
+                prop_assert!(fetched > position);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One open directory: its names, in an order that is stable for the handle, in constant memory.
+//!
+//! Names come from a listing as it arrives, or from a cached directory. The kernel asks for them by
+//! position. It mostly continues where it was, but a short buffer makes it repeat some, so the last
+//! names are kept. A position further back (`rewinddir`, `seekdir`) starts a new listing, which
+//! skips to that position.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::directory::{Directories, Directory, Known, Listed};
+use crate::inodes::Inodes;
+use crate::prefetch::Prefetch;
+use crate::source::{Children, Source};
+use crate::{Error, Result};
+
+/// Names in one answer at most, and half of those kept: more than the kernel asks for at once in
+/// its usual 32 KiB.
+pub(crate) const ANSWER: usize = 1024;
+
+/// The sources of names; one for the whole file system.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) source: Arc<Source>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) prefetch: Arc<Prefetch>,
+    /// How long names are valid.
+    pub(crate) ttl: Duration,
+}
+
+enum Feed {
+    /// Not begun.
+    Start,
+    Known(Arc<Directory>),
+    Listing {
+        children: Children,
+        /// Everything so far, until it is too much to keep.
+        whole: Option<Vec<Listed>>,
+        begun: Instant,
+    },
+    End,
+    /// A listing that failed; it never counts as complete.
+    Failed(Error),
+}
+
+/// An open directory.
+pub(crate) struct ReadDir {
+    pub(crate) sources: Sources,
+    path: Box<[u8]>,
+    feed: Feed,
+    /// Names drawn so far.
+    drawn: usize,
+    /// The last of them, and when each came.
+    recent: VecDeque<(Listed, Instant)>,
+}
+
+impl ReadDir {
+    pub(crate) fn new(sources: Sources, path: &[u8]) -> Self {
+        Self { sources, path: path.into(), feed: Feed::Start, drawn: 0, recent: VecDeque::new() }
+    }
+
+    /// The directory's path.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The remaining part of `ttl` for which its names are valid: all of it for a listing in
+    /// progress.
+    pub(crate) fn valid(&self, ttl: Duration) -> Duration {
+        match &self.feed {
+            Feed::Known(directory) => directory.valid(ttl),
+            _ => ttl,
+        }
+    }
+
+    /// The name at position `index`, from 0; `None` behind the last.
+    ///
+    /// # Errors
+    /// The store cannot list.
+    pub(crate) fn at(&mut self, index: usize) -> Result<Option<Listed>> {
+        let oldest = self.drawn - self.recent.len();
+        // Position 0 restarts the listing, as after `rewinddir`, unless it has just begun.
+        if index < oldest
+            || (index == 0 && self.drawn > ANSWER)
+            || (index == 0 && matches!(self.feed, Feed::Failed(_)))
+        {
+            self.restart();
+        }
+        while self.drawn <= index {
+            let Some(listed) = self.draw()? else { return Ok(None) };
+            if self.recent.len() >= 2 * ANSWER {
+                self.recent.pop_front();
+            }
+            self.recent.push_back((listed, Instant::now()));
+            self.drawn += 1;
+        }
+        let oldest = self.drawn - self.recent.len();
+        Ok(self.recent.get(index - oldest).map(|(listed, _)| listed.clone()))
+    }
+
+    /// One of the names given last, and how long it may be believed, of `ttl` in all; `None` if
+    /// that has passed.
+    pub(crate) fn recent(&self, name: &[u8], ttl: Duration) -> Option<(&Listed, Duration)> {
+        let (listed, came) = self.recent.iter().rev().find(|(listed, _)| *listed.child.name == *name)?;
+        let valid = ttl.saturating_sub(came.elapsed()).min(self.valid(ttl));
+        (!valid.is_zero()).then_some((listed, valid))
+    }
+
+    fn restart(&mut self) {
+        self.feed = Feed::Start;
+        self.drawn = 0;
+        self.recent.clear();
+    }
+
+    fn draw(&mut self) -> Result<Option<Listed>> {
+        if matches!(self.feed, Feed::Start) {
+            self.feed = self.begin()?;
+        }
+        match &mut self.feed {
+            Feed::Known(directory) => Ok(directory.listed().get(self.drawn).cloned()),
+            Feed::Listing { children, whole, .. } => match children.next() {
+                Some(Ok(child)) => {
+                    let ino = self.sources.inodes.number(&self.path, &child);
+                    let listed = Listed { child: Arc::new(child), ino };
+                    match whole {
+                        Some(names) if names.len() < self.sources.directories.widest() => {
+                            names.push(listed.clone())
+                        }
+                        Some(_) => {
+                            *whole = None;
+                            self.sources.directories.mark_wide(&self.path);
+                        }
+                        None => {}
+                    }
+                    Ok(Some(listed))
+                }
+                Some(Err(error)) => {
+                    self.feed = Feed::Failed(error.clone());
+                    Err(error)
+                }
+                None => {
+                    self.end();
+                    Ok(None)
+                }
+            },
+            Feed::Failed(error) => Err(error.clone()),
+            Feed::Start | Feed::End => Ok(None),
+        }
+    }
+
+    fn begin(&self) -> Result<Feed> {
+        if let Known::Whole(directory) = self.sources.directories.get(&self.path) {
+            return Ok(Feed::Known(directory));
+        }
+        let begun = Instant::now();
+        let children = self.sources.source.list(&self.path)?;
+        Ok(Feed::Listing { children, whole: Some(Vec::new()), begun })
+    }
+
+    fn end(&mut self) {
+        let feed = std::mem::replace(&mut self.feed, Feed::End);
+        if let Feed::Listing { whole: Some(listed), begun, .. } = feed {
+            self.sources.directories.keep(&self.path, Arc::new(Directory::new(listed, begun)));
+        }
+    }
+}

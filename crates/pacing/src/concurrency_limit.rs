@@ -1,0 +1,201 @@
+//! How many requests are under way at once: the number is raised while throughput grows with it,
+//! and no further.
+//!
+//! Fed with the throughput of each window by the [`Controller`](crate::Controller). Doubling finds
+//! 64 from 8 in three windows, which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise
+//! without effect is reverted: on a short path more requests only take processor time from each
+//! other.
+
+/// Growth of throughput that justifies twice the requests, as a share; less is within the noise of
+/// a window.
+const GAIN: f64 = 0.12;
+/// Windows before a good limit is probed again: conditions change, but seldom.
+const HOLD: u32 = 20;
+/// The same after a refusal, which is followed by a search for the number that is not refused.
+const HOLD_REFUSED: u32 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Nothing has been measured.
+    Starting,
+    /// The limit was raised from `from`, which gave the throughput `rate`.
+    Probing { from: usize, rate: f64 },
+    /// The limit was found good; so many windows until the next probe.
+    Holding { left: u32 },
+    /// The limit never changes.
+    Fixed,
+}
+
+/// The number of requests at once, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct ConcurrencyLimit {
+    now: usize,
+    cap: usize,
+    phase: Phase,
+    /// The server refused this many. Probes halve the distance to it instead of passing it.
+    refused: Option<usize>,
+}
+
+impl ConcurrencyLimit {
+    /// Starts at `start` and stays within 1 to `cap`.
+    #[must_use]
+    pub fn new(start: usize, cap: usize) -> Self {
+        let cap = cap.max(1);
+        Self { now: start.clamp(1, cap), cap, phase: Phase::Starting, refused: None }
+    }
+
+    /// A limit that never changes.
+    #[must_use]
+    pub fn fixed(limit: usize) -> Self {
+        Self { now: limit.max(1), cap: limit.max(1), phase: Phase::Fixed, refused: None }
+    }
+
+    /// The present limit.
+    #[must_use]
+    pub fn now(&self) -> usize {
+        self.now
+    }
+
+    /// True if it cannot rise further.
+    #[must_use]
+    pub fn is_at_cap(&self) -> bool {
+        self.now == self.cap
+    }
+
+    /// True until the first window has been measured, or the server has asked for less.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.phase == Phase::Starting
+    }
+
+    /// Changes where it starts. Has no effect after the start.
+    pub(crate) fn start_at(&mut self, start: usize) {
+        if self.is_starting() {
+            self.now = start.clamp(1, self.cap);
+        }
+    }
+
+    /// Takes the throughput of a whole window at the present limit, in any unit, and sets the limit
+    /// for the next.
+    pub(crate) fn observe(&mut self, rate: f64) {
+        match self.phase {
+            Phase::Fixed => {}
+            Phase::Probing { from, rate: before } if rate < before * self.gain_from(from) => self.hold(from),
+            Phase::Holding { left } if left > 0 => self.phase = Phase::Holding { left: left - 1 },
+            Phase::Starting | Phase::Probing { .. } => self.probe(rate, self.now * 2),
+            Phase::Holding { .. } => self.probe(rate, self.now + self.now.div_ceil(2)),
+        }
+    }
+
+    /// Lowers the limit, because the server asked for fewer requests: to what was good before, else
+    /// to half. `start` is where a start that assumed nothing would have been.
+    pub(crate) fn back_off(&mut self, start: usize) {
+        let refused = self.now;
+        let limit = match self.phase {
+            Phase::Fixed => return,
+            Phase::Starting => start.min(self.now) / 2,
+            Phase::Probing { from, .. } => from,
+            Phase::Holding { .. } => self.now / 2,
+        };
+        self.now = limit.max(1);
+        self.phase = Phase::Holding { left: HOLD_REFUSED };
+        self.refused = Some(refused);
+    }
+
+    fn hold(&mut self, limit: usize) {
+        self.now = limit;
+        self.phase = Phase::Holding { left: HOLD };
+    }
+
+    fn probe(&mut self, rate: f64, limit: usize) {
+        let from = self.now;
+        let room = self.refused.map_or(self.cap, |refused| from + refused.saturating_sub(from) / 2);
+        let limit = limit.min(room).min(self.cap);
+        if limit > from {
+            self.now = limit;
+            self.phase = Phase::Probing { from, rate };
+        } else {
+            // Conditions may have changed when this limit is probed next.
+            self.refused = None;
+            self.hold(from);
+        }
+    }
+
+    /// The growth of throughput that justifies the present limit: less for a smaller raise.
+    fn gain_from(&self, from: usize) -> f64 {
+        1.0 + GAIN * (self.now as f64 / from as f64 - 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CAP: usize = 64;
+
+    fn settle(limit: &mut ConcurrencyLimit, windows: usize, throughput: impl Fn(usize) -> f64) -> usize {
+        for _ in 0..windows {
+            limit.observe(throughput(limit.now()));
+        }
+        limit.now()
+    }
+
+    #[test]
+    fn it_rises_while_connections_add_throughput_and_stops_where_the_link_is_full() {
+        let link = |limit: usize| (limit as f64 * 40.0).min(400.0);
+        let mut limit = ConcurrencyLimit::new(8, CAP);
+        assert_eq!(settle(&mut limit, 3, link), 16);
+        assert_eq!(settle(&mut limit, 10, link), 16);
+    }
+
+    #[test]
+    fn latency_bound_work_reaches_the_cap_in_three_windows() {
+        assert_eq!(settle(&mut ConcurrencyLimit::new(8, CAP), 3, |limit| limit as f64), CAP);
+    }
+
+    #[test]
+    fn a_probe_without_gain_is_reverted() {
+        assert_eq!(settle(&mut ConcurrencyLimit::new(4, CAP), 15, |_| 1.0), 4);
+    }
+
+    #[test]
+    fn the_start_changes_only_before_the_first_window() {
+        let mut limit = ConcurrencyLimit::new(12, CAP);
+        limit.start_at(4);
+        assert_eq!(limit.now(), 4);
+        limit.observe(1.0);
+        limit.start_at(CAP);
+        assert_eq!(limit.now(), 8);
+    }
+
+    #[test]
+    fn a_server_that_asks_for_less_gets_less_for_a_while() {
+        let mut limit = ConcurrencyLimit::new(16, CAP);
+        limit.back_off(32);
+        assert_eq!(settle(&mut limit, 4, |limit| limit as f64), 8);
+        assert_eq!(
+            settle(&mut limit, 10, |limit| limit as f64),
+            15,
+            "the search ends below the refused number"
+        );
+    }
+
+    #[test]
+    fn a_fixed_limit_stays() {
+        let mut limit = ConcurrencyLimit::fixed(7);
+        limit.back_off(32);
+        assert_eq!(settle(&mut limit, 50, |limit| limit as f64), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_leaves_its_bounds(cap in 1_usize..100, rates in proptest::collection::vec(0.0_f64..1e9, 0..200)) {
+            let mut limit = ConcurrencyLimit::new(8, cap);
+            for (index, rate) in rates.into_iter().enumerate() {
+                if index % 17 == 3 { limit.back_off(8) }
+                limit.observe(rate);
+                prop_assert!((1..=cap).contains(&limit.now()));
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Decides how many requests a client sends at once, from what it observes.
+//!
+//! The caller looks every few milliseconds ([`TICK`](Controller::TICK)), passes an [`Observation`]
+//! and applies the answer. Before anything is measured the number follows from the distance of the
+//! server and the kind of work; then each window of throughput confirms it or changes it
+//! ([`ConcurrencyLimit`]). Transfers and hydration each own one.
+
+use std::time::{Duration, Instant};
+
+use crate::{ConcurrencyLimit, Proximity};
+
+/// The shortest window: bytes of every connection arrive within it.
+const WINDOW: Duration = Duration::from_millis(60);
+/// Requests at a new limit are given at least this long to be answered.
+const SETTLE: Duration = Duration::from_millis(20);
+/// A finished request counts for this many bytes, so that work of small requests has a throughput
+/// too.
+const STEP_BYTES: u64 = 64 << 10;
+
+/// Requests at once before anything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Starts {
+    /// For one large object: at the 40 MB/s that S3 gives a connection, 12 fill a network of 4
+    /// Gbit/s.
+    pub one: usize,
+    /// For many objects.
+    pub many: usize,
+    /// For the bytes of large objects from a near server, where a few requests keep both ends busy.
+    pub near: usize,
+}
+
+impl Starts {
+    /// From a network.
+    pub const NETWORK: Self = Self { one: 12, many: 16, near: 4 };
+    /// Between local files, where one copy call a core is all there is to gain.
+    pub const LOCAL: Self = Self { one: 2, many: 2, near: 2 };
+}
+
+/// What waits to be requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Parts of one object.
+    One,
+    /// Many objects whose bytes outweigh their round trips.
+    Large,
+    /// Many objects whose round trips outweigh their bytes.
+    Small,
+}
+
+/// What a client sees at one moment. Counts and bytes are totals since it began.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    /// The time.
+    pub now: Instant,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests finished.
+    pub requests: u64,
+    /// Times that a server asked for fewer requests.
+    pub slowdowns: u64,
+    /// Requests under way.
+    pub under_way: usize,
+    /// The typical time to the head of an answer; zero while unknown.
+    pub round_trip: Duration,
+    /// How far away the server is.
+    pub server: Proximity,
+    /// True if no read has been answered for so long that the server is probably far away.
+    pub silent: bool,
+    /// What waits; `None` if nothing does.
+    pub waiting: Option<Work>,
+}
+
+/// The policy, and the window being measured.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    limit: ConcurrencyLimit,
+    starts: Starts,
+    slowdowns: u64,
+    window: Option<Window>,
+}
+
+/// A span of time at one limit.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    since: Instant,
+    moved: u64,
+    /// True while more requests are under way than a new limit allows, or the first at it have not
+    /// been answered yet: such a span is not measured.
+    settling: bool,
+}
+
+impl Controller {
+    /// How often the caller looks: far more often than windows end, at far less than a percent of a
+    /// core.
+    pub const TICK: Duration = Duration::from_millis(10);
+
+    /// Sends between 1 and `cap` requests at once.
+    #[must_use]
+    pub fn new(starts: Starts, work: Work, cap: usize) -> Self {
+        Self::with(ConcurrencyLimit::new(starts.of(work), cap), starts)
+    }
+
+    /// Always sends `limit` requests at once.
+    #[must_use]
+    pub fn fixed(limit: usize) -> Self {
+        Self::with(ConcurrencyLimit::fixed(limit), Starts::NETWORK)
+    }
+
+    fn with(limit: ConcurrencyLimit, starts: Starts) -> Self {
+        Self { limit, starts, slowdowns: 0, window: None }
+    }
+
+    /// The present number of requests at once.
+    #[must_use]
+    pub fn concurrency(&self) -> usize {
+        self.limit.now()
+    }
+
+    /// True if only its cap keeps the number from growing.
+    #[must_use]
+    pub fn is_at_cap(&self) -> bool {
+        self.limit.is_at_cap()
+    }
+
+    /// Takes an observation; returns the number of requests at once from now on.
+    pub fn tick(&mut self, seen: &Observation) -> usize {
+        let before = self.limit.now();
+        // Requests sent before the last change may still be refused.
+        let settling = self.window.is_some_and(|window| window.settling && !window.is_over(seen, before));
+        let refused = seen.slowdowns > self.slowdowns && !settling;
+        self.slowdowns = seen.slowdowns;
+        match seen.waiting {
+            _ if refused => self.limit.back_off(self.starts.of(seen.waiting.unwrap_or(Work::One))),
+            // At the end of the work throughput falls for want of it: nothing can be learnt.
+            None => self.window = None,
+            Some(work) => {
+                self.limit.start_at(self.start(work, seen));
+                if self.limit.now() == before {
+                    self.measure(seen);
+                }
+            }
+        }
+        if self.limit.now() != before {
+            tracing::trace!(before, now = self.limit.now(), "concurrency");
+            self.window = Some(Window::new(seen, true));
+        }
+        self.limit.now()
+    }
+
+    /// The number to begin with.
+    fn start(&self, work: Work, seen: &Observation) -> usize {
+        match (work, seen.server) {
+            (Work::One | Work::Large, Proximity::Near) => self.starts.near,
+            // They only wait, and waiting costs nothing.
+            (Work::Small, Proximity::Far) => usize::MAX,
+            // The first answer is late: a round trip is saved, and a quick answer or a refusal
+            // takes it back.
+            (Work::Small, Proximity::Unknown) if seen.silent && seen.slowdowns == 0 => usize::MAX,
+            _ => self.starts.of(work),
+        }
+    }
+
+    /// Ends the window if it is long enough.
+    fn measure(&mut self, seen: &Observation) {
+        let window = *self.window.get_or_insert(Window::new(seen, true));
+        let (elapsed, moved) = (window.elapsed(seen), seen.moved() - window.moved);
+        if moved > 0 && window.is_over(seen, self.limit.now()) {
+            self.window = Some(Window::new(seen, false));
+            if !window.settling {
+                self.limit.observe(moved as f64 / elapsed.as_secs_f64());
+            }
+        }
+    }
+}
+
+impl Window {
+    fn new(seen: &Observation, settling: bool) -> Self {
+        Self { since: seen.now, moved: seen.moved(), settling }
+    }
+
+    fn elapsed(&self, seen: &Observation) -> Duration {
+        seen.now.saturating_duration_since(self.since)
+    }
+
+    fn is_over(&self, seen: &Observation, limit: usize) -> bool {
+        if self.settling {
+            seen.under_way <= limit && self.elapsed(seen) >= SETTLE.max(seen.round_trip * 2)
+        } else {
+            self.elapsed(seen) >= WINDOW.max(seen.round_trip * 3)
+        }
+    }
+}
+
+impl Starts {
+    fn of(self, work: Work) -> usize {
+        match work {
+            Work::One => self.one,
+            Work::Large | Work::Small => self.many,
+        }
+    }
+}
+
+impl Observation {
+    /// Bytes, and requests in terms of bytes.
+    fn moved(&self) -> u64 {
+        self.bytes + STEP_BYTES * self.requests
+    }
+}

@@ -1,0 +1,195 @@
+//! How long a silent request is waited for before it is cancelled and sent again on another
+//! connection.
+//!
+//! Of many requests to a large service a few take a hundred times longer than the rest, because of
+//! one server or one connection. Sending the request again is then faster than waiting. It is
+//! cancelled first, so only what lay in the socket's buffer is fetched twice, and no second thread
+//! is needed. The limit doubles with every cut of the same request, so against a server that is
+//! slow throughout this costs less than twice its slowness.
+
+use std::time::Duration;
+
+/// Samples kept: enough for a steady median, few enough to follow a change.
+const SAMPLES: usize = 64;
+/// Fewer samples have no meaningful median.
+const FEWEST: usize = 4;
+/// This many times the median is far outside what a healthy service shows.
+const FACTOR: u32 = 4;
+/// While too few answers have come: longer than any round trip on earth with a TLS handshake before
+/// it. Bytes of a long body have this limit always, since TCP resends a lost packet within 200 ms
+/// and a round trip.
+const SILENCE: Duration = Duration::from_millis(500);
+/// An answer expected sooner is not worth a new connection.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// A write includes its sending, which its neighbours share: while too few have ended, the store's
+/// own deadline is the only one.
+const WRITE: Duration = Duration::from_secs(30);
+/// One request in this many may be cut: a busy client delays answers through no fault of the
+/// server.
+const BUDGET: u64 = 10;
+/// Cuts allowed before that counts.
+const FREE_CUTS: u64 = 16;
+/// A cut write is sent again from its start, so it counts as this many cut reads.
+const WRITE_COST: u64 = 8;
+/// Up to this length, bytes, a body or a write costs less to repeat than to wait for.
+const SHORT: u64 = 1 << 20;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The head of an answer to a read.
+    Head,
+    /// The next bytes of a long body.
+    Body,
+    /// The next bytes of a body short enough to come along with its head.
+    ShortBody,
+    /// The answer to a long write, sending included.
+    Write,
+    /// The answer to a write that takes hardly more than its round trip.
+    ShortWrite,
+}
+
+impl Wait {
+    /// The wait for a body of `length` bytes.
+    #[must_use]
+    pub fn body(length: u64) -> Self {
+        if length <= SHORT { Self::ShortBody } else { Self::Body }
+    }
+
+    /// The wait for the answer to a write of `length` bytes.
+    #[must_use]
+    pub fn write(length: u64) -> Self {
+        if length <= SHORT { Self::ShortWrite } else { Self::Write }
+    }
+
+    fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::ShortWrite)
+    }
+}
+
+/// How long requests took so far, and how long the next may take.
+#[derive(Debug, Default)]
+pub struct HedgePolicy {
+    heads: Samples,
+    writes: Samples,
+    requests: u64,
+    cuts: u64,
+}
+
+impl HedgePolicy {
+    /// Counts a request that was sent.
+    pub fn sent(&mut self) {
+        self.requests += 1;
+    }
+
+    /// Takes how long a request needed.
+    pub fn learn(&mut self, wait: Wait, took: Duration) {
+        match wait {
+            Wait::Head => self.heads.add(took),
+            Wait::Write | Wait::ShortWrite => self.writes.add(took),
+            Wait::Body | Wait::ShortBody => {}
+        }
+    }
+
+    /// The typical time until a request shows an effect: the head of a read, the whole of a write.
+    #[must_use]
+    pub fn median(&self) -> Option<Duration> {
+        self.heads.median().max(self.writes.median())
+    }
+
+    /// Takes a cut from the budget. False if it has no room: however slow all is, few requests are
+    /// sent twice.
+    pub fn cut(&mut self, wait: Wait) -> bool {
+        let cost = if wait.is_write() { WRITE_COST } else { 1 };
+        let allowed = self.cuts + cost <= FREE_CUTS + self.requests / BUDGET;
+        self.cuts += if allowed { cost } else { 0 };
+        allowed
+    }
+
+    /// How long to wait for a request that was cut `cuts` times already.
+    #[must_use]
+    pub fn limit(&self, wait: Wait, cuts: u32) -> Duration {
+        let base = match wait {
+            Wait::Head | Wait::ShortBody => {
+                self.heads.median().map_or(SILENCE, |median| (median * FACTOR).max(SHORTEST))
+            }
+            Wait::Body => SILENCE,
+            Wait::Write | Wait::ShortWrite => {
+                self.writes.median().map_or(WRITE, |median| (median * FACTOR).max(SILENCE))
+            }
+        };
+        base.saturating_mul(1 << cuts.min(10))
+    }
+}
+
+/// The latest samples.
+#[derive(Debug, Default)]
+struct Samples {
+    ring: Vec<Duration>,
+    next: usize,
+}
+
+impl Samples {
+    fn add(&mut self, sample: Duration) {
+        if self.ring.len() < SAMPLES {
+            self.ring.push(sample);
+        } else {
+            self.ring[self.next] = sample;
+        }
+        self.next = (self.next + 1) % SAMPLES;
+    }
+
+    fn median(&self) -> Option<Duration> {
+        let mut sorted = self.ring.clone();
+        sorted.sort_unstable();
+        (sorted.len() >= FEWEST).then(|| sorted[sorted.len() / 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const MS: Duration = Duration::from_millis(1);
+
+    fn taught(heads: &[u32]) -> HedgePolicy {
+        let mut policy = HedgePolicy::default();
+        heads.iter().for_each(|ms| policy.learn(Wait::Head, MS * *ms));
+        policy
+    }
+
+    #[test]
+    fn a_stalled_head_is_cut_after_a_few_medians() {
+        assert_eq!(taught(&[30, 31, 29, 30, 5_000]).limit(Wait::Head, 0), MS * 120);
+        assert_eq!(taught(&[1; 9]).limit(Wait::Head, 0), SHORTEST);
+    }
+
+    #[test]
+    fn the_limit_doubles_so_a_uniformly_slow_server_is_not_flooded() {
+        let policy = taught(&[30; 8]);
+        assert_eq!(policy.limit(Wait::Head, 3), MS * 960);
+        assert!(policy.limit(Wait::Head, u32::MAX) > Duration::from_secs(30));
+    }
+
+    #[test]
+    fn at_most_one_request_in_ten_is_cut_after_the_first_few() {
+        let mut policy = HedgePolicy::default();
+        for _ in 0..10_000 {
+            policy.sent();
+            policy.cut(Wait::Head);
+        }
+        assert_eq!(policy.cuts, FREE_CUTS + 10_000 / BUDGET);
+    }
+
+    #[test]
+    fn writes_are_cut_seldom_because_all_of_them_is_sent_again() {
+        let mut policy = HedgePolicy::default();
+        assert_eq!((0..100).filter(|_| policy.cut(Wait::Write)).count() as u64, FREE_CUTS / WRITE_COST);
+    }
+
+    #[test]
+    fn old_samples_are_replaced() {
+        let mut policy = taught(&[10; SAMPLES]);
+        (0..SAMPLES).for_each(|_| policy.learn(Wait::Head, MS * 200));
+        assert_eq!(policy.median(), Some(MS * 200));
+    }
+}

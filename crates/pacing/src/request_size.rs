@@ -1,0 +1,53 @@
+//! How many bytes one request asks for.
+//!
+//! A request costs a near server about as much as sending 4 MiB (MinIO), and a far one a round
+//! trip. But a reader of a byte in its middle waits for all before it, and the last request of an
+//! object should not be under way alone.
+
+use crate::Proximity;
+
+/// Bytes of the longest request: at 1 Gbit/s it lasts 0.3 s. Longer ones gain nothing.
+pub const LONGEST_REQUEST: u64 = 32 << 20;
+/// Bytes of the shortest request that is part of something longer: a connection of 40 MB/s needs
+/// 0.1 s for them.
+pub const SHORTEST_REQUEST: u64 = 4 << 20;
+
+/// Bytes of one request where `rest` bytes are left for `concurrency` requests at once: a share, so
+/// that requests become shorter and all end together. Little is asked for before the first answer,
+/// since the server may be near.
+#[must_use]
+pub fn request_share(rest: u64, concurrency: usize, server: Proximity) -> u64 {
+    let longest = if server == Proximity::Unknown { SHORTEST_REQUEST } else { LONGEST_REQUEST };
+    (rest / concurrency.max(1) as u64).clamp(SHORTEST_REQUEST, longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests for an object of so many bytes.
+    fn requests(mut rest: u64, concurrency: usize, server: Proximity) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        while rest > 0 {
+            sizes.push(request_share(rest, concurrency, server).min(rest));
+            rest -= sizes[sizes.len() - 1];
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_long_object_takes_few_requests_and_the_last_ones_are_short() {
+        let sizes = requests(1 << 30, 4, Proximity::Near);
+        assert!(sizes.len() <= 48, "{sizes:?}");
+        assert_eq!(sizes[0], LONGEST_REQUEST);
+        assert!(sizes.is_sorted_by(|one, next| one >= next));
+        assert!(sizes[sizes.len() - 4..].iter().all(|size| *size <= SHORTEST_REQUEST));
+    }
+
+    #[test]
+    fn no_request_is_long_before_the_first_answer() {
+        assert_eq!(request_share(1 << 30, 12, Proximity::Unknown), SHORTEST_REQUEST);
+        assert_eq!(requests(5 << 20, 0, Proximity::Unknown), [4 << 20, 1 << 20]);
+        assert_eq!(requests(0, 4, Proximity::Unknown), [0; 0]);
+    }
+}

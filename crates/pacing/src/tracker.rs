@@ -1,0 +1,283 @@
+//! The requests under way: one slot per worker, written by the worker, read by a supervisor every
+//! few milliseconds.
+//!
+//! A worker begins a request in its slot and reports heads and bytes; the supervisor cancels
+//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest answer shows
+//! how far away the server is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{FAR, HedgePolicy, Proximity, Wait};
+
+/// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
+const IDLE: u64 = u64::MAX;
+
+/// Cancels a request that is under way.
+pub trait Abort {
+    /// Cancels it; the worker that waits for it gets an error.
+    fn abort(&self);
+}
+
+/// The slots, and what is known of the server.
+#[derive(Debug)]
+pub struct RequestTracker<A> {
+    slots: Vec<Slot<A>>,
+    policy: Mutex<HedgePolicy>,
+    /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
+    /// sending them takes time.
+    quickest: AtomicU64,
+    start: Instant,
+    /// When the head of an answer was first waited for.
+    first_read: OnceLock<Instant>,
+}
+
+#[derive(Debug)]
+struct Slot<A> {
+    /// Microseconds since the start at which the present wait began.
+    since: AtomicU64,
+    request: Mutex<Request<A>>,
+}
+
+#[derive(Debug)]
+struct Request<A> {
+    abort: Option<A>,
+    wait: Wait,
+    cuts: u32,
+    cut: bool,
+}
+
+/// One request under way, as its worker sees it.
+#[derive(Debug)]
+pub struct InFlightRequest<'a, A> {
+    tracker: &'a RequestTracker<A>,
+    slot: &'a Slot<A>,
+    began: Instant,
+}
+
+impl<A: Abort> RequestTracker<A> {
+    /// This many slots, all idle.
+    #[must_use]
+    pub fn new(slots: usize, now: Instant) -> Self {
+        let slot = |_| Slot {
+            since: AtomicU64::new(IDLE),
+            request: Mutex::new(Request { abort: None, wait: Wait::Head, cuts: 0, cut: false }),
+        };
+        Self {
+            slots: (0..slots).map(slot).collect(),
+            policy: Mutex::default(),
+            quickest: AtomicU64::new(IDLE),
+            start: now,
+            first_read: OnceLock::new(),
+        }
+    }
+
+    /// Begins a request in a slot; it was cut `cuts` times already.
+    pub fn begin(
+        &self,
+        slot: usize,
+        wait: Wait,
+        abort: A,
+        cuts: u32,
+        now: Instant,
+    ) -> InFlightRequest<'_, A> {
+        let slot = &self.slots[slot];
+        lock(&self.policy).sent();
+        *lock(&slot.request) = Request { abort: Some(abort), wait, cuts, cut: false };
+        slot.since.store(self.micros(now), Ordering::Relaxed);
+        if wait == Wait::Head {
+            self.first_read.get_or_init(|| now);
+        }
+        InFlightRequest { tracker: self, slot, began: now }
+    }
+
+    /// Cancels requests that have been silent for too long. Long bodies one at a time: if a crowded
+    /// link starves several, ending one may be all the others need.
+    pub fn cut_silent(&self, now: Instant) {
+        let now = self.micros(now);
+        let mut policy = lock(&self.policy);
+        for slot in &self.slots {
+            let since = slot.since.load(Ordering::Relaxed);
+            if since == IDLE {
+                continue;
+            }
+            let silence = Duration::from_micros(now.saturating_sub(since));
+            let mut request = lock(&slot.request);
+            let limit = policy.limit(request.wait, request.cuts);
+            if silence > limit && !request.cut && policy.cut(request.wait) {
+                request.cut = true;
+                request.abort.iter().for_each(Abort::abort);
+                if request.wait == Wait::Body {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Cancels every request.
+    pub fn cancel_all(&self) {
+        self.slots.iter().for_each(|slot| lock(&slot.request).abort.iter().for_each(Abort::abort));
+    }
+
+    /// The typical time until a request shows an effect, once enough have ended.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        lock(&self.policy).median()
+    }
+
+    /// How far away the server is.
+    #[must_use]
+    pub fn server(&self) -> Proximity {
+        let quickest = self.quickest.load(Ordering::Relaxed);
+        Proximity::of((quickest != IDLE).then(|| Duration::from_micros(quickest)))
+    }
+
+    /// True if no read has been answered for so long that the server is probably far away. Known a
+    /// round trip sooner than [`server`](Self::server), and possibly wrong.
+    #[must_use]
+    pub fn is_silent(&self, now: Instant) -> bool {
+        let waited = self.first_read.get().is_some_and(|asked| now.saturating_duration_since(*asked) >= FAR);
+        waited && self.server() == Proximity::Unknown
+    }
+
+    fn learn(&self, wait: Wait, took: Duration) {
+        lock(&self.policy).learn(wait, took);
+        if matches!(wait, Wait::Head | Wait::ShortWrite) {
+            let took = u64::try_from(took.as_micros()).unwrap_or(IDLE - 1);
+            self.quickest.fetch_min(took, Ordering::Relaxed);
+        }
+    }
+
+    fn micros(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.start).as_micros()).unwrap_or(IDLE - 1)
+    }
+}
+
+impl<A: Abort> InFlightRequest<'_, A> {
+    /// The head of the answer has arrived; its body of `length` bytes is waited for from now on.
+    /// Returns how long the head took.
+    pub fn head_arrived(&self, length: u64, now: Instant) -> Duration {
+        let took = now.saturating_duration_since(self.began);
+        self.tracker.learn(Wait::Head, took);
+        lock(&self.slot.request).wait = Wait::body(length);
+        self.bytes_arrived(now);
+        took
+    }
+
+    /// Bytes have arrived, or have been accepted by the server.
+    pub fn bytes_arrived(&self, now: Instant) {
+        self.slot.since.store(self.tracker.micros(now), Ordering::Relaxed);
+    }
+
+    /// The worker itself pauses: the silence is not the server's.
+    pub fn paused(&self) {
+        self.slot.since.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// The request has ended. Returns true if it was cut for its silence.
+    pub fn end(self, succeeded: bool, now: Instant) -> bool {
+        self.slot.since.store(IDLE, Ordering::Relaxed);
+        let (wait, cut) = {
+            let request = lock(&self.slot.request);
+            (request.wait, request.cut)
+        };
+        // One lock at a time: the supervisor takes them in the other order.
+        if succeeded && matches!(wait, Wait::Write | Wait::ShortWrite) {
+            self.tracker.learn(wait, now.saturating_duration_since(self.began));
+        }
+        cut
+    }
+}
+
+/// A panic in a worker leaves nothing half-changed here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[derive(Clone, Debug, Default)]
+    struct Flag(Rc<Cell<bool>>);
+
+    impl Abort for Flag {
+        fn abort(&self) {
+            self.0.set(true);
+        }
+    }
+
+    #[test]
+    fn a_silent_request_is_cut_and_a_paused_one_is_not() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(2, start);
+        let (silent, waits) = (Flag::default(), Flag::default());
+        let request = tracker.begin(0, Wait::Head, silent.clone(), 0, start);
+        let paused = tracker.begin(1, Wait::Head, waits.clone(), 0, start);
+        paused.paused();
+        tracker.cut_silent(start + 499 * MS);
+        assert!(!silent.0.get());
+        tracker.cut_silent(start + 501 * MS);
+        assert!(silent.0.get() && !waits.0.get());
+        assert!(request.end(false, start + 502 * MS) && !paused.end(true, start + 502 * MS));
+    }
+
+    #[test]
+    fn one_quick_answer_shows_that_a_server_is_near() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(1, start);
+        let answer = |took| {
+            let request = tracker.begin(0, Wait::Head, Flag::default(), 0, start);
+            request.head_arrived(1, start + took);
+            request.end(true, start + took);
+        };
+        assert_eq!(tracker.server(), Proximity::Unknown);
+        answer(30 * MS);
+        assert_eq!(tracker.server(), Proximity::Far);
+        answer(2 * MS);
+        assert_eq!(tracker.server(), Proximity::Near);
+    }
+
+    #[test]
+    fn a_long_write_does_not_show_the_distance() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(1, start);
+        let write = |length| {
+            tracker.begin(0, Wait::write(length), Flag::default(), 0, start).end(true, start + 2 * MS);
+        };
+        write(8 << 20);
+        assert_eq!(tracker.server(), Proximity::Unknown);
+        write(100);
+        assert_eq!(tracker.server(), Proximity::Near);
+    }
+
+    #[test]
+    fn silence_of_reads_suggests_a_far_server_until_one_is_answered() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(2, start);
+        let write = tracker.begin(0, Wait::Write, Flag::default(), 0, start);
+        assert!(!tracker.is_silent(start + FAR), "a write takes long anywhere");
+        let read = tracker.begin(1, Wait::Head, Flag::default(), 0, start + FAR);
+        assert!(!tracker.is_silent(start + FAR * 3 / 2));
+        assert!(tracker.is_silent(start + FAR * 2));
+        read.head_arrived(1, start + FAR * 3);
+        assert!(!tracker.is_silent(start + FAR * 4));
+        assert!(!write.end(true, start + FAR * 4));
+    }
+
+    #[test]
+    fn all_requests_can_be_cancelled() {
+        let start = Instant::now();
+        let tracker = RequestTracker::new(1, start);
+        let flag = Flag::default();
+        let _request = tracker.begin(0, Wait::Head, flag.clone(), 0, start);
+        tracker.cancel_all();
+        assert!(flag.0.get());
+    }
+}

@@ -1,0 +1,174 @@
+//! The controller in every setting of a grid: within 10 % of the best fixed concurrency, and
+//! steady.
+//!
+//! The grid covers round trips from 0.1 to 200 ms, rates of a connection and of the link, sizes of
+//! objects, requests that stall, and servers that refuse more than 40 requests at once.
+
+mod simulator;
+
+use std::time::Duration;
+
+use firstbyte_pacing::{Controller, LONGEST_REQUEST, Starts};
+use simulator::{Hedging, Outcome, Setting, run};
+
+const MIB: u64 = 1 << 20;
+/// What the controller is held against. The sizes of its own steps are no power of two in general.
+const FIXED: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
+
+fn cap(setting: &Setting) -> usize {
+    if setting.object.is_some() { 256 } else { 64 }
+}
+
+/// By then the controller has converged: 30 round trips, and a second for the windows of a short
+/// path. After refusals three times as long and sixteen requests, since it searches for the number
+/// that is not refused, and a lower number counts only when the requests under way have ended.
+fn converged(setting: &Setting) -> Duration {
+    let time = setting.round_trip * 30 + Duration::from_secs(1);
+    let request = setting.object.unwrap_or(u64::MAX).min(LONGEST_REQUEST) as f64 / setting.each;
+    if setting.most.is_some() { time * 3 + Duration::from_secs_f64(request) * 16 } else { time }
+}
+
+fn measured(setting: &Setting, controller: Controller, slots: usize, hedging: Hedging) -> Outcome {
+    let length = converged(setting) + setting.round_trip * 60 + Duration::from_secs(4);
+    run(*setting, controller, slots, hedging, converged(setting), length)
+}
+
+fn automatic(setting: &Setting, hedging: Hedging) -> Outcome {
+    let cap = cap(setting);
+    measured(setting, Controller::new(Starts::NETWORK, setting.work(), cap), cap, hedging)
+}
+
+/// The rate and the number of the best fixed concurrency.
+fn best(setting: &Setting) -> (f64, usize) {
+    let rate = |limit: usize| measured(setting, Controller::fixed(limit), limit, Hedging::On).rate;
+    let fixed = FIXED.into_iter().filter(|limit| *limit <= cap(setting));
+    fixed.map(|limit| (rate(limit), limit)).max_by(|one, two| one.0.total_cmp(&two.0)).unwrap()
+}
+
+/// Every setting with this round trip.
+fn settings(round_trip: Duration) -> impl Iterator<Item = Setting> {
+    let rates = [(40e6, 400e6), (90e6, 75e6), (1e9, 1.2e9), (5e6, 1.2e9), (2e6, 2e6)];
+    let objects = [None, Some(50_000), Some(2 * MIB), Some(64 * MIB)];
+    let troubles = [(0.0, None), (0.02, None), (0.0, Some(40))];
+    let overhead = Duration::from_micros(300);
+    rates.into_iter().flat_map(move |(each, total)| {
+        objects.into_iter().flat_map(move |object| {
+            troubles.into_iter().map(move |(stalls, most)| Setting {
+                round_trip,
+                each,
+                total,
+                overhead,
+                stalls,
+                most,
+                object,
+            })
+        })
+    })
+}
+
+/// Changes of direction: a steady limit is probed now and then, which changes it twice.
+fn turns(limits: &[usize]) -> usize {
+    let mut steps: Vec<bool> =
+        limits.windows(2).filter(|two| two[0] != two[1]).map(|two| two[1] > two[0]).collect();
+    steps.dedup();
+    steps.len()
+}
+
+#[track_caller]
+fn check(round_trip: Duration) {
+    let mut failures = Vec::new();
+    for setting in settings(round_trip) {
+        let (found, (best, limit)) = (automatic(&setting, Hedging::On), best(&setting));
+        let share = found.rate / best;
+        if share < 0.9 {
+            failures
+                .push(format!("{share:.2} of {limit}, at {:?} in the end: {setting:?}", found.limits.last()));
+        }
+        // A probe takes a window, a hold twenty: of 60 ms or three round trips each.
+        let window = Duration::from_millis(60).max(round_trip * 3);
+        let steady = &found.limits[found.limits.len() / 2..];
+        let windows = steady.len() as f64 * Controller::TICK.as_secs_f64() / window.as_secs_f64();
+        if turns(steady) as f64 > 4.0 + windows / 2.0 {
+            failures.push(format!("{} turns in {windows:.0} windows: {setting:?}", turns(steady)));
+        }
+    }
+    assert!(failures.is_empty(), "{} settings:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn beside_the_server() {
+    check(Duration::from_micros(100));
+}
+
+#[test]
+fn in_the_same_rack() {
+    check(Duration::from_millis(1));
+}
+
+#[test]
+fn in_the_same_zone() {
+    check(Duration::from_millis(5));
+}
+
+#[test]
+fn in_the_same_region() {
+    check(Duration::from_millis(20));
+}
+
+#[test]
+fn on_the_same_continent() {
+    check(Duration::from_millis(80));
+}
+
+#[test]
+fn around_the_world() {
+    check(Duration::from_millis(200));
+}
+
+const REGION: Setting = Setting {
+    round_trip: Duration::from_millis(30),
+    each: 40e6,
+    total: 400e6,
+    overhead: Duration::from_micros(300),
+    stalls: 0.0,
+    most: None,
+    object: None,
+};
+
+#[test]
+fn hedging_hides_requests_that_stall() {
+    let setting = Setting { stalls: 0.02, object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
+    let fixed = |hedging| measured(&setting, Controller::fixed(16), 16, hedging);
+    let (hedged, waited) = (fixed(Hedging::On), fixed(Hedging::Off));
+    assert!(hedged.rate > 2.0 * waited.rate, "{:.0} and {:.0}", hedged.rate, waited.rate);
+}
+
+#[test]
+fn a_probe_without_gain_is_reverted_so_a_full_link_carries_few_requests() {
+    let setting = Setting { each: 90e6, total: 75e6, ..REGION };
+    assert!(*automatic(&setting, Hedging::On).limits.last().unwrap() <= 24);
+}
+
+#[test]
+fn a_refused_number_is_approached_and_not_passed_for_long() {
+    let setting = Setting { most: Some(40), object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
+    let limits = automatic(&setting, Hedging::On).limits;
+    let steady = &limits[limits.len() / 2..];
+    let passed = steady.iter().filter(|limit| **limit > 44).count();
+    assert!(passed * 5 < steady.len(), "{passed} of {}", steady.len());
+}
+
+#[test]
+fn small_objects_from_afar_are_requested_at_once() {
+    let setting = Setting { object: Some(50_000), each: 1e9, total: 1.2e9, ..REGION };
+    let limits = automatic(&setting, Hedging::On).limits;
+    // Before the first answer: it takes a round trip, which is three ticks.
+    assert_eq!(limits[2], 256, "{:?}", &limits[..8]);
+    assert!(limits[3..50].iter().all(|limit| *limit == 256), "{:?}", &limits[..50]);
+}
+
+#[test]
+fn a_near_server_gets_few_requests_for_the_bytes_of_large_objects() {
+    let setting = Setting { round_trip: Duration::from_micros(200), each: 2e9, total: 2e9, ..REGION };
+    assert_eq!(automatic(&setting, Hedging::On).limits[5], 4);
+}

@@ -1,0 +1,79 @@
+//! The S3 service of one server: s3s with our operations, keys and limits.
+
+use std::sync::Arc;
+
+use s3s::S3;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+
+use super::api::Api;
+use super::below::{Below, NoOperations};
+use super::{access, unknown};
+use crate::auth::Keys;
+use crate::config::{Authentication, Config};
+use crate::root::Root;
+use crate::uploads::Uploads;
+
+/// The largest XML document taken: a `CompleteMultipartUpload` of 10,000 parts with checksums is
+/// half of it.
+const LARGEST_XML: usize = 4 << 20;
+
+/// Objects posted by HTML forms are held in memory by s3s, so they stay small; pages upload by
+/// their own protocol.
+const LARGEST_FORM: u64 = 1 << 20;
+
+/// The S3 API of one server.
+pub(crate) struct Service {
+    pub(super) service: S3Service,
+    /// What verifies signatures below a base path, where there are both.
+    pub(super) verifying: Option<S3Service>,
+    authentication: Authentication,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("authentication", &self.authentication).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    pub(crate) fn new(root: Root, uploads: Arc<Uploads>, config: &Config) -> Self {
+        let mut builder = builder(Api::new(root, uploads, config), &config.authentication);
+        if let Authentication::Keys(keys) = &config.authentication {
+            builder
+                .set_access(access::RightsByPrefix { keys: keys.clone(), buckets: config.buckets.clone() });
+        }
+        builder.set_route(unknown::UnknownWrites);
+        let service = builder.build();
+        let has_both =
+            !config.base_path.is_empty() && matches!(config.authentication, Authentication::Keys(_));
+        let verifying = has_both.then(|| {
+            let mut builder = self::builder(NoOperations, &config.authentication);
+            builder.set_route(Below { base: config.base_path.clone(), service: service.clone() });
+            builder.build()
+        });
+        Self { service, verifying, authentication: config.authentication.clone() }
+    }
+
+    pub(super) fn keys(&self) -> Option<&Keys> {
+        match &self.authentication {
+            Authentication::Keys(keys) => Some(keys),
+            Authentication::None => None,
+        }
+    }
+}
+
+/// A service with what both of a server's have in common.
+fn builder(operations: impl S3, authentication: &Authentication) -> S3ServiceBuilder {
+    let mut builder = S3ServiceBuilder::new(operations);
+    let mut limits = S3Config::default();
+    limits.xml_max_body_size = LARGEST_XML;
+    limits.post_object_max_file_size = LARGEST_FORM;
+    limits.form_max_fields_size = LARGEST_XML;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
+    builder.set_validation(access::DirectoryNames);
+    if let Authentication::Keys(keys) = authentication {
+        builder.set_auth(access::KeyFile(keys.clone()));
+    }
+    builder
+}

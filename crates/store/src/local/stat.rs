@@ -1,0 +1,84 @@
+//! Opens local files for reading, and describes them; a version is a file's identity.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use firstbyte_location::{FileIdentity, Kind, Version, shown};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::beneath::KEPT;
+use super::io_error;
+use crate::{Error, Metadata, Result, Stat};
+
+/// Describes the file or directory at `path`, following links.
+pub(crate) fn stat(path: &Path) -> Result<Stat> {
+    fs::metadata(path).map(|metadata| describe(&metadata)).map_err(|error| missing(path, error))
+}
+
+/// Opens a file for reading. Does not block if it is a pipe without a writer.
+///
+/// # Errors
+/// [`Error::NotFound`]; [`Error::InvalidName`] for a device, socket or pipe; [`Error::Io`], for a
+/// directory too.
+pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let special = || {
+        let why = "a device, socket or pipe has no length or ranges to read; use - for standard input";
+        Error::InvalidName { location: shown(path).to_string(), why: why.into() }
+    };
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        // The error of opening a socket.
+        Some(Errno::NXIO) => special(),
+        _ => missing(path, error),
+    })?;
+    let metadata = file.metadata().map_err(|error| io_error(path, error))?;
+    if metadata.is_dir() {
+        return Err(io_error(path, io::ErrorKind::IsADirectory));
+    }
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(special()) }
+}
+
+/// The version of the file that `metadata` describes.
+pub(crate) fn version(metadata: &fs::Metadata) -> Version {
+    let nanoseconds = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let file = FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+    };
+    Version { size: metadata.is_file().then(|| metadata.size()), file: Some(file), ..Version::default() }
+}
+
+pub(super) fn describe(metadata: &fs::Metadata) -> Stat {
+    let kind = match metadata.file_type() {
+        kind if kind.is_dir() => Kind::Directory,
+        kind if kind.is_file() => Kind::File,
+        _ => Kind::Other,
+    };
+    let modified = metadata.modified().ok();
+    Stat {
+        kind,
+        version: version(metadata),
+        modified,
+        metadata: Metadata { modified, mode: Some(metadata.mode() & KEPT), ..Metadata::default() },
+        checksum: None,
+        ranges: Some(true),
+        storage_class: None,
+    }
+}
+
+pub(super) fn missing(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        // `NotADirectory`: a component of the path is a file, so there is no such file, as with
+        // keys.
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Error::NotFound { location: shown(path).to_string() }
+        }
+        _ => io_error(path, error),
+    }
+}

@@ -1,0 +1,72 @@
+//! Parameters of reads ([`Get`]) and listings ([`ListOptions`]).
+
+use std::num::NonZeroUsize;
+
+use firstbyte_listing::Order;
+use firstbyte_location::{ByteRange, Version};
+use firstbyte_pacing::Throttle;
+
+use crate::Cancel;
+
+/// What to read of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Get {
+    /// The range to read; `None` for the whole object. It is cut at the end of the object.
+    pub range: Option<ByteRange>,
+    /// The required version, compared with every response.
+    pub version: Option<Version>,
+    /// Ends the request from another thread.
+    pub cancel: Cancel,
+    /// Request the full-object checksum too (`x-amz-checksum-mode`).
+    pub checksum: bool,
+    /// The rate limit of the body, which waits by itself.
+    pub throttle: Throttle,
+}
+
+/// How a listing treats symbolic links below a local directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// As their targets.
+    #[default]
+    Follow,
+    /// As links.
+    Report,
+}
+
+/// Whether a recursive listing of a local tree includes directories. Object stores have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directories {
+    /// Only files, whose names contain those of directories.
+    #[default]
+    Implied,
+    /// Directories too.
+    Listed,
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    /// Everything below the location, or one level with directories (common prefixes).
+    pub recursive: bool,
+    /// Only names that begin with this. S3 filters on the server.
+    pub beginning: String,
+    /// Only names after this one in byte order. S3 filters on the server.
+    pub start_after: Option<String>,
+    /// The order of entries: unsorted, which is fastest, or by the bytes of whole names, a
+    /// directory counting as `NAME/`.
+    pub order: Order,
+    /// What links below a local directory are listed as.
+    pub links: Links,
+    /// Whether a recursive listing of a local tree includes directories.
+    pub directories: Directories,
+    /// Most concurrent requests of a large S3 listing; `None`: chosen by measured speed.
+    pub requests: Option<NonZeroUsize>,
+}
+
+impl ListOptions {
+    /// True if a name is to be listed, for stores that do not filter.
+    pub(crate) fn takes(&self, name: &[u8]) -> bool {
+        name.starts_with(self.beginning.as_bytes())
+            && self.start_after.as_deref().is_none_or(|after| name > after.as_bytes())
+    }
+}

@@ -1,0 +1,154 @@
+//! Resolves names and connects to one of their addresses.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::{Failed, Origin};
+use crate::cancel::LOOK;
+use crate::{Cancel, Error, Options};
+
+/// How long addresses are cached: long enough for a burst of connections, short because object
+/// stores change theirs every few seconds.
+const RESOLVED_FOR: Duration = Duration::from_secs(5);
+
+/// Addresses, and when they were resolved.
+type Resolved = (Instant, Vec<SocketAddr>);
+
+/// Resolves names, and spreads connections over all addresses, since a store's total rate is that
+/// of all its front ends.
+#[derive(Default)]
+pub(crate) struct Resolver {
+    known: Mutex<HashMap<(String, u16), Resolved>>,
+    next: AtomicUsize,
+}
+
+impl Resolver {
+    /// Connects a socket and sets its deadlines. Tries each address once, within the connect
+    /// deadline and `wait` in total; resolving the name may take as long again.
+    pub(super) fn connect(
+        &self,
+        origin: &Origin,
+        options: &Options,
+        wait: Duration,
+        cancel: &Cancel,
+    ) -> Result<TcpStream, Failed> {
+        let unreachable = |error: &io::Error| match cancel.is_cancelled() {
+            true => Error::Cancelled.into(),
+            false => Failed::unreachable(origin, "", error),
+        };
+        let deadline = options.connect_deadline.min(wait);
+        let addresses = self.resolve(origin, deadline, cancel).map_err(|error| unreachable(&error))?;
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let until = Instant::now() + deadline;
+        let mut failed = io::Error::other("the name has no address");
+        for turn in 0..addresses.len() {
+            let address = addresses[(first + turn) % addresses.len()];
+            // Divide the remaining time evenly, so that an unreachable address does not use up the
+            // time of the others.
+            let left = until.saturating_duration_since(Instant::now());
+            let share = left / u32::try_from(addresses.len() - turn).unwrap_or(1);
+            if share.is_zero() {
+                break;
+            }
+            match connect(address, share, cancel).and_then(|socket| prepare(socket, options)) {
+                Ok(socket) => return Ok(socket),
+                Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled.into()),
+                Err(error) => failed = error,
+            }
+        }
+        Err(unreachable(&failed))
+    }
+
+    fn resolve(&self, origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = origin.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, origin.port)]);
+        }
+        let key = (origin.host.clone(), origin.port);
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, addresses)) = known().get(&key)
+            && at.elapsed() < RESOLVED_FOR
+        {
+            return Ok(addresses.clone());
+        }
+        let addresses = look_up(origin, deadline, cancel)?;
+        known().insert(key, (Instant::now(), addresses.clone()));
+        Ok(addresses)
+    }
+}
+
+/// Resolves a name on a new thread, because the system call can neither be cancelled nor have a
+/// deadline. After either the thread is abandoned.
+fn look_up(origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
+    let (send, receive) = mpsc::channel();
+    let (host, port) = (origin.host.clone(), origin.port);
+    let ask = move || {
+        // Fails if the receiver has given up.
+        let _ = send.send((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+    };
+    std::thread::Builder::new().name("resolve".into()).spawn(ask)?;
+    let until = Instant::now() + deadline;
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(found) => return found,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the name cannot be resolved"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= until => {
+                let why = format!("no name server answers within {} s", deadline.as_secs_f64());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Connects within `time`, or fails when cancelled.
+fn connect(address: SocketAddr, time: Duration, cancel: &Cancel) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let until = Instant::now() + time;
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    while poll_once(&socket, &look)? == 0 {
+        if cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if Instant::now() >= until {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
+        }
+    }
+    sockopt::socket_error(&socket)??;
+    ioctl_fionbio(&socket, false)?;
+    Ok(TcpStream::from(socket))
+}
+
+fn poll_once(socket: &std::os::fd::OwnedFd, time: &Timespec) -> io::Result<usize> {
+    match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(time)) {
+        Err(Errno::INTR) => Ok(0),
+        other => Ok(other?),
+    }
+}
+
+fn prepare(socket: TcpStream, options: &Options) -> std::io::Result<TcpStream> {
+    // The head and payload of a request are separate writes; Nagle's algorithm would add a round
+    // trip.
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(options.read_deadline))?;
+    socket.set_write_timeout(Some(options.read_deadline))?;
+    Ok(socket)
+}

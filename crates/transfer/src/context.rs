@@ -1,0 +1,228 @@
+//! What the movers of one run share: store, settings, meters, rate limits and the request tracker.
+//!
+//! A mover sees the context, never the scheduler that called it. The context also holds why the
+//! run ended early: once [`Context::is_ended`] is true, it stays so, and no request goes on.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use firstbyte_pacing::{RequestTracker, Throttle};
+use firstbyte_store::{
+    Cancel, Durability, Error as StoreError, LocalFile, Metadata, Over, Privacy, Stat, Store,
+};
+
+use crate::job::{Batch, Route};
+use crate::local_root::LocalRoot;
+use crate::{Error, Job, Observer, Result, Settings};
+
+/// How long to wait for the lock on a partial file, which a killed copy may hold for a moment.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// Pauses are cut into steps of this length, to notice the end of the run.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What the workers count.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    /// Bytes that arrived in this run.
+    pub(crate) moved: AtomicU64,
+    /// Objects and pieces finished: the throughput of work that is many small requests.
+    pub(crate) steps: AtomicU64,
+    pub(crate) resumed: AtomicU64,
+    pub(crate) reread: AtomicU64,
+    pub(crate) hedged: AtomicU64,
+    pub(crate) slowdowns: AtomicU64,
+    /// Files deleted to make way for others.
+    pub(crate) deleted: AtomicU64,
+    /// Microseconds from the start to the first byte; 0 before it.
+    pub(crate) first_byte: AtomicU64,
+    /// Microseconds workers waited for the heads of answers.
+    pub(crate) head_wait: AtomicU64,
+    /// Microseconds workers had work.
+    pub(crate) busy: AtomicU64,
+}
+
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+pub(crate) fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The rate limits of an engine's runs, one for each direction: relayed bytes pass in both.
+#[derive(Clone, Debug)]
+pub(crate) struct Throttles {
+    pub(crate) reading: Throttle,
+    pub(crate) writing: Throttle,
+}
+
+/// An engine as one of its calls uses it.
+pub(crate) struct Scope<'a> {
+    /// Its requests end when the call's run does.
+    pub(crate) store: Store,
+    pub(crate) cancel: Cancel,
+    pub(crate) settings: &'a Settings,
+    pub(crate) throttles: &'a Throttles,
+}
+
+/// What a run moves.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) batch: Batch,
+    pub(crate) route: Route,
+    /// The destination of a tree, if it is local.
+    pub(crate) root: Option<&'a LocalRoot<'a>>,
+}
+
+pub(crate) struct Context<'a> {
+    pub(crate) store: &'a Store,
+    /// Ends the run's requests, those of its listings included.
+    cancel: &'a Cancel,
+    pub(crate) settings: &'a Settings,
+    pub(crate) throttles: &'a Throttles,
+    pub(crate) observer: &'a dyn Observer,
+    pub(crate) subject: Subject<'a>,
+    pub(crate) meters: Meters,
+    pub(crate) tracker: RequestTracker<Cancel>,
+    pub(crate) started: Instant,
+    /// Why the run ended early.
+    ended: OnceLock<Error>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        scope: &'a Scope<'a>,
+        observer: &'a dyn Observer,
+        subject: Subject<'a>,
+        workers: usize,
+    ) -> Self {
+        Self {
+            store: &scope.store,
+            cancel: &scope.cancel,
+            settings: scope.settings,
+            throttles: scope.throttles,
+            observer,
+            subject,
+            meters: Meters::default(),
+            tracker: RequestTracker::new(workers, Instant::now()),
+            started: Instant::now(),
+            ended: OnceLock::new(),
+        }
+    }
+
+    /// Ends the run early. If it was stopped, that is the reason, not what follows from it.
+    pub(crate) fn end(&self, error: Error) {
+        let error = self.settings.stop.error().unwrap_or(error);
+        // The first reason stays.
+        let _ = self.ended.set(error);
+        self.cancel.cancel();
+        self.tracker.cancel_all();
+    }
+
+    /// Whether the run was ended early. A stop takes effect here.
+    pub(crate) fn is_ended(&self) -> bool {
+        if self.has_ended() {
+            return true;
+        }
+        let stopped = self.settings.stop.error();
+        let ended = stopped.is_some();
+        stopped.into_iter().for_each(|error| self.end(error));
+        ended
+    }
+
+    /// As [`is_ended`](Self::is_ended), but without a look at the stop.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
+    /// Why the run ended early.
+    pub(crate) fn into_reason(self) -> Option<Error> {
+        self.ended.into_inner()
+    }
+
+    /// Sleeps, but not past the end of the run.
+    pub(crate) fn pause(&self, mut pause: Duration) {
+        while !pause.is_zero() && !self.is_ended() {
+            let step = pause.min(STEP);
+            std::thread::sleep(step);
+            pause -= step;
+        }
+    }
+
+    /// Opens the partial file of a job's destination `path`: in a tree beneath its root.
+    pub(crate) fn open_partial(&self, job: &Job, path: &Path, privacy: Privacy) -> Result<LocalFile> {
+        let open = || {
+            let beneath = self.subject.root.and_then(|root| root.open_partial(path, job.over, privacy));
+            beneath.unwrap_or_else(|| LocalFile::open(path, privacy))
+        };
+        let started = Instant::now();
+        loop {
+            match open() {
+                Err(StoreError::Io { source, .. })
+                    if source.kind() == ErrorKind::WouldBlock && started.elapsed() < LOCK_WAIT =>
+                {
+                    std::thread::sleep(LOCK_WAIT / 50);
+                }
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Renames a complete file to its destination. A directory in its place is removed just before.
+    pub(crate) fn commit(
+        &self,
+        partial: LocalFile,
+        over: Over,
+        path: &Path,
+        stat: &Stat,
+        durability: Durability,
+    ) -> Result<()> {
+        if let (Over::Directory, Some(root)) = (over, self.subject.root) {
+            add(&self.meters.deleted, root.remove_replaced(path)?);
+        }
+        let metadata = Metadata { modified: stat.modified, ..stat.metadata.clone() };
+        Ok(partial.commit(&metadata, durability)?)
+    }
+
+    /// How durable a small file is made by itself: many are made durable together, at the end.
+    pub(crate) fn durability_of_small(&self) -> Durability {
+        match (self.subject.batch, self.settings.durability) {
+            (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,
+            (_, durability) => durability,
+        }
+    }
+
+    /// Counts bytes that an earlier run has moved.
+    pub(crate) fn resumed(&self, bytes: u64) {
+        add(&self.meters.resumed, bytes);
+        self.observer.moved(bytes);
+    }
+
+    /// Counts bytes fetched or sent a second time.
+    pub(crate) fn reread(&self, bytes: u64) {
+        add(&self.meters.reread, bytes);
+    }
+
+    /// Counts bytes that arrived.
+    pub(crate) fn moved(&self, bytes: u64) {
+        add(&self.meters.moved, bytes);
+        self.observer.moved(bytes);
+        if count(&self.meters.first_byte) == 0 {
+            let at = micros(self.started.elapsed()).max(1);
+            // If another worker was first, its time stands.
+            let _ = self.meters.first_byte.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether reads keep to a rate limit: then a silence may be our own pause.
+    pub(crate) fn is_throttled(&self) -> bool {
+        !self.throttles.reading.is_unlimited()
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,154 @@
+//! Any source to a local file.
+//!
+//! The first request opens the source: a ranged read of the first chunk gives length and version
+//! and carries bytes, all in one round trip. If that was the whole object, the file is complete.
+//! Else the other chunks are handed out while the first is still arriving. A source without a
+//! version to pin moves as one stream and does not resume.
+
+mod chunks;
+mod resume;
+mod single;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use firstbyte_location::{ByteRange, Location, Strength, Version, shown};
+use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat};
+
+use crate::context::Context;
+use crate::journal::{Header, Journal};
+use crate::pieces::Started;
+use crate::plan::{OPENING, Plan};
+use crate::request::{Opened, Requester};
+use crate::{Error, Job, Result};
+
+use chunks::{ASK_CHECKSUM, Chunk, Download};
+use resume::Resumable;
+
+/// Starts a download.
+pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+    let source = &job.source;
+    let found = resume::find(requester.context, job, path)?;
+    let pinned = match (&found, &job.entry) {
+        (Some(found), _) => Some(found.header.version()),
+        (None, Some(entry)) if entry.etag.is_some() || entry.size.is_some() => {
+            Some(Version { size: entry.size, etag: entry.etag.clone(), ..Version::default() })
+        }
+        _ => None,
+    };
+    let range = match &found {
+        Some(found) => Some(found.first_missing()),
+        // A small object is asked for whole: only then do stores send its checksum along.
+        None => job.listed_size().is_none_or(|size| size > OPENING).then(|| ByteRange::new(0, OPENING)),
+    };
+    let get = Get { range, version: pinned, checksum: true, ..Get::default() };
+    let opened = match requester.open(source, &get) {
+        Err(Error::Store(StoreError::Changed { .. })) if found.is_some() => {
+            tracing::info!(%source, "changed since its download started: starting over");
+            if let Some(found) = found {
+                found.discard()?;
+            }
+            return start(requester, job, path);
+        }
+        Err(Error::Store(StoreError::RangeIgnored { .. })) => return single::stream(requester, job, path),
+        other => other?,
+    };
+    let stat = opened.0.stat().clone();
+    let size = match stat.size() {
+        Some(size)
+            if stat.version.strength() > Strength::None || size <= range.map_or(size, |range| range.end) =>
+        {
+            size
+        }
+        _ => return single::stream(requester, job, path),
+    };
+    if job.entry.is_none() {
+        requester.context.observer.expected(0, size);
+    }
+    if found.is_none() && opened.0.range() == ByteRange::new(0, size) {
+        return single::whole(requester, job, path, opened);
+    }
+    split(requester, job, path, stat, found, opened)
+}
+
+/// Hands an object out in chunks.
+fn split(
+    requester: &mut Requester<'_>,
+    job: &Job,
+    path: &Path,
+    stat: Stat,
+    found: Option<Resumable>,
+    opened: Opened,
+) -> Result<Started> {
+    let source = &job.source;
+    let size = stat.size().unwrap_or_default();
+    let plan = Plan::download(size);
+    let (chunks, partial, journal) = open_files(requester.context, job, path, &stat, &plan, found)?;
+    let sink = Arc::clone(partial.sink());
+    // No space is reserved, but a length beyond a limit fails here, before the first byte moves.
+    sink.file().set_len(size).map_err(Error::io(shown(path)))?;
+    let resumed: u64 =
+        (0..).zip(&chunks).filter(|(_, chunk)| chunk.done).map(|(index, _)| plan.range(index).len()).sum();
+    requester.context.resumed(resumed);
+    let own = plan.pieces().find(|index| plan.range(*index).start == opened.0.range().start);
+    let own = own.filter(|index| !chunks[*index as usize].done);
+    let mut pending: VecDeque<u32> =
+        plan.pieces().filter(|index| !chunks[*index as usize].done && Some(*index) != own).collect();
+    let expected = OnceLock::new();
+    let known = requester.context.settings.checksum.clone().or_else(|| stat.checksum.clone());
+    if known.is_some() || !matches!(source, Location::S3(_)) {
+        // It cannot be set already.
+        let _ = expected.set(known);
+    } else {
+        pending.push_front(ASK_CHECKSUM);
+    }
+    let download = Download {
+        source: source.clone(),
+        path: path.to_owned(),
+        over: job.over,
+        stat,
+        plan,
+        partial: Mutex::new(Some(partial)),
+        sink,
+        journal,
+        chunks: Mutex::new(chunks),
+        expected,
+        follower: OnceLock::new(),
+        first: Mutex::new(own.map(|_| opened)),
+        audits: AtomicU32::new(0),
+    };
+    download.follow()?;
+    Ok(Started::Split { object: Arc::new(download), pending, own })
+}
+
+/// The state of all chunks, and the files that a download writes: those found, or new ones.
+fn open_files(
+    context: &Context<'_>,
+    job: &Job,
+    path: &Path,
+    stat: &Stat,
+    plan: &Plan,
+    found: Option<Resumable>,
+) -> Result<(Vec<Chunk>, LocalFile, Journal)> {
+    let mut chunks = vec![Chunk::default(); plan.count() as usize];
+    match found {
+        Some(found) => {
+            for record in found.records {
+                if let Some(chunk) = chunks.get_mut(record.index as usize) {
+                    *chunk = Chunk { done: true, checksum: record.checksum };
+                }
+            }
+            Ok((chunks, found.partial, found.journal))
+        }
+        None => {
+            let partial = context.open_partial(job, path, Privacy::of(&stat.metadata))?;
+            let header = Header::new(&job.source.to_string(), &stat.version, plan.size(), plan.chunk());
+            let place = Journal::path_for(path);
+            let journal = Journal::create(partial.directory(), place.clone(), &header)
+                .map_err(Error::io(shown(&place)))?;
+            Ok((chunks, partial, journal))
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What an interrupted download left behind: the partial file, the journal, and which chunks count.
+
+use std::path::Path;
+
+use firstbyte_location::{ByteRange, Strength, shown};
+use firstbyte_store::{LocalFile, Privacy};
+
+use crate::context::Context;
+use crate::journal::{Header, Journal, Record};
+use crate::plan::Plan;
+use crate::{Error, Job, Result, verify};
+
+/// A download that can be resumed. Holds the lock on the partial file.
+pub(super) struct Resumable {
+    pub(super) header: Header,
+    pub(super) records: Vec<Record>,
+    pub(super) journal: Journal,
+    pub(super) partial: LocalFile,
+}
+
+/// Looks for a download of the job's source to `path` that can be resumed. Removes one that cannot.
+pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Option<Resumable>> {
+    let place = Journal::path_for(path);
+    if !place.exists() {
+        return Ok(None);
+    }
+    // The lock comes first: the journal may belong to a running copy.
+    let privacy = if job.source.as_local().is_some() { Privacy::Owner } else { Privacy::Usual };
+    let partial = context.open_partial(job, path, privacy)?;
+    let loaded = Journal::load(partial.directory(), place.clone()).map_err(Error::io(shown(&place)))?;
+    let Some((journal, header, records)) = loaded else {
+        Journal::remove_at(partial.directory(), &place).map_err(Error::io(shown(&place)))?;
+        partial.empty()?;
+        return Ok(None);
+    };
+    let mut found = Resumable { header, records, journal, partial };
+    let length = found.partial.file().metadata().map_err(Error::io(shown(path)))?.len();
+    let plan = Plan::download(found.header.size());
+    let usable = found.header.is_of(&job.source.to_string())
+        && found.header.chunk() == plan.chunk()
+        && found.header.version().strength() > Strength::None
+        && length == found.header.size();
+    if !usable {
+        tracing::debug!(path = %shown(path), "the partial file is of another object: starting over");
+        found.discard()?;
+        return Ok(None);
+    }
+    if !found.header.is_of_this_boot() {
+        found.keep_intact(&plan)?;
+    }
+    tracing::debug!(path = %shown(path), chunks = found.records.len(), of = plan.count(), "resuming a download");
+    Ok(Some(found))
+}
+
+impl Resumable {
+    /// Starts over: discards all chunks.
+    pub(super) fn discard(self) -> Result<()> {
+        self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
+        self.partial.empty()?;
+        Ok(self.partial.discard()?)
+    }
+
+    /// The bytes of the first missing chunk; those of the last chunk if none is missing.
+    pub(super) fn first_missing(&self) -> ByteRange {
+        let plan = Plan::download(self.header.size());
+        let mut done = vec![false; plan.count() as usize];
+        for record in &self.records {
+            if let Some(done) = done.get_mut(record.index as usize) {
+                *done = true;
+            }
+        }
+        let last = plan.count().saturating_sub(1);
+        let index = plan.pieces().find(|index| !done[*index as usize]).unwrap_or(last);
+        plan.range(index)
+    }
+
+    /// Keeps the chunks whose bytes on the disk have the recorded CRC. After a restart of the
+    /// machine only these are certain.
+    fn keep_intact(&mut self, plan: &Plan) -> Result<()> {
+        let mut intact = Vec::new();
+        for record in self.records.drain(..) {
+            if let Some(checksum) = &record.checksum
+                && verify::of_range(self.partial.file(), plan.range(record.index), checksum.algorithm)?
+                    == *checksum
+            {
+                intact.push(record);
+            }
+        }
+        let header = Header::new(self.header.source(), &self.header.version(), plan.size(), plan.chunk());
+        let place = self.journal.path().to_owned();
+        self.journal = Journal::create(self.partial.directory(), place.clone(), &header)
+            .map_err(Error::io(shown(&place)))?;
+        for record in &intact {
+            self.journal.append(record).map_err(Error::io(shown(&place)))?;
+        }
+        self.records = intact;
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! What is to be copied, as values: one object ([`Job`]) or everything below a location ([`Tree`]).
+//!
+//! The engine and the walks over listings make them; the scheduler hands jobs to the movers.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use firstbyte_location::{Entry, Location};
+use firstbyte_store::Over;
+
+use crate::{Error, Failure};
+
+/// One object to copy.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// From.
+    pub source: Location,
+    /// To; the full name, never a directory.
+    pub destination: Location,
+    /// The listing's entry of the source, if there is one: it saves a request.
+    pub entry: Option<Entry>,
+    /// What the destination may replace.
+    pub over: Over,
+}
+
+impl Job {
+    /// Length according to the listing, bytes.
+    pub(crate) fn listed_size(&self) -> Option<u64> {
+        self.entry.as_ref()?.size
+    }
+}
+
+/// A job, or an object that cannot be copied, such as one whose name cannot be written.
+pub(crate) type JobResult = std::result::Result<Job, Failure>;
+
+/// Jobs in the order in which they are found.
+pub type Jobs<'a> = dyn Iterator<Item = std::result::Result<Job, Failure>> + Send + 'a;
+
+/// Between which kinds of places the bytes of a run pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// From file to file.
+    Local,
+    /// Between a file or stream and a store.
+    Network,
+    /// Between two stores, through memory.
+    Relay,
+}
+
+impl Route {
+    pub(crate) fn of(source: &Location, destination: &Location) -> Self {
+        match (source.as_local(), destination.as_local()) {
+            (Some(_), Some(_)) => Self::Local,
+            (None, None) => Self::Relay,
+            _ => Self::Network,
+        }
+    }
+}
+
+/// How many objects a run has. Many objects are made durable together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    One,
+    Many,
+    /// Many between the same two places: an error that concerns one of these places ends the run.
+    Tree,
+}
+
+/// What happens to objects that only the destination has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extras {
+    /// They stay.
+    #[default]
+    Keep,
+    /// They are deleted.
+    Delete(Empty),
+}
+
+/// What an empty source means when extras are deleted. Its name may be wrong, and everything at the
+/// destination would be extra.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Empty {
+    /// It is an error, and nothing is deleted.
+    #[default]
+    Refuse,
+    /// Everything is deleted.
+    Allow,
+}
+
+/// Whether a run changes anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Yes.
+    #[default]
+    Apply,
+    /// No: [`Observer::planned`](crate::Observer::planned) is called for each change.
+    DryRun,
+}
+
+/// One worker's share of a tree: names whose stable hash falls on `index` of `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// At least 1.
+    pub count: u32,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 0, count: 1 }
+    }
+}
+
+impl Shard {
+    /// Whether `name` is in this shard. FNV-1a: the same on every machine and in every release.
+    #[must_use]
+    pub fn contains(self, name: &[u8]) -> bool {
+        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        // FNV's low bits are its weak ones.
+        (hash ^ (hash >> 32)) % u64::from(self.count.max(1)) == u64::from(self.index)
+    }
+}
+
+/// How much of a source is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Levels {
+    /// What lies directly in it.
+    One,
+    /// Everything below it.
+    #[default]
+    All,
+}
+
+/// A tree to copy or to bring up to date.
+pub struct Tree<'a> {
+    /// Everything below it is copied.
+    pub source: Location,
+    /// Each name is joined to it.
+    pub destination: Location,
+    /// Names begin with this; the store is asked for no others.
+    pub beginning: String,
+    /// How deep the source is listed.
+    pub levels: Levels,
+    /// Which names (relative to `source`) take part; the caller applies includes and excludes.
+    pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    /// This worker's share.
+    pub shard: Shard,
+    /// Whether the run changes anything.
+    pub effect: Effect,
+}
+
+impl Tree<'_> {
+    /// Whether the shard and the selection have a name, and it is no unfinished copy.
+    pub(crate) fn contains(&self, name: &[u8]) -> bool {
+        !is_unfinished(name) && self.shard.contains(name) && (self.select)(name)
+    }
+
+    /// The failure of a listed name.
+    pub(crate) fn failure(&self, name: &[u8], error: impl Into<Error>) -> Failure {
+        Failure { location: self.source.join(name).to_string(), error: error.into() }
+    }
+}
+
+/// Whether a name is of a file that an unfinished copy leaves beside its destination: not content.
+pub(crate) fn is_unfinished(name: &[u8]) -> bool {
+    let ours = name.ends_with(b".firstbyte-part") || name.ends_with(b".firstbyte-journal");
+    ours && name.rsplit(|byte| *byte == b'/').next().is_some_and(|last| last.starts_with(b"."))
+}
+
+/// A name of a listing as a path.
+pub(crate) fn as_path(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_belongs_to_exactly_one_shard_and_shards_are_even() {
+        let mut counts = [0_u32; 7];
+        for number in 0..7_000 {
+            let name = format!("dir/file-{number:06}");
+            let mine: Vec<u32> =
+                (0..7).filter(|index| Shard { index: *index, count: 7 }.contains(name.as_bytes())).collect();
+            assert_eq!(mine.len(), 1);
+            counts[mine[0] as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn unfinished_copies_are_not_content() {
+        assert!(is_unfinished(b"a/.b.firstbyte-part") && is_unfinished(b".b.firstbyte-journal"));
+        assert!(!is_unfinished(b"a.firstbyte-part") && !is_unfinished(b".b"));
+    }
+}

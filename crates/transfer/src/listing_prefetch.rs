@@ -1,0 +1,70 @@
+//! Reads a listing ahead on its own thread. `sync` walks two listings side by side, and each would
+//! otherwise wait while the other is read.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use firstbyte_location::Entry;
+use firstbyte_store::{Cancel, Error as StoreError, Listing, Result};
+
+use crate::Error;
+
+/// Entries passed on together: to wake a thread costs as much as to read some tens of entries.
+const TOGETHER: usize = 256;
+/// Batches that may wait: with names of 100 bytes about 200 KiB.
+const WAITING: usize = 4;
+/// How often a wait for the next batch checks for the end of the run: a file system may hang.
+const CHECK: Duration = Duration::from_millis(50);
+
+type Batch = Vec<Result<Entry>>;
+
+/// A listing's entries in its order. When it is dropped, the thread stops at its next batch.
+pub(crate) struct ListingPrefetch {
+    batches: Receiver<Batch>,
+    batch: std::vec::IntoIter<Result<Entry>>,
+    /// `None` once it has ended the listing.
+    cancel: Option<Cancel>,
+}
+
+impl ListingPrefetch {
+    /// Starts to read `listing`; `cancel` ends the wait for it.
+    pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::Result<Self> {
+        let (sender, batches) = sync_channel(WAITING);
+        std::thread::Builder::new()
+            .name("listing".to_owned())
+            .spawn(move || read(listing, &sender))
+            .map_err(Error::io("starting a thread"))?;
+        Ok(Self { batches, batch: Vec::new().into_iter(), cancel: Some(cancel) })
+    }
+}
+
+fn read(mut listing: Listing, sender: &SyncSender<Batch>) {
+    loop {
+        let batch: Batch = listing.by_ref().take(TOGETHER).collect();
+        // The end of the listing, or the iterator was dropped.
+        if batch.is_empty() || sender.send(batch).is_err() {
+            return;
+        }
+    }
+}
+
+impl Iterator for ListingPrefetch {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.batch.next() {
+                return Some(entry);
+            }
+            match self.batches.recv_timeout(CHECK) {
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if self.cancel.as_ref()?.is_cancelled() => {
+                    self.cancel = None;
+                    return Some(Err(StoreError::Cancelled));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The local directory that a tree is copied into. Every name is opened, replaced and deleted
+//! beneath it, and no link below it is followed ([`Beneath`]).
+
+use std::path::Path;
+
+use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
+
+use crate::job::is_unfinished;
+use crate::{Result, Tree};
+
+/// The destination of a tree, if it is local.
+pub(crate) struct LocalRoot<'a> {
+    tree: &'a Tree<'a>,
+    path: &'a Path,
+    pub(crate) beneath: Beneath,
+}
+
+impl<'a> LocalRoot<'a> {
+    pub(crate) fn of(tree: &'a Tree<'a>) -> Option<Self> {
+        let path = tree.destination.as_local()?;
+        Some(Self { tree, path, beneath: Beneath::new(path, tree.source.as_local()) })
+    }
+
+    /// Opens the partial file of `path`; `None` if that is not beneath the root.
+    pub(crate) fn open_partial(
+        &self,
+        path: &Path,
+        over: Over,
+        privacy: Privacy,
+    ) -> Option<firstbyte_store::Result<LocalFile>> {
+        let name = path.strip_prefix(self.path).ok()?;
+        Some(LocalFile::open_beneath(&self.beneath, name, over, privacy))
+    }
+
+    /// Removes the directory that a complete file replaces. Returns how many files it had.
+    pub(crate) fn remove_replaced(&self, path: &Path) -> Result<u64> {
+        let Ok(name) = path.strip_prefix(self.path) else { return Ok(0) };
+        let deletable = |name: &[u8]| is_unfinished(name) || self.tree.contains(name);
+        Ok(self.beneath.remove_tree(name, &deletable)?)
+    }
+}

@@ -1,0 +1,161 @@
+//! What a run reports: to an [`Observer`] while it works, and as a [`Summary`] at its end.
+
+use std::fmt;
+
+use firstbyte_location::{Location, Version};
+
+use crate::Failure;
+
+/// What a dry run would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Copy an object.
+    Copy {
+        /// From.
+        source: Location,
+        /// To.
+        destination: Location,
+        /// Length in bytes, if the listing has it.
+        size: Option<u64>,
+    },
+    /// Delete an object that the source does not have.
+    Delete {
+        /// The object.
+        location: Location,
+    },
+}
+
+/// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
+/// quick. Every method does nothing unless overridden.
+pub trait Observer: Sync {
+    /// So many more objects and bytes are to be moved (called again as more is found).
+    fn expected(&self, _objects: u64, _bytes: u64) {}
+    /// So many more bytes have arrived.
+    fn moved(&self, _bytes: u64) {}
+    /// An object of `bytes` is complete; an earlier run may have moved part of it.
+    fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
+    /// An object was found unchanged.
+    fn skipped(&self, _source: &Location) {}
+    /// An object failed for good.
+    fn failed(&self, _failure: &Failure) {}
+    /// A dry run would do this.
+    fn planned(&self, _action: &Action) {}
+}
+
+/// Ignores all events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// How far the content was checked against the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verified {
+    /// Length and version only: the source offers no checksum over the whole object.
+    Length,
+    /// Against a checksum over the whole object.
+    Full,
+}
+
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Full { "full" } else { "length" })
+    }
+}
+
+/// What kept a run from being faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// The network, or a rate limit: more requests brought no more bytes.
+    Link,
+    /// The server's time to answer.
+    Server,
+    /// Local reads and writes.
+    Disk,
+    /// This process's processor time.
+    Cpu,
+    /// The memory ceiling limited the number of requests.
+    Memory,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Link => "link",
+            Self::Server => "server",
+            Self::Disk => "disk",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+        })
+    }
+}
+
+/// An object that is complete at its destination.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    pub(crate) verified: Verified,
+    pub(crate) version: Option<Version>,
+}
+
+/// What a run did: everything a receipt prints.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Objects complete at their destination.
+    pub objects: u64,
+    /// Their length together.
+    pub bytes: u64,
+    /// Objects found unchanged.
+    pub skipped: u64,
+    /// Objects deleted at the destination.
+    pub deleted: u64,
+    /// Pipes, sockets and devices, which are not copied.
+    pub special: u64,
+    /// Empty directories, which a store cannot hold.
+    pub empty_directories: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// From the start to the first byte that arrived; `None` if no byte arrived.
+    pub first_byte_seconds: Option<f64>,
+    /// Requests sent.
+    pub requests: u64,
+    /// Of those, sent again after a failure.
+    pub retries: u64,
+    /// Of those, sent in place of one that stayed silent.
+    pub hedged: u64,
+    /// Bytes kept from an interrupted run.
+    pub resumed_bytes: u64,
+    /// Bytes fetched or sent a second time.
+    pub reread_bytes: u64,
+    /// The weakest check among the objects; `None` if no object was copied.
+    pub verified: Option<Verified>,
+    /// The version copied, for a run of one object.
+    pub version: Option<Version>,
+    /// The first [`Summary::LISTED_FAILURES`] failures.
+    pub failed: Vec<Failure>,
+    /// How many failed.
+    pub failures: u64,
+    /// What kept it from being faster; `None` if the run was too short to judge.
+    pub bound_by: Option<Bottleneck>,
+    /// Why the run ended early: interrupted, its deadline, or a tree's bucket or endpoint fails.
+    pub ended: Option<crate::Error>,
+}
+
+impl Summary {
+    /// Failures kept with their text, so that millions of them do not fill memory.
+    pub const LISTED_FAILURES: usize = 1_000;
+
+    /// Counts a complete object.
+    pub(crate) fn complete(&mut self, done: Done) {
+        self.objects += 1;
+        self.bytes += done.bytes;
+        self.verified = Some(self.verified.map_or(done.verified, |verified| verified.min(done.verified)));
+        self.version = done.version.filter(|_| self.objects == 1);
+    }
+
+    /// Bytes a second, over the wall time.
+    #[must_use]
+    pub fn bytes_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+    }
+}

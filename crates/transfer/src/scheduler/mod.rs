@@ -1,0 +1,277 @@
+//! Runs jobs to their end: a feeder fills the queue, workers move objects, a supervisor decides how
+//! many workers take part. The engine calls it.
+//!
+//! Workers take pieces of objects already started before they start another object. So few large
+//! objects are open at once, and a tree of any size needs the memory of its workers.
+
+mod limits;
+mod queue;
+mod supervisor;
+mod workers;
+
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use firstbyte_location::{Location, S3Object, shown};
+use firstbyte_pacing::PartLimit;
+use firstbyte_store::{Durability, Error as StoreError};
+
+use crate::bottleneck::Baseline;
+use crate::context::{Context, Scope, Subject, count};
+use crate::job::Batch;
+use crate::report::Done;
+use crate::{Concurrency, Error, Failure, Job, Jobs, Observer, Result, Summary, stream};
+
+use limits::Limits;
+use queue::Queue;
+
+/// Jobs in the queue at most: one page of a listing (1,000 names) moves while the next is fetched.
+const QUEUED: usize = 1_024;
+
+/// The jobs of one run and the threads that work on them.
+pub(crate) struct Scheduler<'a> {
+    context: Context<'a>,
+    limits: Limits,
+    /// Whether the bucket refuses everything, once that has been asked.
+    denied: OnceLock<bool>,
+    queue: Mutex<Queue>,
+    /// Signalled when there is a task, or there will be no more.
+    work: Condvar,
+    /// Signalled when more workers may take part.
+    raised: Condvar,
+    /// Signalled when the job queue drops below its limit.
+    room: Condvar,
+    /// Signalled when the supervisor should look before its next tick.
+    attention: Condvar,
+}
+
+impl<'a> Scheduler<'a> {
+    /// A run of jobs.
+    pub(crate) fn new(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
+        Self::with_limits(scope, observer, subject, Limits::of_jobs(scope, subject))
+    }
+
+    /// A run without jobs: a stream, which brings its own threads.
+    pub(crate) fn of_stream(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
+        Self::with_limits(scope, observer, subject, Limits::fixed(stream::WORKERS))
+    }
+
+    fn with_limits(
+        scope: &'a Scope<'a>,
+        observer: &'a dyn Observer,
+        subject: Subject<'a>,
+        limits: Limits,
+    ) -> Self {
+        let parts = match scope.settings.concurrency {
+            Concurrency::Auto => PartLimit::measuring(),
+            Concurrency::Fixed(_) => PartLimit::none(),
+        };
+        Self {
+            context: Context::new(scope, observer, subject, limits.workers),
+            denied: OnceLock::new(),
+            queue: Mutex::new(Queue::feeding(limits.together, parts)),
+            limits,
+            work: Condvar::new(),
+            raised: Condvar::new(),
+            room: Condvar::new(),
+            attention: Condvar::new(),
+        }
+    }
+
+    /// Runs jobs to the end.
+    pub(crate) fn run(self, jobs: &mut Jobs<'_>) -> Result<Summary> {
+        let baseline = Baseline::now();
+        let capped = std::thread::scope(|scope| {
+            let run = &self;
+            if run.context.subject.batch == Batch::One {
+                run.feed_all(jobs);
+            } else {
+                scope.spawn(move || run.feed_all(jobs));
+            }
+            supervisor::supervise(run, scope).inspect_err(|_| run.end(Error::Interrupted))
+        })?;
+        self.sync_file_system()?;
+        let bound_by = baseline.judge(&self.context, capped && self.limits.by_memory);
+        Ok(Summary { bound_by, ..self.into_summary() })
+    }
+
+    /// Runs a stream to its end.
+    pub(crate) fn run_stream(
+        self,
+        stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
+    ) -> Result<Summary> {
+        let baseline = Baseline::now();
+        let (result, supervised) = std::thread::scope(|scope| {
+            let run = &self;
+            let thread = scope.spawn(move || {
+                let _guard = Unwinding(run, Role::Feeder);
+                let result = stream(&run.context);
+                run.fed();
+                result
+            });
+            let supervised = supervisor::supervise(run, scope);
+            (thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), supervised)
+        });
+        if result.is_err() {
+            // A stop may be the reason and not have been seen yet.
+            self.context.is_ended();
+        }
+        let bound_by = baseline.judge(&self.context, false);
+        let mut summary = Summary { bound_by, ..self.into_summary() };
+        if let Some(ended) = summary.ended.take() {
+            return Err(ended);
+        }
+        supervised?;
+        summary.complete(result?);
+        Ok(summary)
+    }
+
+    fn feed_all(&self, jobs: &mut Jobs<'_>) {
+        let _guard = Unwinding(self, Role::Feeder);
+        for job in jobs {
+            let goes_on = match job {
+                Ok(job) => self.feed(job),
+                Err(failure) => {
+                    self.failed(failure);
+                    !self.context.is_ended()
+                }
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        self.fed();
+    }
+
+    /// Adds a job, waiting for room. False once the run has ended.
+    fn feed(&self, job: Job) -> bool {
+        let mut queue = self.queue();
+        while queue.jobs() >= QUEUED && !self.context.has_ended() {
+            queue = self.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if self.context.has_ended() {
+            return false;
+        }
+        queue.add(job);
+        drop(queue);
+        self.work.notify_one();
+        true
+    }
+
+    /// All jobs have been added.
+    fn fed(&self) {
+        self.queue().feeding = false;
+        self.work.notify_all();
+        self.attention.notify_one();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no worker has a task and none will get one.
+    fn is_over(&self, queue: &Queue) -> bool {
+        queue.busy == 0 && (self.context.has_ended() || queue.is_exhausted())
+    }
+
+    /// Wakes every thread of the run, which sees that it has ended.
+    fn wake_all(&self) {
+        // With the lock: a thread that has just found the run going is waiting by now.
+        let _queue = self.queue();
+        self.work.notify_all();
+        self.raised.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Ends the run early.
+    fn end(&self, error: Error) {
+        self.context.end(error);
+        self.wake_all();
+    }
+
+    /// Counts a failure. One that all other objects would share ends the run.
+    fn failed(&self, failure: Failure) {
+        if failure.error.ends_run() || self.is_general(&failure.error) {
+            return self.end(failure.error);
+        }
+        self.context.observer.failed(&failure);
+        let summary = &mut self.queue().summary;
+        summary.failures += 1;
+        if summary.failed.len() < Summary::LISTED_FAILURES {
+            summary.failed.push(failure);
+        }
+    }
+
+    fn is_general(&self, error: &Error) -> bool {
+        let Error::Store(error) = error else { return false };
+        self.context.subject.batch == Batch::Tree && (error.concerns_store() || self.is_bucket_denied(error))
+    }
+
+    /// Whether an object was denied, no object has been copied, and its bucket is denied too. S3
+    /// does not say how much it denies, so this asks once a run.
+    fn is_bucket_denied(&self, error: &StoreError) -> bool {
+        let StoreError::Denied { location, .. } = error else { return false };
+        let Ok(Location::S3(object)) = Location::parse(location.as_ref()) else { return false };
+        if self.queue().summary.objects > 0 {
+            return false;
+        }
+        let bucket = Location::S3(S3Object { key: String::new(), ..object });
+        let denied = || matches!(self.context.store.stat(&bucket), Err(StoreError::Denied { .. }));
+        *self.denied.get_or_init(denied)
+    }
+
+    /// Makes a batch durable: one `syncfs` costs less than an `fsync` of each file.
+    fn sync_file_system(&self) -> Result<()> {
+        if self.context.settings.durability == Durability::None {
+            return Ok(());
+        }
+        let Some(path) = self.queue().written.take() else { return Ok(()) };
+        let file = std::fs::File::open(&path).map_err(Error::io(shown(&path)))?;
+        rustix::fs::syncfs(&file).map_err(|error| Error::io("syncing the file system")(error.into()))
+    }
+
+    /// What was done. Abandons objects that the early end of the run left open.
+    fn into_summary(self) -> Summary {
+        let mut queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for open in queue.open.drain(..) {
+            open.object.abandon(self.context.store, &Error::Interrupted);
+        }
+        let meters = &self.context.meters;
+        let first_byte = count(&meters.first_byte);
+        Summary {
+            seconds: self.context.started.elapsed().as_secs_f64(),
+            first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
+            hedged: count(&meters.hedged),
+            resumed_bytes: count(&meters.resumed),
+            reread_bytes: count(&meters.reread),
+            deleted: count(&meters.deleted),
+            ended: self.context.into_reason(),
+            ..queue.summary
+        }
+    }
+}
+
+/// Ends the run if its thread panics, so that the others do not wait for it.
+struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
+
+/// What a thread does for its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Worker,
+    Feeder,
+}
+
+impl Drop for Unwinding<'_, '_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.end(Error::Interrupted);
+        match self.1 {
+            Role::Worker => {
+                let mut queue = self.0.queue();
+                queue.busy = queue.busy.saturating_sub(1);
+            }
+            Role::Feeder => self.0.fed(),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The work of a run that is left: jobs not started, and pieces of objects that are.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use firstbyte_pacing::PartLimit;
+
+use crate::pieces::Pieces;
+use crate::plan::OPENING;
+use crate::{Error, Job, Summary};
+
+/// Objects from this length on are large: their bytes take the time, not their requests. A request
+/// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this.
+const LARGE: u64 = 16 << 20;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    jobs: VecDeque<Job>,
+    /// Bytes of the waiting jobs, as far as their listing has them.
+    listed: u64,
+    /// More jobs may come.
+    pub(super) feeding: bool,
+    pub(super) open: VecDeque<Open>,
+    pub(super) next_id: u64,
+    /// Workers that have a task.
+    pub(super) busy: usize,
+    /// Workers that may take part.
+    pub(super) limit: usize,
+    /// Neighbouring pieces claimed together at most.
+    pub(super) together: Option<u32>,
+    /// How many parts of uploads may be in flight.
+    pub(super) parts: PartLimit,
+    pub(super) summary: Summary,
+    /// A file that the batch has written: names the file system it is on.
+    pub(super) written: Option<PathBuf>,
+}
+
+/// An object started and not finished.
+pub(super) struct Open {
+    pub(super) id: u64,
+    pub(super) job: Job,
+    pub(super) object: Arc<dyn Pieces>,
+    /// Pieces that no worker has claimed.
+    pub(super) pending: VecDeque<u32>,
+    /// Workers that move pieces of it.
+    pub(super) running: u32,
+    pub(super) error: Option<Error>,
+}
+
+/// What a worker does next.
+pub(super) enum Task {
+    Start(Job),
+    Move(Claimed),
+}
+
+/// Pieces of an object that a worker moves.
+pub(super) struct Claimed {
+    pub(super) id: u64,
+    pub(super) object: Arc<dyn Pieces>,
+    pub(super) pieces: Range<u32>,
+}
+
+impl Queue {
+    /// An empty queue that jobs will be added to.
+    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
+        Self { feeding: true, together, parts, ..Self::default() }
+    }
+
+    /// Adds a job at the end.
+    pub(super) fn add(&mut self, job: Job) {
+        self.listed = self.listed.saturating_add(length(&job));
+        self.jobs.push_back(job);
+    }
+
+    /// Jobs not started.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// The next task. Pieces of started objects come before another object, and the oldest object
+    /// first. With `spread` it is the object with the fewest workers: workers that write one file
+    /// wait for each other, which shows if the server is near.
+    pub(super) fn claim(&mut self, spread: bool) -> Option<Task> {
+        let most = self.half_share().min(self.together.unwrap_or(u32::MAX));
+        let full = self.parts_in_flight() >= self.parts.most();
+        let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
+        let next = if spread { started.min_by_key(|open| open.running) } else { started.next() };
+        if let Some(open) = next {
+            if full && open.object.is_upload() {
+                return None;
+            }
+            let pieces = open.claim(most)?;
+            open.running += 1;
+            return Some(Task::Move(Claimed { id: open.id, object: Arc::clone(&open.object), pieces }));
+        }
+        let job = self.jobs.pop_front()?;
+        self.listed = self.listed.saturating_sub(length(&job));
+        Some(Task::Start(job))
+    }
+
+    /// Parts of uploads in flight.
+    pub(super) fn parts_in_flight(&self) -> usize {
+        self.open.iter().filter(|open| open.object.is_upload()).map(|open| open.running as usize).sum()
+    }
+
+    /// Pieces a worker may claim at once: half of its share of all that is left, so that all
+    /// workers finish together.
+    fn half_share(&self) -> u32 {
+        let left = self.pieces() as u64 + self.listed / OPENING;
+        u32::try_from(left / (2 * self.limit.max(1) as u64)).unwrap_or(u32::MAX)
+    }
+
+    /// Pieces of started objects that no worker has claimed.
+    fn pieces(&self) -> usize {
+        self.open.iter().map(|open| open.pending.len()).sum()
+    }
+
+    /// Whether the waiting objects are large on average, as far as is known.
+    pub(super) fn is_large(&self) -> bool {
+        let started = self.open.iter().filter(|open| !open.pending.is_empty()).count();
+        let objects = (started + self.jobs.len()) as u64;
+        let bytes = self.listed.saturating_add(self.pieces() as u64 * OPENING);
+        objects > 0 && bytes / objects >= LARGE
+    }
+
+    /// Tasks that could run at this instant.
+    pub(super) fn demand(&self) -> usize {
+        self.busy + self.waiting()
+    }
+
+    /// Tasks that no worker has claimed.
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.len() + self.pieces()
+    }
+
+    /// Whether there are no tasks and there will be none.
+    pub(super) fn is_exhausted(&self) -> bool {
+        !self.feeding && self.waiting() == 0
+    }
+}
+
+impl Open {
+    /// Claims the first pieces: up to `most` neighbours, as far as one request can move them.
+    fn claim(&mut self, most: u32) -> Option<Range<u32>> {
+        let most = most.min(self.object.most_together());
+        let start = self.pending.pop_front()?;
+        let mut end = start.saturating_add(1);
+        while end - start < most && self.pending.front() == Some(&end) {
+            self.pending.pop_front();
+            end += 1;
+        }
+        Some(start..end)
+    }
+}
+
+/// Length of a job's object, bytes; 0 if its listing does not have it.
+fn length(job: &Job) -> u64 {
+    job.listed_size().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Result;
+    use crate::pieces::Finish;
+    use crate::report::Done;
+    use crate::request::Requester;
+    use firstbyte_location::{Entry, Kind};
+    use firstbyte_store::Store;
+
+    /// Moves nothing; one request may move four of its pieces.
+    struct Still;
+
+    impl Pieces for Still {
+        fn move_pieces(&self, _: &mut Requester<'_>, _: Range<u32>) -> Result<()> {
+            Ok(())
+        }
+        fn most_together(&self) -> u32 {
+            4
+        }
+        fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
+            let verified = crate::Verified::Length;
+            Ok(Finish::Done(Done { bytes: 0, verified, version: None }))
+        }
+        fn abandon(&self, _: &Store, _: &Error) {}
+    }
+
+    fn job(size: Option<u64>) -> Job {
+        let place = firstbyte_location::Location::Local("x".into());
+        let entry = size.map(|size| Entry {
+            name: b"x".to_vec(),
+            kind: Kind::File,
+            size: Some(size),
+            modified: None,
+            etag: None,
+            storage_class: None,
+        });
+        Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
+    }
+
+    /// Started objects, each with these pieces, and a limit of workers.
+    fn started(pieces: impl IntoIterator<Item = Vec<u32>>, limit: usize) -> Queue {
+        let open = |(id, pending): (u64, Vec<u32>)| Open {
+            id,
+            job: job(None),
+            object: Arc::new(Still),
+            pending: pending.into(),
+            running: 0,
+            error: None,
+        };
+        Queue { open: (0..).zip(pieces).map(open).collect(), limit, ..Queue::default() }
+    }
+
+    /// The pieces claimed until only objects not started are left, each with its object.
+    fn claimed(mut queue: Queue, spread: bool) -> Vec<(u64, Range<u32>)> {
+        std::iter::from_fn(|| match queue.claim(spread)? {
+            Task::Move(claimed) => Some((claimed.id, claimed.pieces)),
+            Task::Start(_) => None,
+        })
+        .collect()
+    }
+
+    fn of_one(pending: impl IntoIterator<Item = u32>, limit: usize) -> Vec<Range<u32>> {
+        let queue = started([pending.into_iter().collect()], limit);
+        claimed(queue, false).into_iter().map(|(_, pieces)| pieces).collect()
+    }
+
+    #[test]
+    fn neighbours_go_together_while_there_are_plenty_and_one_by_one_at_the_end() {
+        assert_eq!(of_one(0..12, 1), [0..4, 4..8, 8..10, 10..11, 11..12]);
+        assert_eq!(of_one(0..4, 4), [0..1, 1..2, 2..3, 3..4]);
+    }
+
+    #[test]
+    fn a_gap_left_by_an_earlier_run_is_not_bridged() {
+        assert_eq!(
+            of_one([u32::MAX, 1, 2, 7, 8, 9, 10, 11, 12, 13], 1)[..3],
+            [u32::MAX..u32::MAX, 1..3, 7..10]
+        );
+    }
+
+    #[test]
+    fn the_work_left_of_all_objects_is_shared() {
+        let mut queue = started([(0..4).collect()], 2);
+        queue.add(job(Some(16 * OPENING)));
+        assert!(matches!(queue.claim(false), Some(Task::Move(Claimed { pieces, .. })) if pieces == (0..4)));
+        assert!(matches!(queue.claim(false), Some(Task::Start(_))) && queue.half_share() == 0);
+    }
+
+    #[test]
+    fn the_oldest_object_is_finished_first_but_near_a_server_each_gets_workers() {
+        let two = || started((0..2).map(|_| (0..4).collect()), 1);
+        assert_eq!(claimed(two(), false), [(0, 0..4), (1, 0..2), (1, 2..3), (1, 3..4)]);
+        let mut queue = started((0..2).map(|_| (0..4).collect()), 2);
+        let mut next = || match queue.claim(true) {
+            Some(Task::Move(taken)) => taken.id,
+            _ => panic!("no task"),
+        };
+        assert_eq!([next(), next(), next()], [0, 1, 0]);
+    }
+
+    #[test]
+    fn objects_are_large_by_the_pieces_left_of_started_ones_and_the_listed_size_of_others() {
+        assert!(!Queue::default().is_large());
+        assert!(!started([(0..7).collect()], 1).is_large());
+        let mut queue = started([(0..8).collect(), Vec::new()], 1);
+        assert!(queue.is_large());
+        queue.add(job(Some(LARGE)));
+        assert!(queue.is_large());
+        queue.add(job(None));
+        assert!(!queue.is_large());
+    }
+
+    #[test]
+    fn impossible_lengths_do_no_harm() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|_| queue.add(job(Some(u64::MAX))));
+        assert!(queue.is_large());
+        while queue.claim(false).is_some() {}
+        assert_eq!(queue.half_share(), 0);
+    }
+}

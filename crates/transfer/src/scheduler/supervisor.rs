@@ -1,0 +1,77 @@
+//! Supervises a run from the thread that called for it: starts workers, applies the concurrency
+//! that the [`Controller`] decides on, cuts silent requests, and ends the run when it is stopped.
+
+use std::sync::PoisonError;
+use std::thread::Scope;
+use std::time::Instant;
+
+use firstbyte_pacing::{Controller, Observation, Proximity, Work};
+
+use super::Scheduler;
+use super::queue::Queue;
+use crate::context::{Context, count};
+use crate::job::{Batch, Route};
+use crate::{Hedging, Result};
+
+/// Supervises until the run is over. Returns true if the concurrency ever reached its cap.
+pub(super) fn supervise<'scope>(
+    run: &'scope Scheduler<'_>,
+    scope: &'scope Scope<'scope, '_>,
+) -> Result<bool> {
+    let context = &run.context;
+    let mut controller = run.limits.controller.clone();
+    let (mut spawned, mut capped) = (0, false);
+    run.set_limit(controller.concurrency());
+    loop {
+        let queue = run.queue();
+        if run.is_over(&queue) {
+            drop(queue);
+            run.wake_all();
+            return Ok(capped);
+        }
+        let seen = observe(context, &queue);
+        let wanted = queue.demand().min(queue.limit).min(run.limits.workers);
+        if wanted <= spawned {
+            let waited = run.attention.wait_timeout(queue, Controller::TICK);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        } else {
+            drop(queue);
+        }
+        while spawned < wanted {
+            run.spawn(scope, spawned)?;
+            spawned += 1;
+        }
+        if context.is_ended() {
+            // On every tick: a request may have started, and movers that end the run wake nothing.
+            context.tracker.cancel_all();
+            run.wake_all();
+        }
+        if context.settings.hedging == Hedging::On {
+            context.tracker.cut_silent(Instant::now());
+        }
+        run.set_limit(controller.tick(&seen));
+        capped |= seen.waiting.is_some() && controller.is_at_cap();
+    }
+}
+
+fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
+    let (meters, tracker) = (&context.meters, &context.tracker);
+    let now = Instant::now();
+    let on_network = context.subject.route == Route::Network;
+    let work = match context.subject.batch {
+        Batch::One => Work::One,
+        Batch::Many | Batch::Tree if queue.is_large() => Work::Large,
+        Batch::Many | Batch::Tree => Work::Small,
+    };
+    Observation {
+        now,
+        bytes: count(&meters.moved),
+        requests: count(&meters.steps),
+        slowdowns: count(&meters.slowdowns),
+        under_way: queue.busy,
+        round_trip: tracker.round_trip().unwrap_or_default(),
+        server: if on_network { tracker.server() } else { Proximity::Unknown },
+        silent: on_network && tracker.is_silent(now),
+        waiting: (queue.waiting() > 0).then_some(work),
+    }
+}

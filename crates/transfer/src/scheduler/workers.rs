@@ -1,0 +1,219 @@
+//! The worker threads: each takes a task, calls the mover for its direction, and reports the end.
+//!
+//! Worker `i` takes part while `i` is below the limit, so that raising or lowering the limit starts
+//! and parks threads without asking them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use firstbyte_location::Location;
+use firstbyte_pacing::Proximity;
+
+use super::queue::{Claimed, Open, Task};
+use super::{QUEUED, Role, Scheduler, Unwinding};
+use crate::context::{add, micros};
+use crate::job::Batch;
+use crate::pieces::{Finish, Pieces, Started};
+use crate::report::Done;
+use crate::request::Requester;
+use crate::{Error, Failure, Job, Result, download, relay, upload};
+
+/// A worker's stack. TLS and signing need some 100 KiB; untouched pages cost nothing.
+const STACK: usize = 512 << 10;
+
+impl Scheduler<'_> {
+    /// Changes how many workers take part.
+    pub(super) fn set_limit(&self, limit: usize) {
+        if std::mem::replace(&mut self.queue().limit, limit) != limit {
+            self.raised.notify_all();
+            self.work.notify_all();
+        }
+    }
+
+    /// Starts worker `index`.
+    pub(super) fn spawn<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, index: usize) -> Result<()> {
+        std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .stack_size(STACK)
+            .spawn_scoped(scope, move || self.work(index))
+            .map(drop)
+            .map_err(Error::io("starting a thread"))
+    }
+
+    fn work(&self, index: usize) {
+        let _guard = Unwinding(self, Role::Worker);
+        let mut requester = Requester::new(&self.context, index);
+        while let Some(task) = self.next_task(index) {
+            let began = Instant::now();
+            match task {
+                Task::Start(job) => self.start(&mut requester, job),
+                Task::Move(claimed) => self.move_pieces(&mut requester, claimed),
+            }
+            add(&self.context.meters.busy, micros(began.elapsed()));
+            self.task_done();
+        }
+    }
+
+    fn next_task(&self, index: usize) -> Option<Task> {
+        let mut queue = self.queue();
+        loop {
+            if self.context.has_ended() || self.is_over(&queue) {
+                drop(queue);
+                self.work.notify_all();
+                self.raised.notify_all();
+                return None;
+            }
+            let takes_part = index < queue.limit;
+            let spread = self.context.tracker.server() == Proximity::Near;
+            if takes_part && let Some(task) = queue.claim(spread) {
+                queue.busy += 1;
+                let room = queue.jobs() == QUEUED / 2;
+                drop(queue);
+                if room {
+                    self.room.notify_one();
+                }
+                return Some(task);
+            }
+            let signal = if takes_part { &self.work } else { &self.raised };
+            queue = signal.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn task_done(&self) {
+        add(&self.context.meters.steps, 1);
+        let mut queue = self.queue();
+        queue.busy -= 1;
+        if self.is_over(&queue) {
+            drop(queue);
+            self.work.notify_all();
+            self.raised.notify_all();
+            self.attention.notify_one();
+        }
+    }
+
+    fn start(&self, requester: &mut Requester<'_>, job: Job) {
+        let started = match (&job.source, &job.destination) {
+            (_, Location::Local(path)) => download::start(requester, &job, path),
+            (Location::Local(path), _) => upload::start(requester, &job, path),
+            _ => relay::start(requester, &job),
+        };
+        match started {
+            Ok(Started::Done(done)) => self.completed(&job, done),
+            Ok(Started::Split { object, pending, own }) => {
+                let id = self.open(job, Arc::clone(&object), pending, u32::from(own.is_some()));
+                match own {
+                    Some(index) => {
+                        self.move_pieces(requester, Claimed { id, object, pieces: index..index + 1 });
+                    }
+                    None => self.finish_if_last(requester, id),
+                }
+            }
+            Err(error) => self.object_failed(&job, error),
+        }
+    }
+
+    fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: VecDeque<u32>, running: u32) -> u64 {
+        let mut queue = self.queue();
+        let id = queue.next_id;
+        queue.next_id += 1;
+        queue.open.push_back(Open { id, job, object, pending, running, error: None });
+        drop(queue);
+        self.work.notify_all();
+        self.attention.notify_one();
+        id
+    }
+
+    fn move_pieces(&self, requester: &mut Requester<'_>, claimed: Claimed) {
+        let began = Instant::now();
+        let result = claimed.object.move_pieces(requester, claimed.pieces);
+        if result.is_ok() && claimed.object.is_upload() {
+            self.part_sent(began.elapsed());
+        }
+        {
+            let mut queue = self.queue();
+            let Some(open) = queue.open.iter_mut().find(|open| open.id == claimed.id) else { return };
+            open.running -= 1;
+            if let Err(error) = result {
+                open.pending.clear();
+                // The first failure is the cause. Others follow from it, as do interruptions.
+                if open.error.as_ref().is_none_or(Error::ends_run) {
+                    open.error = Some(error);
+                }
+            }
+        }
+        self.finish_if_last(requester, claimed.id);
+    }
+
+    /// Adjusts how many parts of uploads may be in flight to the time that one took.
+    fn part_sent(&self, took: Duration) {
+        let mut queue = self.queue();
+        let (before, in_flight) = (queue.parts.most(), queue.parts_in_flight());
+        queue.parts.observe(in_flight, took);
+        let raised = queue.parts.most() > before;
+        drop(queue);
+        // Workers that found the limit reached wait for this.
+        if raised {
+            self.work.notify_all();
+        } else {
+            self.work.notify_one();
+        }
+    }
+
+    /// Ends an object that has no pieces left; the last of its workers does it.
+    fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
+        let (object, error) = {
+            let mut queue = self.queue();
+            let ended = self.context.has_ended();
+            let Some(open) = queue.open.iter_mut().find(|open| open.id == id) else { return };
+            if open.running > 0 || !(open.pending.is_empty() || ended) {
+                return;
+            }
+            if ended {
+                open.error.get_or_insert(Error::Interrupted);
+            }
+            // It stays in the list, without pieces, for those that have to be moved again.
+            open.running = 1;
+            (Arc::clone(&open.object), open.error.take())
+        };
+        let outcome = match error {
+            Some(error) => Err(error),
+            None => object.finish(requester),
+        };
+        let mut queue = self.queue();
+        let Some(place) = queue.open.iter().position(|open| open.id == id) else { return };
+        if let Ok(Finish::Again(pieces)) = outcome {
+            queue.open[place].pending = pieces;
+            queue.open[place].running = 0;
+            drop(queue);
+            self.work.notify_all();
+            return;
+        }
+        let Some(open) = queue.open.remove(place) else { return };
+        drop(queue);
+        match outcome {
+            Ok(Finish::Done(done)) => self.completed(&open.job, done),
+            Ok(Finish::Again(_)) => {}
+            Err(error) => {
+                object.abandon(self.context.store, &error);
+                self.object_failed(&open.job, error);
+            }
+        }
+    }
+
+    fn completed(&self, job: &Job, done: Done) {
+        self.context.observer.finished(&job.source, &job.destination, done.bytes);
+        let mut queue = self.queue();
+        if let (Batch::Many | Batch::Tree, Some(path)) =
+            (self.context.subject.batch, job.destination.as_local())
+        {
+            queue.written.get_or_insert_with(|| path.to_owned());
+        }
+        queue.summary.complete(done);
+    }
+
+    fn object_failed(&self, job: &Job, error: Error) {
+        self.failed(Failure { location: job.source.to_string(), error });
+    }
+}

@@ -1,0 +1,154 @@
+//! A local file to a store: in one request, or in parallel parts sent straight from the file.
+//!
+//! Parts that a killed run has sent are not sent again: [`upload_journal`] keeps the upload's id,
+//! and the store lists the parts it has.
+
+pub(crate) mod parts;
+mod upload_journal;
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use firstbyte_location::{ByteRange, Kind, Location};
+use firstbyte_store::{Error as StoreError, Payload, Stat, Store, open_regular};
+
+use crate::context::Context;
+use crate::pieces::{Finish, Pieces, Started};
+use crate::plan::{Plan, SINGLE_PUT};
+use crate::report::{Done, Verified};
+use crate::request::Requester;
+use crate::{Error, Job, Result, verify};
+
+use parts::{Parts, put, put_options, verified};
+use upload_journal::UploadJournal;
+
+/// A multipart upload from a file.
+struct FileUpload {
+    source: Location,
+    file: File,
+    stat: Stat,
+    plan: Plan,
+    parts: Parts,
+    journal: Option<UploadJournal>,
+}
+
+/// Starts an upload.
+pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
+    let context = requester.context;
+    let stat = context.store.stat(&job.source)?;
+    let size = stat.size().unwrap_or_default();
+    if stat.kind == Kind::Directory {
+        return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
+    }
+    let (file, _) = open_regular(path)?;
+    if job.entry.is_none() {
+        context.observer.expected(0, size);
+    }
+    let user = check_source(context, job, &file, size)?;
+    let options = put_options(context, &stat);
+    if size <= SINGLE_PUT || !context.store.has_multipart(&job.destination) {
+        let payload = Payload::File(&file, ByteRange::new(0, size));
+        let written = put(requester, &job.destination, payload, size, &options)
+            .map_err(|error| find_cause(context, &job.source, &stat, error))?;
+        check_unchanged(context, &job.source, &stat)?;
+        let verified = verified(&written).max(user);
+        return Ok(Started::Done(Done { bytes: size, verified, version: Some(written.version) }));
+    }
+    let plan = Plan::upload(size);
+    let directory = context.settings.state_dir.as_deref();
+    let journal =
+        directory.and_then(|directory| UploadJournal::open(directory, &job.source, &job.destination));
+    let resumed =
+        journal.as_ref().and_then(|journal| journal.resume(context.store, &job.destination, &stat, &plan));
+    let (upload, sent) = match resumed {
+        Some(resumed) => resumed,
+        None => {
+            let upload = context.store.begin_upload(&job.destination, &options)?;
+            if let Some(journal) = &journal {
+                journal.write(&upload, &stat, &plan)?;
+            }
+            (upload, Vec::new())
+        }
+    };
+    tracing::debug!(
+        destination = %job.destination, parts = plan.count(), part_bytes = plan.chunk(), sent = sent.len(), "upload"
+    );
+    context.resumed(sent.iter().map(|part| part.size).sum());
+    let pending = plan.pieces().filter(|index| sent.iter().all(|part| part.number != index + 1)).collect();
+    let parts = Parts::resume(upload, options, sent);
+    let object = FileUpload { source: job.source.clone(), file, stat, plan, parts, journal };
+    Ok(Started::Split { object: Arc::new(object), pending, own: None })
+}
+
+/// Compares the file with the checksum the user gave, before anything is sent.
+fn check_source(context: &Context<'_>, job: &Job, file: &File, size: u64) -> Result<Verified> {
+    let Some(expected) = &context.settings.checksum else { return Ok(Verified::Length) };
+    let found = verify::of_range(file, ByteRange::new(0, size), expected.algorithm)?;
+    expected.verify(&found, &job.source)?;
+    Ok(Verified::Full)
+}
+
+/// Fails if the source has changed since it was opened.
+fn check_unchanged(context: &Context<'_>, source: &Location, stat: &Stat) -> Result<()> {
+    let now = context.store.stat(source)?;
+    if now.version == stat.version {
+        return Ok(());
+    }
+    let (expected, found) = (Box::new(stat.version.clone()), Box::new(now.version));
+    Err(StoreError::Changed { location: source.to_string(), expected, found }.into())
+}
+
+/// The cause of a failed upload. A file that changes while it is sent makes it fail in many ways:
+/// the file ends early, or the store finds other bytes than were announced.
+fn find_cause(context: &Context<'_>, source: &Location, stat: &Stat, error: Error) -> Error {
+    let changed = || check_unchanged(context, source, stat).err();
+    match &error {
+        Error::Store(StoreError::Payload { source: cause, .. }) => changed().unwrap_or_else(|| {
+            let cause = std::io::Error::new(cause.kind(), cause.to_string());
+            StoreError::Io { location: source.to_string(), source: cause }.into()
+        }),
+        Error::Store(StoreError::Checksum(_) | StoreError::Server { .. }) => changed().unwrap_or(error),
+        _ => error,
+    }
+}
+
+impl Pieces for FileUpload {
+    fn move_pieces(&self, requester: &mut Requester<'_>, mut pieces: Range<u32>) -> Result<()> {
+        pieces.try_for_each(|index| {
+            let range = self.plan.range(index);
+            self.parts
+                .send(requester, index + 1, Payload::File(&self.file, range), range.len())
+                .map_err(|error| find_cause(requester.context, &self.source, &self.stat, error))
+                .inspect_err(|_| self.parts.fail())
+        })
+    }
+
+    fn is_upload(&self) -> bool {
+        true
+    }
+
+    fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
+        let context = requester.context;
+        check_unchanged(context, &self.source, &self.stat)?;
+        let written = self.parts.complete(context.store)?;
+        if let Some(journal) = &self.journal {
+            journal.remove()?;
+        }
+        let verified = if context.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
+        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(written.version) }))
+    }
+
+    fn abandon(&self, store: &Store, error: &Error) {
+        // An interrupted upload with a journal resumes later; any other would only be billed.
+        if self.journal.is_some() && error.ends_run() {
+            return;
+        }
+        self.parts.abort(store);
+        if let Some(journal) = &self.journal {
+            let removed = journal.remove();
+            tracing::debug!(?removed, "upload journal");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The parts of a multipart upload, and objects written in one request. Uploads, relays, spooled
+//! copies and streams share them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use firstbyte_location::Location;
+use firstbyte_pacing::Wait;
+use firstbyte_store::{Cancel, Part, Payload, PutOptions, Stat, Store, Upload, Written};
+
+use crate::context::Context;
+use crate::report::{Done, Verified};
+use crate::request::Requester;
+use crate::{Error, Result};
+
+/// A multipart upload in progress. The threads that send its parts share it.
+pub(crate) struct Parts {
+    pub(crate) upload: Upload,
+    pub(crate) options: PutOptions,
+    done: Mutex<Vec<Part>>,
+    /// The requests in flight, by part.
+    in_flight: Mutex<HashMap<u32, Cancel>>,
+    /// Set when a part has failed: no other part is sent.
+    failed: AtomicBool,
+}
+
+/// The metadata written with an object: that of its source, overridden by the settings.
+pub(crate) fn put_options(context: &Context<'_>, stat: &Stat) -> PutOptions {
+    let given = context.settings.metadata.clone();
+    let mut metadata = stat.metadata.clone();
+    metadata.content_type = given.content_type.or(metadata.content_type);
+    metadata.modified = given.modified.or(stat.modified);
+    metadata.headers.extend(given.headers);
+    metadata.user.extend(given.user);
+    PutOptions { metadata, ..PutOptions::default() }
+}
+
+/// Writes a whole object in one request.
+pub(crate) fn put(
+    requester: &mut Requester<'_>,
+    destination: &Location,
+    payload: Payload<'_>,
+    size: u64,
+    options: &PutOptions,
+) -> Result<Written> {
+    requester.request(Wait::write(size), None, |attempt, _| {
+        let options = PutOptions { sending: attempt.sending(), ..options.clone() };
+        let written = attempt.context.store.put(destination, payload, &options)?;
+        attempt.moved(size);
+        Ok(written)
+    })
+}
+
+pub(crate) fn verified(written: &Written) -> Verified {
+    if written.verified.is_some() { Verified::Full } else { Verified::Length }
+}
+
+/// An object of `bytes` that was written, checked as far as the store does.
+pub(crate) fn done(bytes: u64, written: Written) -> Done {
+    Done { bytes, verified: verified(&written), version: Some(written.version) }
+}
+
+impl Parts {
+    pub(crate) fn new(upload: Upload, options: PutOptions) -> Self {
+        Self::resume(upload, options, Vec::new())
+    }
+
+    /// As [`new`](Self::new), with parts that an earlier run has sent.
+    pub(crate) fn resume(upload: Upload, options: PutOptions, sent: Vec<Part>) -> Self {
+        Self {
+            upload,
+            options,
+            done: Mutex::new(sent),
+            in_flight: Mutex::default(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends part `number`.
+    pub(crate) fn send(
+        &self,
+        requester: &mut Requester<'_>,
+        number: u32,
+        payload: Payload<'_>,
+        size: u64,
+    ) -> Result<()> {
+        let part = requester.request(Wait::Write, None, |attempt, _| {
+            self.in_flight().insert(number, attempt.cancel.clone());
+            if self.failed.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            let part = attempt.context.store.put_part(&self.upload, number, payload, &attempt.sending())?;
+            attempt.moved(size);
+            Ok(part)
+        });
+        self.in_flight().remove(&number);
+        self.add(part?);
+        Ok(())
+    }
+
+    /// Ends the requests in flight and prevents others: the upload has failed.
+    pub(super) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.in_flight().values().for_each(Cancel::cancel);
+    }
+
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<u32, Cancel>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, part: Part) {
+        self.lock().push(part);
+    }
+
+    /// Makes the object of its parts.
+    pub(crate) fn complete(&self, store: &Store) -> Result<Written> {
+        let mut parts = std::mem::take(&mut *self.lock());
+        parts.sort_unstable_by_key(|part| part.number);
+        Ok(store.complete_upload(&self.upload, &parts, &self.options)?)
+    }
+
+    /// Discards what was sent.
+    pub(crate) fn abort(&self, store: &Store) {
+        if let Err(error) = store.abort_upload(&self.upload) {
+            tracing::warn!(%error, id = self.upload.id, "the upload could not be aborted; cp --abort-stale removes it");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Part>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,107 @@
+//! Remembers multipart uploads in progress, so that the next run can resume them.
+//!
+//! One small file per (source, destination) in the state directory; nothing is written beside the
+//! source, which may be read-only or watched. It names the upload and the version of the source. If
+//! that has changed, the old upload is aborted. A run locks the file; a second run at the same time
+//! does not resume.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::{Location, shown};
+use firstbyte_store::{Algorithm, Hasher, Part, Stat, Store, Upload};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::{Error, Result};
+
+pub(super) struct UploadJournal {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    destination: String,
+    upload_id: String,
+    /// The source's version, as text: it is only compared.
+    source_version: String,
+    part_size: u64,
+}
+
+impl UploadJournal {
+    /// Opens or creates the journal. `None` if that fails: the upload works, but does not resume.
+    pub(super) fn open(directory: &Path, source: &Location, destination: &Location) -> Option<Self> {
+        let source = source.as_local().and_then(|path| std::fs::canonicalize(path).ok())?;
+        let key = format!("{}\0{destination}", shown(&source));
+        let name = Hasher::of(Algorithm::Sha256, key.as_bytes()).to_hex();
+        let path = directory.join(format!("upload-{}.json", &name[..32]));
+        let open = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok::<_, std::io::Error>(file)
+        };
+        match open() {
+            Ok(file) => Some(Self { file, path }),
+            Err(error) => {
+                tracing::warn!(%error, path = %shown(&path), "this upload will not resume");
+                None
+            }
+        }
+    }
+
+    /// The upload to resume and the parts it has.
+    pub(super) fn resume(
+        &self,
+        store: &Store,
+        destination: &Location,
+        stat: &Stat,
+        plan: &Plan,
+    ) -> Option<(Upload, Vec<Part>)> {
+        let mut text = String::new();
+        (&self.file).rewind().ok()?;
+        (&self.file).read_to_string(&mut text).ok()?;
+        let record: Record = serde_json::from_str(&text).ok()?;
+        let upload = Upload { location: destination.clone(), id: record.upload_id };
+        if record.source_version != stat.version.to_string()
+            || record.part_size != plan.chunk()
+            || record.destination != destination.to_string()
+        {
+            tracing::info!(%destination, "the source has changed: aborting its old upload");
+            if let Err(error) = store.abort_upload(&upload) {
+                tracing::warn!(%error, "the old upload could not be aborted");
+            }
+            return None;
+        }
+        // Fails if the store no longer knows the upload.
+        let mut parts = store.list_parts(&upload).ok()?;
+        parts.retain(|part| part.number > 0 && part.size == plan.range(part.number - 1).len());
+        Some((upload, parts))
+    }
+
+    /// Records a new upload.
+    pub(super) fn write(&self, upload: &Upload, stat: &Stat, plan: &Plan) -> Result<()> {
+        let record = Record {
+            destination: upload.location.to_string(),
+            upload_id: upload.id.clone(),
+            source_version: stat.version.to_string(),
+            part_size: plan.chunk(),
+        };
+        let write = || {
+            let text = serde_json::to_vec(&record)?;
+            firstbyte_store::empty(&self.file)?;
+            (&self.file).rewind()?;
+            (&self.file).write_all(&text)
+        };
+        write().map_err(Error::io(shown(&self.path)))
+    }
+
+    pub(super) fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(Error::io(shown(&self.path)))
+    }
+}

@@ -1,0 +1,150 @@
+"""The checks of imports and of prose find what they are for: planted circles, phrases, wide
+lines."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import imports
+import prose
+
+
+def crate(files: dict[str, str]) -> list[list[str]]:
+    """The circles of a crate of these files, as sorted names."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = Path(folder, "src", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        source = Path(folder, "src")
+        found = imports.circles(Path(folder))
+        for files_of, cycle in found:
+            assert {edge.source for edge in cycle} <= files_of
+            assert [edge.source for edge in cycle[1:] + cycle[:1]] == [edge.target for edge in cycle]
+        return [sorted(str(file.relative_to(source)) for file in files_of) for files_of, _ in found]
+
+
+class Circles(unittest.TestCase):
+    def test_two_modules_that_import_each_other_are_a_circle(self):
+        found = crate({
+            "lib.rs": "mod a;\nmod b;",
+            "a.rs": "use crate::b::B;\npub struct A;",
+            "b.rs": "use super::a::A;\npub struct B;",
+        })
+        self.assertEqual(found, [["a.rs", "b.rs"]])
+
+    def test_a_longer_circle_through_folders_is_found(self):
+        found = crate({
+            "main.rs": "mod a; mod b; mod c;",
+            "a/mod.rs": "mod inner;",
+            "a/inner.rs": "fn f() { crate::b::g() }",
+            "b.rs": "use crate::c;\npub fn g() -> c::C { c::C }",
+            "c.rs": "pub struct C(crate::a::inner::Never);",
+        })
+        # `Never` is defined nowhere, so the path ends at the module that would have it.
+        self.assertEqual(found, [["a/inner.rs", "b.rs", "c.rs"]])
+
+    def test_parent_and_child_may_import_each_other(self):
+        found = crate({
+            "lib.rs": "mod a; pub struct Root;",
+            "a.rs": "mod b; use b::B; pub struct A;",
+            "a/b.rs": "mod c; use super::A; use crate::Root; pub struct B;",
+            "a/b/c.rs": "use super::super::A; use super::B;",
+        })
+        self.assertEqual(found, [])
+
+    def test_a_name_re_exported_by_the_root_or_a_parent_counts_where_it_is_defined(self):
+        files = {
+            "lib.rs": "mod a; mod wire; pub use a::A;",
+            "a.rs": "use crate::wire::Method; pub struct A;",
+            "wire/mod.rs": "mod method; mod other; pub use method::Method;",
+            "wire/method.rs": "use crate::A; pub struct Method;",
+            "wire/other.rs": "",
+        }
+        self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
+        # The file that re-exports is not part of it, whatever else is imported from its folder.
+        files["a.rs"] = "use crate::wire; pub struct A; fn f(_: wire::Method) {}"
+        self.assertEqual(crate(files), [["a.rs", "wire/method.rs"]])
+        files["wire/method.rs"] = "pub struct Method;"
+        files["wire/other.rs"] = "use crate::A;"
+        self.assertEqual(crate(files), [])
+
+    def test_names_of_a_glob_import_are_followed(self):
+        files = {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "use crate::b::*; pub struct A; fn f(_: B) {}",
+            "b.rs": "use crate::a::A; pub struct B;",
+        }
+        self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+
+    def test_renamed_and_nested_imports_are_followed(self):
+        files = {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "use {std::io, crate::{b::{self as bee, B as _}}}; pub struct A; fn f() -> io::Error { bee::g() }",
+            "b.rs": "pub(super) trait B {} fn h<T: Into<super::a::A>>() {} pub fn g() {}",
+        }
+        self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+
+    def test_what_only_tests_compile_comments_and_strings_do_not_count(self):
+        files = {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "use crate::b::B; pub struct A;",
+            "b.rs": """
+                //! [`crate::a::A`]
+                pub struct B<'a>(&'a str, char);
+                /* crate::a::A /* nested */ crate::a::A */
+                #[cfg(test)]
+                use crate::a::A;
+                fn f() { g("crate::a::A", r#"crate::a::A"#, '"', '\\'', b'"'); }
+                #[cfg(all(test, unix))]
+                impl<'a> B<'a> { fn g(_: crate::a::A) {} }
+                #[test]
+                fn t() { crate::a::A; }
+                #[cfg(test)]
+                mod tests { use crate::a::A; }
+            """,
+        }
+        self.assertEqual(crate(files), [])
+        # Code after such an item counts again, and so does what is compiled outside tests only.
+        files["b.rs"] += "#[cfg(not(test))] use crate::a::A;"
+        self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+
+    def test_paths_in_attributes_count(self):
+        files = {
+            "lib.rs": "mod a; mod b;",
+            "a.rs": "use crate::b::B; pub fn parse() {}",
+            "b.rs": '#[serde(with = "crate::a::parse")] pub struct B;',
+        }
+        self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+        files["b.rs"] = "#[arg(value_parser = super::a::parse)] pub struct B;"
+        self.assertEqual(crate(files), [["a.rs", "b.rs"]])
+
+
+class Map(unittest.TestCase):
+    def test_the_map_itself_has_no_circle(self):
+        edges = {Path(one): {Path(other): None for other in others} for one, others in imports.MAY_IMPORT.items()}
+        self.assertEqual(imports.components(edges), [])
+
+
+class Prose(unittest.TestCase):
+    def test_phrases_are_found_in_comments_strings_and_names_with_their_lines(self):
+        text = 'let nobody = 1;\n/// Work that was in\n/// vain.\nfn nobody_asks() {\n    error("he\\\n        tells") }\n'
+        lines = [number for number, _ in prose.phrases(Path("a.rs"), text)]
+        self.assertEqual(lines, [2, 4, 5, 6])
+        text = 'nobody = None\n"""Returns what is here, unless\n  told."""\ndef f():\n    return None  # somebody\n'
+        self.assertEqual([number for number, _ in prose.phrases(Path("a.py"), text)], [2, 5])
+
+    def test_plain_sentences_pass(self):
+        text = "/// There is none. Returns `None` if the store lists nothing. The header is valid.\n"
+        self.assertEqual(prose.phrases(Path("a.rs"), text), [])
+
+    def test_wide_comments_are_found_and_wide_code_is_not(self):
+        wide = "x" * prose.WIDTH
+        text = f'fn f() {{ "{wide}" }}\n// {wide}\n/// short\nf(); // {wide}\n// see\n// https://{wide}\n'
+        self.assertEqual([number for number, _ in prose.wide_comments(Path("a.rs"), text)], [2, 4])
+        text = f'"""{wide}"""\ntext = "{wide}"\n# {wide}\n'
+        self.assertEqual([number for number, _ in prose.wide_comments(Path("a.py"), text)], [1, 3])
+
+
+if __name__ == "__main__":
+    unittest.main()
