@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "firstbyte": {"location", "store", "transfer", "hydrate"},
     "serve": {"location", "store", "listing", "pacing"},
     "link": {"location"},
+    "advise": set(),
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "layout", "store", "transfer", "hydrate", "firstbyte"},
     "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "firstbyte"},

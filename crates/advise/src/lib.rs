@@ -1,0 +1,7 @@
+//! What a measurement is and what follows from it: the schema of results and their statistics.
+//!
+//! Pure: no file, no clock, no network, and the same input gives the same output. `bench` fills a
+//! [`result`] and summarises it with [`statistics`]; only the edges read and write files.
+
+pub mod result;
+pub mod statistics;

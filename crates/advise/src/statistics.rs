@@ -1,0 +1,1 @@
+//! Statistics of samples: see the functions.
