@@ -1,9 +1,9 @@
 //! The schema of a results file: JSON lines, one [`Record`] each.
 //!
 //! The first line is a [`Header`], every other line one [`Run`], written at once when it ended. A
-//! file is never rewritten, so a process that is killed loses at most the run under way. Summaries
-//! are not stored: readers compute them (see [`crate::statistics`]). Called by `bench`, which writes
-//! and reads, and by `advise`, which calibrates its models by results.
+//! file is never rewritten, so a process that is killed loses at most the run under way.
+//! Summaries are not stored: readers compute them (see [`crate::statistics`]). Called by `bench`,
+//! which writes and reads, and by `advise`, which calibrates its models by results.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ pub struct Case {
     pub goals: Vec<Goal>,
     /// Rounds planned; each contender runs once per round.
     pub rounds: u32,
-    /// Stand-ins in the way, each with its numbers: `link function: 0.6 Gbit/s, 20 ms`. Empty: none.
+    /// Stand-ins in the way, each with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
     pub stand_ins: Vec<String>,
 }
 

@@ -1,1 +1,1 @@
-//! Statistics of samples: see the functions.
+//! Statistics of samples.
