@@ -45,9 +45,12 @@ MAY_IMPORT = {
     "serve": {"location", "store", "listing", "pacing"},
     "link": {"location"},
     "advise": set(),
+    "bench": {
+        "location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "firstbyte",
+    },
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "layout", "store", "transfer", "hydrate", "firstbyte"},
-    "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "firstbyte"},
+    "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "bench", "firstbyte"},
 }
 
 # What the tests of any crate may import as well: servers, faults and networks to test against.
