@@ -1,0 +1,232 @@
+//! The ways to a target: a local path, firstbyte's lazy files, a mount, a copy.
+//!
+//! A [`Session`] makes the target reachable; workloads open, list and read through it without
+//! knowing the way. After its start a mount or a copy is a directory like any other.
+
+mod client;
+mod mount;
+mod object;
+
+pub(crate) use object::Object;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firstbyte::location::{Location, shown};
+use firstbyte::store::ListOptions;
+use firstbyte::{Client, Copy, Depth};
+
+use crate::job::{Access, Error, Job, Metrics, Result, Workload};
+use client::add_counters;
+pub(crate) use client::{add_summary, complete};
+use mount::Mounted;
+
+/// A target that can be reached.
+pub(crate) struct Session<'j> {
+    job: &'j Job,
+    place: Place,
+    /// What a copy did before the work.
+    copied: Metrics,
+}
+
+/// Where the bytes are.
+enum Place {
+    /// Files on a file system. The root is a directory, or the one file.
+    Files(PathBuf),
+    /// A mount.
+    Mounted(Mounted),
+    /// A store.
+    Store(Client),
+}
+
+/// An object of a directory or prefix.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Found {
+    /// Its name below the target.
+    pub(crate) name: String,
+    /// Its bytes, if the listing has them.
+    pub(crate) size: Option<u64>,
+}
+
+impl<'j> Session<'j> {
+    /// Makes the target reachable: the stage `ready`.
+    pub(crate) fn start(job: &'j Job) -> Result<Self> {
+        let mut copied = Metrics::new();
+        let place = match job.access {
+            Access::Path => Place::Files(PathBuf::from(&job.target)),
+            Access::Mount => Place::Mounted(Mounted::start(job)?),
+            Access::Open => Place::Store(client::new(job)?),
+            // These copy themselves, and that is the work.
+            Access::Cp if is_copy(job.workload) => Place::Store(client::new(job)?),
+            Access::Cp => Place::Files(Self::copy(job, &mut copied)?),
+        };
+        Ok(Self { job, place, copied })
+    }
+
+    /// Copies the target to the destination and returns where it is.
+    fn copy(job: &Job, copied: &mut Metrics) -> Result<PathBuf> {
+        let destination = destination(job)?;
+        fs::create_dir_all(destination).map_err(Error::at(destination))?;
+        let (source, depth) = match (job.is_of_one_object(), job.object.is_empty()) {
+            (true, true) => (job.target.clone(), Depth::Object),
+            (true, false) => (join(&job.target, &job.object), Depth::Object),
+            (false, _) => (join(&job.target, ""), Depth::Tree),
+        };
+        let to = join(&destination.to_string_lossy(), "");
+        let summary = client::new(job)?.cp(&source, &to, &Copy { depth, ..Copy::default() })?;
+        complete(&summary)?;
+        add_summary(&summary, copied);
+        match depth {
+            Depth::Tree => Ok(destination.to_owned()),
+            Depth::Object => Ok(destination.join(base_name(&source))),
+        }
+    }
+
+    /// The client, if the way is one.
+    pub(crate) fn client(&self) -> Result<&Client> {
+        match &self.place {
+            Place::Store(client) => Ok(client),
+            _ => Err(Error::job(format!("{}: no client by {}", self.job.workload, self.job.access))),
+        }
+    }
+
+    /// The directory or file that shows the target, if the way is one.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Files(root) => Some(root),
+            Place::Mounted(mounted) => Some(mounted.root()),
+            Place::Store(_) => None,
+        }
+    }
+
+    /// The path of the one object that the job is about, or of its root.
+    pub(crate) fn object_path(&self) -> Result<PathBuf> {
+        let Some(root) = self.root() else {
+            return Err(Error::job(format!("{}: no path by {}", self.job.workload, self.job.access)));
+        };
+        Ok(match &self.place {
+            // A copy is of the one object, whatever the target.
+            Place::Files(root) if self.job.access == Access::Cp => root.clone(),
+            // A mount of one object is a directory with its name in it.
+            Place::Mounted(_)
+                if self.job.object.is_empty() && root.join(base_name(&self.job.target)).is_file() =>
+            {
+                root.join(base_name(&self.job.target))
+            }
+            _ if self.job.object.is_empty() => root.to_owned(),
+            _ => root.join(&self.job.object),
+        })
+    }
+
+    /// The location of the target as text.
+    pub(crate) fn location(&self) -> Result<Location> {
+        Ok(Location::parse(OsStr::new(&self.job.target)).map_err(firstbyte::Error::from)?)
+    }
+
+    /// Opens the one object that the job is about.
+    pub(crate) fn open(&self) -> Result<Object> {
+        let expected = self.job.expect.map(|expect| (expect.seed, expect.compare));
+        match &self.place {
+            Place::Store(client) if self.job.object.is_empty() => {
+                Ok(Object::lazy(client.open(&self.job.target)?, expected))
+            }
+            Place::Store(client) => Ok(Object::lazy(
+                client.open_location(&self.location()?.join(self.job.object.as_bytes()))?,
+                expected,
+            )),
+            _ => Object::file(&self.object_path()?, expected),
+        }
+    }
+
+    /// Opens an object of the directory, by its name from [`list`](Self::list).
+    pub(crate) fn open_named(&self, name: &str) -> Result<Object> {
+        let expected =
+            self.job.expect.map(|expect| (crate::data::seed_of(expect.seed, name), expect.compare));
+        match (&self.place, self.root()) {
+            (Place::Store(client), _) => {
+                Ok(Object::lazy(client.open_location(&self.location()?.join(name.as_bytes()))?, expected))
+            }
+            (_, Some(root)) => Object::file(&root.join(name), expected),
+            (_, None) => Err(Error::job("no path")),
+        }
+    }
+
+    /// The objects below the target, in byte order of their names.
+    pub(crate) fn list(&self) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        match (&self.place, self.root()) {
+            (Place::Store(client), _) => {
+                let options = ListOptions { recursive: true, ..ListOptions::default() };
+                for entry in client.list(&self.job.target, &options)? {
+                    let entry = entry?;
+                    let name = String::from_utf8_lossy(&entry.name).into_owned();
+                    found.push(Found { name, size: entry.size });
+                }
+            }
+            (_, Some(root)) => below(root, "", &mut found)?,
+            (_, None) => {}
+        }
+        found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        match found.is_empty() {
+            true => Err(Error::target(shown(&self.job.target).to_string(), "holds no file")),
+            false => Ok(found),
+        }
+    }
+
+    /// Ends the session: unmounts. Returns what firstbyte counted.
+    pub(crate) fn end(self) -> Result<Metrics> {
+        let mut metrics = self.copied;
+        match self.place {
+            Place::Files(_) => {}
+            Place::Store(client) => add_counters(&client.store().counters(), &mut metrics),
+            Place::Mounted(mounted) => metrics.append(&mut mounted.end()?),
+        }
+        Ok(metrics)
+    }
+}
+
+/// Where the job copies to.
+pub(crate) fn destination(job: &Job) -> Result<&Path> {
+    job.destination.as_deref().ok_or_else(|| Error::job("destination is missing"))
+}
+
+/// True if a copy by firstbyte is the work itself.
+fn is_copy(workload: Workload) -> bool {
+    matches!(workload, Workload::OneBig | Workload::ManySmall | Workload::CopyTree | Workload::Upload)
+}
+
+/// The location of `name` below another, as text; without a name what is in the directory.
+pub(crate) fn join(target: &str, name: &str) -> String {
+    format!("{}/{name}", target.trim_end_matches('/'))
+}
+
+/// The last component of a location.
+pub(crate) fn base_name(target: &str) -> &str {
+    let path = target.split(['?', '#']).next().unwrap_or(target);
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+}
+
+/// The files below a local directory, in byte order of their names.
+pub(crate) fn names_below(root: &Path) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    below(root, "", &mut found)?;
+    found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+/// Adds the files below a directory.
+fn below(root: &Path, prefix: &str, found: &mut Vec<Found>) -> Result<()> {
+    let here = root.join(prefix);
+    for entry in fs::read_dir(&here).map_err(Error::at(&here))? {
+        let entry = entry.map_err(Error::at(&here))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        if entry.file_type().map_err(Error::at(&here))?.is_dir() {
+            below(root, &name, found)?;
+        } else {
+            found.push(Found { name, size: None });
+        }
+    }
+    Ok(())
+}

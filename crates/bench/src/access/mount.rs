@@ -1,0 +1,196 @@
+//! A mount for the time of a job: started as a child in the foreground, so that the kernel counts
+//! its processor time and memory with those of the job.
+//!
+//! It ends with the job, however that ends: on an error when the session is dropped, and by a
+//! signal from the kernel if the job's process dies.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use tempfile::TempDir;
+
+use crate::job::{Error, Job, Metrics, Result};
+
+/// A mount that is not ready by then never will be.
+const READY: Duration = Duration::from_secs(30);
+/// A mount without open files ends within the time for its last requests.
+const END: Duration = Duration::from_secs(20);
+/// Longest wait for its counters.
+const COUNTERS: Duration = Duration::from_secs(5);
+
+/// A mounted target.
+pub(super) struct Mounted {
+    root: PathBuf,
+    child: Option<Child>,
+    /// Where its counters are served: `http://HOST:PORT/metrics`.
+    counters: Option<String>,
+    /// Of the mount and its cache, where the job names none.
+    _own: Option<TempDir>,
+}
+
+impl Mounted {
+    /// Mounts the target of `job` and waits until it is ready.
+    pub(super) fn start(job: &Job) -> Result<Self> {
+        let own = match (&job.mount, &job.cache) {
+            (Some(_), Some(_)) => None,
+            _ => Some(tempfile::tempdir().map_err(Error::at(&std::env::temp_dir()))?),
+        };
+        let below = |given: &Option<PathBuf>, name: &str| match (given, &own) {
+            (Some(given), _) => given.clone(),
+            (None, Some(own)) => own.path().join(name),
+            (None, None) => PathBuf::from(name),
+        };
+        let (root, cache) = (below(&job.mount, "mnt"), below(&job.cache, "cache"));
+        fs::create_dir_all(&root).map_err(Error::at(&root))?;
+        let mut command = command(job, &root, &cache)?;
+        let mut child = command.spawn().map_err(Error::at(Path::new(command.get_program())))?;
+        let receipt = first_line(&mut child);
+        let mut mounted = Self { root, child: Some(child), counters: None, _own: own };
+        match receipt.as_deref().map(serde_json::from_str::<serde_json::Value>) {
+            Some(Ok(receipt)) => {
+                mounted.counters = receipt["metrics"].as_str().map(str::to_owned);
+                Ok(mounted)
+            }
+            _ => Err(mounted.failed()),
+        }
+    }
+
+    /// The directory where the target is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Unmounts and waits for the end. Returns what the mount counted.
+    pub(super) fn end(mut self) -> Result<Metrics> {
+        let mut metrics = Metrics::new();
+        if let Some(text) = self.counters.as_deref().and_then(|url| fetch(url).ok()) {
+            let count = |name: &str| {
+                let of =
+                    |line: &str| line.strip_prefix(&format!("firstbyte_mount_{name} "))?.parse::<f64>().ok();
+                text.lines().find_map(of)
+            };
+            for (metric, counter) in [
+                ("requests", "store_requests_total"),
+                ("retries", "store_retries_total"),
+                ("wire_bytes", "store_received_bytes_total"),
+            ] {
+                metrics.extend(count(counter).map(|value| (metric.to_owned(), value)));
+            }
+        }
+        let Some(mut child) = self.child.take() else { return Ok(metrics) };
+        match stop(&mut child) {
+            Ok(status) if status.success() => Ok(metrics),
+            Ok(status) => Err(self.error(format!("ended with {status}{}", last_words(&mut child)))),
+            Err(cause) => Err(Error::Io { place: self.root.display().to_string(), cause }),
+        }
+    }
+
+    /// Why it was not ready.
+    fn failed(&mut self) -> Error {
+        let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
+        let ended = matches!(child.try_wait(), Ok(Some(_)));
+        let status = stop(&mut child).map_or_else(|error| error.to_string(), |status| status.to_string());
+        let how = if ended { status } else { format!("not ready within {} s", READY.as_secs()) };
+        self.error(format!("{how}{}", last_words(&mut child)))
+    }
+
+    fn error(&self, what: String) -> Error {
+        Error::Program { program: format!("firstbyte mount {}", self.root.display()), what }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // The job failed already; its error is the one to report.
+            let _ = stop(&mut child);
+        }
+    }
+}
+
+/// The command that mounts.
+fn command(job: &Job, root: &Path, cache: &Path) -> Result<Command> {
+    let mut command = if job.firstbyte.as_os_str().is_empty() {
+        Command::new(std::env::current_exe().map_err(Error::at(Path::new("/proc/self/exe")))?)
+    } else {
+        Command::new(&job.firstbyte)
+    };
+    command.args(&job.options).args(["--json", "mount", &job.target]).arg(root).arg("--cache").arg(cache);
+    command.args(["--foreground", "--metrics", "127.0.0.1:0"]).args(&job.mount_options);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // In a group of its own: what kills the job's group must not leave a dead mount behind.
+    command.process_group(0);
+    let parent = std::process::id();
+    let ends_with_parent = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // The parent may have died before that.
+        match rustix::process::getppid().map(Pid::as_raw_pid) {
+            Some(now) if now.cast_unsigned() == parent => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(ends_with_parent) };
+    Ok(command)
+}
+
+/// The line that the child prints when it is ready.
+fn first_line(child: &mut Child) -> Option<String> {
+    let stdout = child.stdout.take()?;
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let _ = send.send(read.map(|_| line));
+    });
+    receive.recv_timeout(READY).ok()?.ok()
+}
+
+/// Ends the child and waits for it.
+fn stop(child: &mut Child) -> io::Result<ExitStatus> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(status);
+    }
+    kill_process(Pid::from_child(child), Signal::TERM)?;
+    let until = Instant::now() + END;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() > until {
+            child.kill()?;
+            return child.wait();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The last line on its standard error, after a colon.
+fn last_words(child: &mut Child) -> String {
+    let mut text = String::new();
+    let read = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
+    match (read, text.lines().last()) {
+        (Some(Ok(_)), Some(line)) => format!(": {line}"),
+        _ => String::new(),
+    }
+}
+
+/// Gets the body of `http://HOST:PORT/PATH`.
+fn fetch(url: &str) -> io::Result<String> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut connection = TcpStream::connect(host)?;
+    connection.set_read_timeout(Some(COUNTERS))?;
+    write!(connection, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    connection.read_to_string(&mut text)?;
+    Ok(text)
+}

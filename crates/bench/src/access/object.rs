@@ -1,0 +1,106 @@
+//! One open object: a file of the system or a lazy file, read at offsets and compared with what it
+//! should be.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use firstbyte::LazyFile;
+use firstbyte::location::shown;
+
+use crate::data::first_difference;
+use crate::job::{Compare, Error, Result};
+
+/// Bytes at each end of a read that are compared.
+const ENDS: usize = 64;
+
+/// An open object. Threads share it.
+pub(crate) struct Object {
+    place: String,
+    size: u64,
+    bytes: Bytes,
+    /// Seed of the content, and how much is compared.
+    expected: Option<(u64, Compare)>,
+}
+
+enum Bytes {
+    File(File),
+    Lazy(LazyFile),
+}
+
+impl Object {
+    /// Opens a file.
+    pub(crate) fn file(path: &Path, expected: Option<(u64, Compare)>) -> Result<Self> {
+        let file = File::open(path).map_err(Error::at(path))?;
+        let metadata = file.metadata().map_err(Error::at(path))?;
+        if metadata.is_dir() {
+            return Err(Error::target(shown(path).to_string(), "is a directory; name an object in it"));
+        }
+        Ok(Self { place: shown(path).to_string(), size: metadata.len(), bytes: Bytes::File(file), expected })
+    }
+
+    /// A lazy file that was opened.
+    pub(crate) fn lazy(file: LazyFile, expected: Option<(u64, Compare)>) -> Self {
+        Self { place: file.location().to_string(), size: file.size(), bytes: Bytes::Lazy(file), expected }
+    }
+
+    /// Its bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its name, for messages.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Reads at most `buffer` from `offset` on, by one call; less at the end, and then or if the
+    /// kernel returns less.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let length = match &self.bytes {
+            Bytes::Lazy(file) => file.read_at(buffer, offset)?,
+            Bytes::File(file) => loop {
+                match file.read_at(buffer, offset) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    read => break read.map_err(|cause| Error::Io { place: self.place.clone(), cause })?,
+                }
+            },
+        };
+        self.compare(&buffer[..length], offset)?;
+        Ok(length)
+    }
+
+    /// Fills `buffer` from `offset` on.
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset + done as u64)? {
+                0 => return Err(self.too_short(offset + done as u64)),
+                length => done += length,
+            }
+        }
+        Ok(())
+    }
+
+    /// The object ends before it should.
+    pub(crate) fn too_short(&self, at: u64) -> Error {
+        Error::target(self.place.clone(), format!("ends at byte {at} although it has {}", self.size))
+    }
+
+    fn compare(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let Some((seed, compare)) = self.expected else { return Ok(()) };
+        let difference = match compare {
+            Compare::Ends if bytes.len() > 2 * ENDS => {
+                let last = bytes.len() - ENDS;
+                first_difference(seed, offset, &bytes[..ENDS])
+                    .or_else(|| first_difference(seed, offset + last as u64, &bytes[last..]))
+            }
+            Compare::Ends | Compare::All => first_difference(seed, offset, bytes),
+        };
+        match difference {
+            None => Ok(()),
+            found => Err(Error::Content { place: self.place.clone(), offset: found }),
+        }
+    }
+}

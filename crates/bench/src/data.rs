@@ -1,0 +1,15 @@
+//! Data from seeds, and the proof that content is that data.
+//!
+//! Content is a function of seed and offset ([`fill`]), names and sizes of seed and number, so a
+//! delivered file is checked without its source. The engine makes data before it measures;
+//! workloads compare what they read.
+
+mod blast;
+mod check;
+mod make;
+mod stream;
+
+pub use blast::{Database, database, queries};
+pub use check::{Digest, check_file, check_files, digest, same};
+pub use make::{FileSizes, Spread, file, files, name_of, names, size_of, tree};
+pub use stream::{fill, first_difference, seed_of};

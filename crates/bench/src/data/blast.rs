@@ -1,0 +1,99 @@
+//! A nucleotide database for BLAST of any size, and queries that find something in it.
+//!
+//! Sequences are random, which says nothing about biology but makes blastn do what it does with
+//! real ones: map every volume and scan all of it. Queries are pieces of sequences, and follow from
+//! the seed without the database.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::stream::{fill, seed_of};
+use crate::job::{Error, Result, program};
+
+/// Bases of a sequence: those of a contig of a bacterial genome.
+const LENGTH: usize = 100_000;
+/// Bases of a byte in the database.
+const BASES_PER_BYTE: u64 = 4;
+/// Where in its sequence a query begins, and how many bases it has.
+const PIECE: std::ops::Range<usize> = 1000..1500;
+/// Name of the database in its directory.
+const NAME: &str = "db";
+
+/// A database.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Database {
+    /// Sequences in it; argument of [`queries`].
+    pub sequences: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+}
+
+/// Makes the directory `directory` with a database `db` of about `size` bytes in volumes of at
+/// most `volume` bytes, by makeblastdb.
+///
+/// # Errors
+/// makeblastdb is missing or fails, or the directory exists.
+pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<Database> {
+    fs::create_dir(directory).map_err(Error::at(directory))?;
+    let sequences = (size * BASES_PER_BYTE).div_ceil(LENGTH as u64);
+    let volume = format!("{volume}B");
+    let mut command = Command::new("makeblastdb");
+    command.args(["-in", "-", "-dbtype", "nucl", "-title", NAME, "-out", NAME, "-max_file_sz", &volume]);
+    command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut maker = program::spawn(&mut command, "makeblastdb", program::BLAST)?;
+    let written =
+        maker.stdin.take().map_or(Ok(()), |pipe| write_all(&mut BufWriter::new(pipe), sequences, seed));
+    // If it ended early, how it ended says more than the broken pipe.
+    program::finish(maker, "makeblastdb")?;
+    written.map_err(Error::at(directory))?;
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory).map_err(Error::at(directory))? {
+        bytes += entry.and_then(|entry| entry.metadata()).map_err(Error::at(directory))?.len();
+    }
+    Ok(Database { sequences, bytes })
+}
+
+fn write_all(out: &mut dyn Write, sequences: u64, seed: u64) -> std::io::Result<()> {
+    let mut bases = vec![0; LENGTH];
+    for number in 0..sequences {
+        sequence(number, seed, &mut bases);
+        writeln!(out, ">seq{number}")?;
+        out.write_all(&bases)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Writes `path` with `count` queries for a database of `sequences` sequences of the same seed.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn queries(path: &Path, count: u64, sequences: u64, seed: u64) -> Result<()> {
+    let mut out = BufWriter::new(File::create(path).map_err(Error::at(path))?);
+    let mut bases = vec![0; LENGTH];
+    // Spread over the database, so that many queries do not all lie in its first volume.
+    let stride = (sequences / count.max(1)).max(1);
+    let mut write = || {
+        for query in 0..count {
+            let number = query * stride % sequences.max(1);
+            sequence(number, seed, &mut bases);
+            // A database with fewer sequences than queries has several pieces of each.
+            let shift = (query * stride / sequences.max(1)) as usize * PIECE.len() % (LENGTH - PIECE.end);
+            writeln!(out, ">query{query}")?;
+            out.write_all(&bases[PIECE.start + shift..PIECE.end + shift])?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    };
+    write().map_err(Error::at(path))
+}
+
+/// The bases of sequence `number`.
+fn sequence(number: u64, seed: u64, bases: &mut [u8]) {
+    fill(seed_of(seed, &format!("seq{number}")), 0, bases);
+    for base in bases {
+        *base = b"ACGT"[usize::from(*base & 3)];
+    }
+}

@@ -1,0 +1,253 @@
+//! Makes files, trees and names.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::units::parse_size;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, linkat, mknodat, openat};
+
+use super::stream::{fill, seed_of};
+use crate::job::{Error, Result};
+
+/// Bytes of a write.
+const STEP: usize = 1 << 20;
+/// Names of one inode; ext4 allows 65,000.
+const LINKS: u64 = 60_000;
+/// Threads that make names.
+const THREADS: u64 = 4;
+/// Names above this number are links to few inodes: to a listing they are names like any others,
+/// and take a tenth of the time to make.
+const LINKED_FROM: u64 = 2_000_000;
+/// Permissions of files.
+const MODE: Mode = Mode::from_raw_mode(0o644);
+
+/// Bytes of each of many files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileSizes {
+    /// The least, bytes.
+    pub min: u64,
+    /// The greatest, bytes.
+    pub max: u64,
+    /// How they are spread.
+    pub spread: Spread,
+}
+
+/// How sizes are spread between the least and the greatest.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Spread {
+    /// Every size is equally likely.
+    #[default]
+    Uniform,
+    /// Every order of magnitude is equally likely.
+    Logarithmic,
+}
+
+impl FileSizes {
+    /// Parses `10KiB..100KiB`, or one size for all; `log:1KiB..1GiB` spreads by magnitude.
+    ///
+    /// # Errors
+    /// The text is something else, or its least size is above its greatest.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = |why: String| Error::job(format!("{text:?}: {why}; write for example 10KiB..100KiB"));
+        let (spread, sizes) = match text.strip_prefix("log:") {
+            Some(sizes) => (Spread::Logarithmic, sizes),
+            None => (Spread::Uniform, text),
+        };
+        let (min, max) = sizes.split_once("..").unwrap_or((sizes, sizes));
+        let size = |text: &str| parse_size(text).map_err(|error| wrong(error.to_string()));
+        let (min, max) = (size(min)?, size(max)?);
+        if min > max {
+            return Err(wrong("the first size is above the second".into()));
+        }
+        Ok(Self { min, max, spread })
+    }
+}
+
+/// Name of file `number` of [`files`].
+#[must_use]
+pub fn name_of(number: u64) -> String {
+    format!("file_{number:05}")
+}
+
+/// Bytes of the file `name` of [`files`].
+#[must_use]
+pub fn size_of(name: &str, sizes: &FileSizes, seed: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed_of(seed, name));
+    let FileSizes { min, max, spread } = *sizes;
+    match spread {
+        Spread::Uniform => random.u64(min..=max),
+        Spread::Logarithmic => {
+            let (least, most) = ((min.max(1) as f64).ln(), (max.max(1) as f64).ln());
+            let size = (least + (most - least) * random.f64()).exp();
+            (size as u64).clamp(min, max)
+        }
+    }
+}
+
+/// Writes the file `path` of `size` bytes: the stream of `seed`.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn file(path: &Path, size: u64, seed: u64) -> Result<()> {
+    let mut buffer = vec![0; STEP.min(size as usize)];
+    write(path, size, seed, &mut buffer)
+}
+
+fn write(path: &Path, size: u64, seed: u64, buffer: &mut [u8]) -> Result<()> {
+    let mut file = File::create(path).map_err(Error::at(path))?;
+    let mut offset = 0;
+    while offset < size {
+        let step = (size - offset).min(buffer.len() as u64) as usize;
+        fill(seed, offset, &mut buffer[..step]);
+        file.write_all(&buffer[..step]).map_err(Error::at(path))?;
+        offset += step as u64;
+    }
+    Ok(())
+}
+
+/// Fills the new directory `directory` with `count` files, named by [`name_of`], and returns their
+/// bytes. The content of each is the stream of [`seed_of`] its name.
+///
+/// # Errors
+/// The directory or a file cannot be written.
+pub fn files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Result<u64> {
+    make_directory(directory)?;
+    let mut buffer = vec![0; STEP];
+    let mut bytes = 0;
+    for number in 0..count {
+        let name = name_of(number);
+        let size = size_of(&name, sizes, seed);
+        write(&directory.join(&name), size, seed_of(seed, &name), &mut buffer)?;
+        bytes += size;
+    }
+    Ok(bytes)
+}
+
+/// Makes the directory `root` with `count` empty files `image_00000000.tif`, by several threads.
+///
+/// # Errors
+/// The directory cannot be made, or a name exists or cannot be made.
+pub fn names(root: &Path, count: u64) -> Result<()> {
+    make_directory(root)?;
+    let at = open(root)?;
+    let make = |numbers: Range<u64>| {
+        let mut first = String::new();
+        for number in numbers.clone() {
+            let name = format!("image_{number:08}.tif");
+            if count > LINKED_FROM && !(number - numbers.start).is_multiple_of(LINKS) {
+                linkat(&at, &first, &at, &name, AtFlags::empty()).map_err(failed(root))?;
+            } else {
+                mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
+                first = name;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let share = count.div_ceil(THREADS);
+        let shares = (0..THREADS).map(|n| (n * share).min(count)..((n + 1) * share).min(count));
+        let threads: Vec<_> = shares.map(|numbers| scope.spawn(|| make(numbers))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread that makes names"))
+    })
+}
+
+/// Makes the tree `root` of `entries` entries, `directories` of them directories in three levels,
+/// the rest empty files.
+///
+/// # Errors
+/// There are fewer entries than directories, or one exists or cannot be made.
+pub fn tree(root: &Path, entries: u64, directories: u64) -> Result<()> {
+    if entries < directories {
+        return Err(Error::job(format!("{entries} entries cannot hold {directories} directories")));
+    }
+    make_directory(root)?;
+    let fan = ((directories as f64).cbrt().round() as u64) + 1;
+    let mut paths: Vec<PathBuf> = vec![root.to_owned()];
+    let mut next = 0;
+    while (paths.len() as u64) <= directories {
+        let missing = directories + 1 - paths.len() as u64;
+        for number in 0..fan.min(missing) {
+            let path = paths[next].join(format!("plate-{number:03}"));
+            make_directory(&path)?;
+            paths.push(path);
+        }
+        next += 1;
+    }
+    for number in 0..entries - directories {
+        let path = paths[(number % paths.len() as u64) as usize].join(format!("well-{number:06}.tif"));
+        mknodat(CWD, &path, FileType::RegularFile, MODE, 0).map_err(failed(&path))?;
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(Error::at(path))
+}
+
+fn open(root: &Path) -> Result<OwnedFd> {
+    openat(CWD, root, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(failed(root))
+}
+
+fn failed(path: &Path) -> impl FnOnce(rustix::io::Errno) -> Error + use<'_> {
+    move |errno| Error::at(path)(errno.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_ranges_in_units() {
+        let sizes = |min, max, spread| FileSizes { min, max, spread };
+        assert_eq!(FileSizes::parse("10KiB..100KiB").unwrap(), sizes(10_240, 102_400, Spread::Uniform));
+        assert_eq!(FileSizes::parse("10KB").unwrap(), sizes(10_000, 10_000, Spread::Uniform));
+        assert_eq!(FileSizes::parse("log:1k..1M").unwrap(), sizes(1 << 10, 1 << 20, Spread::Logarithmic));
+        for wrong in ["", "1..", "100k..10k", "many"] {
+            let error = FileSizes::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("{wrong:?}")) && error.contains("10KiB..100KiB"), "{error}");
+        }
+    }
+
+    #[test]
+    fn sizes_lie_in_their_range_and_follow_from_seed_and_name() {
+        for (text, below_middle) in [("10KB..100KB", 0.45..0.55), ("log:10KB..100KB", 0.68..0.78)] {
+            let sizes = FileSizes::parse(text).unwrap();
+            let all: Vec<u64> = (0..2000).map(|number| size_of(&name_of(number), &sizes, 1)).collect();
+            assert!(all.iter().all(|size| (sizes.min..=sizes.max).contains(size)));
+            // Half of the uniform ones, and log10(5.5) = 0.74 of the others.
+            let share = all.iter().filter(|size| **size < 55_000).count() as f64 / 2000.0;
+            assert!(below_middle.contains(&share), "{text}: {share}");
+            assert_eq!(all[3], size_of(&name_of(3), &sizes, 1));
+            assert_ne!(all[3], size_of(&name_of(3), &sizes, 2));
+        }
+    }
+
+    #[test]
+    fn names_and_trees_have_what_is_asked_for() {
+        let here = tempfile::tempdir().unwrap();
+        let (flat, deep) = (here.path().join("flat"), here.path().join("deep"));
+        names(&flat, 1003).unwrap();
+        let mut found: Vec<_> =
+            fs::read_dir(&flat).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        found.sort();
+        assert_eq!(found.len(), 1003);
+        assert_eq!(found[1002], "image_00001002.tif");
+        tree(&deep, 508, 17).unwrap();
+        let (mut directories, mut all, mut waiting) = (0, 0, vec![deep]);
+        while let Some(at) = waiting.pop() {
+            for entry in fs::read_dir(&at).unwrap().flatten() {
+                all += 1;
+                if entry.file_type().unwrap().is_dir() {
+                    directories += 1;
+                    waiting.push(entry.path());
+                }
+            }
+        }
+        assert_eq!((all, directories), (508, 17));
+        assert!(tree(&here.path().join("none"), 1, 2).is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs the real fio on local paths and reads its JSON.
+//!
+//! fio must not create, invalidate or write anything: the cache state is the engine's, and targets
+//! are only read unless the job may write. Called by the workload `fio`.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{Error, Metrics, Result, program};
+
+/// What is special to fio; sizes and numbers common to all workloads are the job's.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fio {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Requests in flight for each of its processes; more than 1 takes an asynchronous `engine`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// fio's engine: `psync` unless given, `libaio` for a depth above 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Whether the page cache is bypassed.
+    pub direct: bool,
+    /// Seconds after which it ends although not everything was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
+}
+
+/// Which blocks are read in which order.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// From the start to the end; every process has its own part of the file.
+    #[default]
+    Read,
+    /// In random order.
+    RandRead,
+}
+
+/// One run of fio.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<'a> {
+    /// The file that is read.
+    pub(crate) path: &'a Path,
+    /// What is special to fio.
+    pub(crate) fio: &'a Fio,
+    /// Bytes of a read.
+    pub(crate) block: u64,
+    /// The first byte.
+    pub(crate) offset: u64,
+    /// Bytes that all its processes read together.
+    pub(crate) size: u64,
+    /// Its processes.
+    pub(crate) jobs: usize,
+    /// Seed of random offsets.
+    pub(crate) seed: u64,
+}
+
+impl Run<'_> {
+    /// The command line, without the program.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let Self { fio, jobs, .. } = self;
+        let depth = fio.depth.unwrap_or(1);
+        let engine = fio.engine.as_deref().unwrap_or(if depth > 1 { "libaio" } else { "psync" });
+        let pattern = match fio.pattern {
+            Pattern::Read => "read",
+            Pattern::RandRead => "randread",
+        };
+        let share = self.size / *jobs as u64;
+        let mut words: Vec<String> =
+            ["--name=bench", "--output-format=json", "--readonly", "--group_reporting"]
+                .into_iter()
+                .chain(["--allow_file_create=0", "--invalidate=0", "--randrepeat=1", "--thread"])
+                .map(str::to_owned)
+                .collect();
+        // `:` separates names of files.
+        words.push(format!("--filename={}", self.path.to_string_lossy().replace(':', "\\:")));
+        for (name, value) in [
+            ("rw", pattern.to_owned()),
+            ("bs", self.block.to_string()),
+            ("ioengine", engine.to_owned()),
+            ("iodepth", depth.to_string()),
+            ("direct", u8::from(fio.direct).to_string()),
+            ("numjobs", jobs.to_string()),
+            ("offset", self.offset.to_string()),
+            ("randseed", self.seed.to_string()),
+        ] {
+            words.push(format!("--{name}={value}"));
+        }
+        match fio.pattern {
+            Pattern::Read => words.extend([format!("--offset_increment={share}"), format!("--size={share}")]),
+            Pattern::RandRead => {
+                words.extend([format!("--size={}", self.size), format!("--io_size={share}")]);
+            }
+        }
+        if let Some(seconds) = fio.seconds {
+            words.push(format!("--runtime={seconds}"));
+        }
+        words
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// fio is missing, fails, or prints something else than expected.
+    pub(crate) fn run(&self) -> Result<Metrics> {
+        let length = std::fs::metadata(self.path).map_err(Error::at(self.path))?.len();
+        if self.size / (self.jobs as u64) < self.block || self.offset + self.size > length {
+            let what = format!(
+                "{length} bytes: too small for {} bytes from byte {} on by {} processes in blocks of {}",
+                self.size, self.offset, self.jobs, self.block
+            );
+            return Err(Error::target(self.path.display().to_string(), what));
+        }
+        let mut command = Command::new("fio");
+        command.args(self.arguments()).stdout(Stdio::piped());
+        parse(&program::run(&mut command, "fio", "fio")?)
+    }
+}
+
+/// The metrics in what fio printed.
+fn parse(output: &Output) -> Result<Metrics> {
+    let failed = |what: String| Error::Program { program: "fio".into(), what };
+    // Notes may stand before the JSON.
+    let start = output.stdout.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let report: Report = serde_json::from_slice(&output.stdout[start..])
+        .map_err(|error| failed(format!("its JSON: {error}")))?;
+    let Some(job) = report.jobs.first() else { return Err(failed("its report has no job".into())) };
+    if job.error != 0 {
+        return Err(failed(std::io::Error::from_raw_os_error(job.error).to_string()));
+    }
+    let read = &job.read;
+    if read.total_ios == 0 {
+        return Err(failed("it read nothing".into()));
+    }
+    let mut metrics = Metrics::new();
+    let mut add = |name: &str, value: f64| metrics.insert(name.to_owned(), value);
+    add("bytes", read.io_bytes as f64);
+    add("operations", read.total_ios as f64);
+    add("operations_per_second", read.iops);
+    add("bytes_per_second", read.bw_bytes);
+    add("fio_seconds", read.runtime / 1e3);
+    add("latency_mean_seconds", read.lat_ns.mean / 1e9);
+    add("latency_max_seconds", read.lat_ns.max / 1e9);
+    for (percentile, name) in [("50", "p50"), ("95", "p95"), ("99", "p99"), ("99.9", "p999")] {
+        let wanted: f64 = percentile.parse().unwrap_or_default();
+        let found = read.clat_ns.percentile.iter().find(|(key, _)| key.parse() == Ok(wanted));
+        if let Some((_, value)) = found {
+            add(&format!("latency_{name}_seconds"), value / 1e9);
+        }
+    }
+    Ok(metrics)
+}
+
+#[derive(Deserialize)]
+struct Report {
+    jobs: Vec<JobReport>,
+}
+
+#[derive(Deserialize)]
+struct JobReport {
+    /// An errno.
+    error: i32,
+    read: Reads,
+}
+
+#[derive(Deserialize)]
+struct Reads {
+    io_bytes: u64,
+    /// Bytes a second.
+    bw_bytes: f64,
+    iops: f64,
+    /// Milliseconds.
+    runtime: f64,
+    total_ios: u64,
+    /// From submission to completion.
+    lat_ns: Latency,
+    /// From the kernel's acceptance to completion; percentiles are of these.
+    clat_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    mean: f64,
+    max: f64,
+    #[serde(default)]
+    percentile: std::collections::BTreeMap<String, f64>,
+}

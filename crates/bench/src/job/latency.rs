@@ -1,0 +1,63 @@
+//! Percentiles of the time that operations took.
+
+use std::time::{Duration, Instant};
+
+use super::Metrics;
+
+/// The time of each operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// Room for so many operations, so that none waits for memory.
+    pub(crate) fn with_capacity(operations: usize) -> Self {
+        Self(Vec::with_capacity(operations))
+    }
+
+    /// Times one operation.
+    pub(crate) fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = operation();
+        self.0.push(began.elapsed());
+        result
+    }
+
+    /// Adds those of another thread.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// `operations`, and percentiles and the greatest as `latency_p50_seconds`, ...
+    pub(crate) fn into_metrics(mut self, metrics: &mut Metrics) {
+        self.0.sort_unstable();
+        metrics.insert("operations".into(), self.0.len() as f64);
+        let Some(greatest) = self.0.last() else { return };
+        metrics.insert("latency_max_seconds".into(), greatest.as_secs_f64());
+        for (name, share) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)] {
+            // The nearest rank: the least value that at least this share does not exceed.
+            let rank = (self.0.len() as f64 * share).ceil() as usize;
+            let value = self.0[rank.clamp(1, self.0.len()) - 1];
+            metrics.insert(format!("latency_{name}_seconds"), value.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut metrics = Metrics::new();
+        Latencies((1..=100).rev().map(Duration::from_secs).collect()).into_metrics(&mut metrics);
+        let found = |name: &str| metrics[&format!("latency_{name}_seconds")];
+        assert_eq!(
+            [found("p50"), found("p95"), found("p99"), found("p999"), found("max")],
+            [50.0, 95.0, 99.0, 100.0, 100.0]
+        );
+        assert_eq!(metrics["operations"], 100.0);
+        let mut one = Metrics::new();
+        Latencies(vec![Duration::from_secs(3)]).into_metrics(&mut one);
+        assert_eq!(one["latency_p50_seconds"], 3.0);
+    }
+}

@@ -1,0 +1,37 @@
+//! Runs programs: a missing one is an error that names its package, a failed one an error with the
+//! last line that it printed.
+
+use std::io;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::job::{Error, Result};
+
+/// Debian's package of blastn and makeblastdb.
+pub(crate) const BLAST: &str = "ncbi-blast+";
+
+/// Starts a program.
+pub(crate) fn spawn(command: &mut Command, program: &'static str, package: &'static str) -> Result<Child> {
+    command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing { program, package },
+        _ => Error::Io { place: program.into(), cause: error },
+    })
+}
+
+/// Waits for a program and returns what it printed.
+pub(crate) fn finish(child: Child, program: &str) -> Result<Output> {
+    let output = child.wait_with_output().map_err(|cause| Error::Io { place: program.to_owned(), cause })?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+    let what =
+        last.map_or_else(|| output.status.to_string(), |line| format!("{}: {}", output.status, line.trim()));
+    Err(Error::Program { program: program.to_owned(), what })
+}
+
+/// Runs a program to its end and returns what it printed.
+pub(crate) fn run(command: &mut Command, program: &'static str, package: &'static str) -> Result<Output> {
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    finish(spawn(command, program, package)?, program)
+}

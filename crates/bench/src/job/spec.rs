@@ -1,0 +1,527 @@
+//! The description of a job: the workload, its target, the way to it, and parameters. A value, read
+//! from JSON; unknown fields and parameters that the workload does not have are refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use firstbyte_location::units::parse_size;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::fio::Fio;
+use crate::job::{Error, Result};
+
+/// One job.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Job {
+    /// What is done.
+    pub workload: Workload,
+    /// Location that is read: an object, or a directory, prefix or bucket. For `upload` it is
+    /// written.
+    pub target: String,
+    /// The way to the target.
+    pub access: Access,
+    /// The object below the target, for workloads of one object; empty: the target is the object.
+    /// A mount shows the target, so that a bucket is mounted and one object of it read.
+    #[serde(skip_serializing_if = "is_default")]
+    pub object: String,
+    /// Global options of firstbyte: `["--endpoint-url", "http://..."]`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub options: Vec<String>,
+    /// The firstbyte program that mounts; empty: this one.
+    #[serde(skip_serializing_if = "is_default")]
+    pub firstbyte: PathBuf,
+    /// Where `cp` copies to, and what `copy-tree` and `one-big` write.
+    #[serde(skip_serializing_if = "is_default")]
+    pub destination: Option<PathBuf>,
+    /// Directory of the cache; `None`: nothing is cached (`open`), or a temporary one (`mount`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub cache: Option<PathBuf>,
+    /// Where the target is mounted; `None`: a temporary directory.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mount: Option<PathBuf>,
+    /// More options of `firstbyte mount`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub mount_options: Vec<String>,
+    /// What the content has to be; `None`: only lengths and counts are checked.
+    #[serde(skip_serializing_if = "is_default")]
+    pub expect: Option<Expect>,
+
+    /// Bytes of a read.
+    #[serde(skip_serializing_if = "is_default")]
+    pub block: Option<Size>,
+    /// First byte that is read. Another offset in each run reads what was never read before.
+    #[serde(skip_serializing_if = "is_default")]
+    pub offset: Size,
+    /// Bytes that are read from the offset on; `None`: up to the end.
+    #[serde(skip_serializing_if = "is_default")]
+    pub size: Option<Size>,
+    /// The part that is read before everything: `1%` or a size, in pieces of 1 MiB spread over the
+    /// object.
+    #[serde(skip_serializing_if = "is_default")]
+    pub read: Option<Share>,
+    /// The stage that `open` ends with.
+    #[serde(skip_serializing_if = "is_default")]
+    pub until: Stage,
+    /// Number of operations, files expected, or repetitions.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    pub count: Option<u64>,
+    /// Requests, threads or files at once.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    pub concurrency: Option<usize>,
+    /// Whether many files are read at once or one after another.
+    #[serde(skip_serializing_if = "is_default")]
+    pub order: Order,
+    /// Names that are read, `FROM..TO` in byte order without `TO`; either may be empty.
+    #[serde(skip_serializing_if = "is_default")]
+    pub names: Option<Names>,
+    /// Seed of random offsets and choices.
+    #[serde(skip_serializing_if = "is_default")]
+    pub seed: u64,
+    /// Whether a listing has sizes and times.
+    #[serde(skip_serializing_if = "is_default")]
+    pub details: bool,
+    /// Whether a listing goes below the first level.
+    #[serde(skip_serializing_if = "is_default")]
+    pub recursive: bool,
+    /// Bytes of the buffer of a local listing: one getdents64 call.
+    #[serde(skip_serializing_if = "is_default")]
+    pub buffer: Option<Size>,
+    /// The local file or directory that `upload` copies to the target.
+    #[serde(skip_serializing_if = "is_default")]
+    pub source: Option<PathBuf>,
+    /// Permission to write to the target.
+    #[serde(skip_serializing_if = "is_default")]
+    pub write: bool,
+    /// Weights of the workloads that `mixed` chooses from.
+    #[serde(skip_serializing_if = "is_default")]
+    pub shares: BTreeMap<Workload, u32>,
+    /// Words of the command; `{target}` is the target or the directory where it is mounted.
+    #[serde(skip_serializing_if = "is_default")]
+    pub command: Vec<String>,
+    /// The BLAST database below the target.
+    #[serde(skip_serializing_if = "is_default")]
+    pub database: String,
+    /// The file of queries.
+    #[serde(skip_serializing_if = "is_default")]
+    pub query: Option<PathBuf>,
+    /// `BATCH_SIZE` of blastn: bases of queries that it searches together.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    pub batch_size: Option<u64>,
+    /// Parameters of fio.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fio: Fio,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// One object in stages: ready, opened, first byte, a part, all.
+    #[default]
+    Open,
+    /// `open`, started several times at once by the engine.
+    ColdStart,
+    /// One object from its start to its end.
+    OneBig,
+    /// All objects of a directory or prefix.
+    ManySmall,
+    /// Reads of one size, one after another, through one object.
+    SeqRead,
+    /// Reads of one size at random offsets.
+    RandRead,
+    /// Every page of a file, or of all files of a directory, through a mapping.
+    Mapped,
+    /// Names, with or without details.
+    List,
+    /// A recursive copy to a destination.
+    CopyTree,
+    /// Into firstbyte's cache.
+    Hydrate,
+    /// A local file or directory to the target.
+    Upload,
+    /// Several of these by weight.
+    Mixed,
+    /// A search by blastn.
+    Blast,
+    /// Any program.
+    Command,
+    /// fio.
+    Fio,
+}
+
+/// The way to the target.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// A local path, by plain calls.
+    #[default]
+    Path,
+    /// firstbyte's lazy files.
+    Open,
+    /// A mount by `firstbyte mount`, by plain calls.
+    Mount,
+    /// A copy by `firstbyte cp`, then a local path.
+    Cp,
+}
+
+/// Whether many files are read at once or one after another.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// At once, as many as `concurrency` says.
+    #[default]
+    Parallel,
+    /// One after another.
+    Sequential,
+}
+
+/// A stage of `open`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The client exists, the mount is mounted, the copy is here.
+    Ready,
+    /// The object is open.
+    Opened,
+    /// Its first byte was read.
+    FirstByte,
+    /// A part was read.
+    Part,
+    /// Everything was read.
+    #[default]
+    All,
+}
+
+/// What the content has to be.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// The seed that [`crate::data`] made it from.
+    pub seed: u64,
+    /// How much of each read is compared.
+    #[serde(default)]
+    pub compare: Compare,
+}
+
+/// How much of each read is compared.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// Its first and last bytes, which costs no time that could be measured.
+    #[default]
+    Ends,
+    /// All of it, for runs that are not timed.
+    All,
+}
+
+/// Bytes: a number, or text with a unit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Size(pub u64);
+
+/// A part of an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Share {
+    /// So many bytes.
+    Bytes(u64),
+    /// So much of a hundred.
+    Percent(f64),
+}
+
+/// A range of names in byte order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Names {
+    /// The first name.
+    pub from: String,
+    /// The name after the last one; empty: no limit.
+    pub to: String,
+}
+
+impl Share {
+    /// Its bytes of an object of `size` bytes, at most all.
+    #[must_use]
+    pub fn of(self, size: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.min(size),
+            Self::Percent(percent) => ((size as f64 * percent / 100.0) as u64).min(size),
+        }
+    }
+}
+
+impl Names {
+    /// True if the range has this name.
+    #[must_use]
+    pub fn take(&self, name: &str) -> bool {
+        name >= self.from.as_str() && (self.to.is_empty() || name < self.to.as_str())
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl Workload {
+    /// The parameters that it has beside those of every workload.
+    fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::Open | Self::ColdStart => &["object", "read", "until", "block"],
+            Self::OneBig => &["object", "block", "offset", "size", "concurrency"],
+            Self::SeqRead => &["object", "block", "offset", "size"],
+            Self::RandRead => &["object", "block", "offset", "size", "count", "concurrency", "seed"],
+            Self::ManySmall => &["block", "count", "concurrency", "order", "names"],
+            Self::Mapped => &["object", "concurrency"],
+            Self::List => &["count", "details", "recursive", "buffer", "concurrency"],
+            Self::CopyTree | Self::Hydrate => &["count", "concurrency"],
+            Self::Upload => &["source", "write", "concurrency"],
+            Self::Mixed => &["object", "block", "count", "concurrency", "seed", "shares", "order", "read"],
+            Self::Blast => &["database", "query", "batch_size", "count", "concurrency"],
+            Self::Command => &["command"],
+            Self::Fio => &["object", "block", "size", "offset", "concurrency", "seed", "fio"],
+        }
+    }
+
+    /// The ways to a target that it has.
+    fn accesses(self) -> &'static [Access] {
+        use Access::{Cp, Mount, Open, Path};
+        match self {
+            Self::List => &[Path, Open, Mount],
+            Self::CopyTree => &[Path, Cp, Mount],
+            Self::Hydrate => &[Open],
+            Self::Upload => &[Cp],
+            Self::Mapped | Self::Blast | Self::Fio => &[Path, Mount, Cp],
+            Self::Mixed => &[Path, Open, Mount],
+            _ => &[Path, Open, Mount, Cp],
+        }
+    }
+}
+
+/// Parameters of every workload.
+const COMMON: &[&str] = &[
+    "workload",
+    "target",
+    "access",
+    "options",
+    "firstbyte",
+    "destination",
+    "cache",
+    "mount",
+    "mount_options",
+    "expect",
+];
+
+impl Job {
+    /// True if the job is about one object, not about all below a directory.
+    pub(crate) fn is_of_one_object(&self) -> bool {
+        match self.workload {
+            Workload::Mapped | Workload::Command => !self.object.is_empty() || !self.target.ends_with('/'),
+            Workload::Open | Workload::ColdStart | Workload::OneBig => true,
+            Workload::SeqRead | Workload::RandRead | Workload::Fio => true,
+            _ => false,
+        }
+    }
+
+    /// Reads a job from JSON and checks it.
+    ///
+    /// # Errors
+    /// [`Error::Job`]: the text is no job, or [`check`](Self::check) refuses it.
+    pub fn parse(json: &str) -> Result<Self> {
+        let job: Self =
+            serde_json::from_str(json).map_err(|error| Error::job(format!("not a job: {error}")))?;
+        job.check()?;
+        Ok(job)
+    }
+
+    /// Checks that the parameters belong to the workload and suffice.
+    ///
+    /// # Errors
+    /// [`Error::Job`] with what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let Self { workload, access, .. } = self;
+        if self.target.is_empty() {
+            return Err(Error::job(format!("{workload}: no target")));
+        }
+        if !workload.accesses().contains(access) {
+            return Err(Error::job(format!("{workload} cannot reach a target by {access}")));
+        }
+        let given = serde_json::to_value(self).map_err(|error| Error::job(error.to_string()))?;
+        let known = |name: &&String| {
+            !COMMON.contains(&name.as_str()) && !workload.parameters().contains(&name.as_str())
+        };
+        if let Some(name) = given.as_object().and_then(|given| given.keys().find(known)) {
+            return Err(Error::job(format!("{workload} has no parameter {name}")));
+        }
+        if *access == Access::Path && self.target.contains("://") {
+            return Err(Error::job(format!(
+                "{}: not a local path; use another access than path",
+                self.target
+            )));
+        }
+        let at_least_one = [("count", self.count == Some(0)), ("concurrency", self.concurrency == Some(0))];
+        let positive = [("block", self.block == Some(Size(0))), ("buffer", self.buffer == Some(Size(0)))];
+        if let Some((name, _)) = at_least_one.iter().chain(&positive).find(|(_, zero)| *zero) {
+            return Err(Error::job(format!("{name}: at least 1 is needed")));
+        }
+        self.check_needs()
+    }
+
+    /// Checks that nothing is missing.
+    fn check_needs(&self) -> Result<()> {
+        let missing = |name: &str| Err(Error::job(format!("{}: {name} is missing", self.workload)));
+        match self.workload {
+            Workload::Upload if self.source.is_none() => missing("source"),
+            Workload::Upload if !self.write => Err(Error::job("upload writes to its target: give write")),
+            Workload::Mixed if self.shares.values().all(|weight| *weight == 0) => missing("shares"),
+            Workload::Command if self.command.is_empty() => missing("command"),
+            Workload::Blast if self.database.is_empty() => missing("database"),
+            Workload::Blast if self.query.is_none() => missing("query"),
+            Workload::Hydrate if self.cache.is_none() => missing("cache"),
+            Workload::CopyTree if self.destination.is_none() => missing("destination"),
+            _ if self.access == Access::Cp
+                && self.destination.is_none()
+                && self.workload != Workload::Upload =>
+            {
+                missing("destination")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fields of default value are not written, so that a written job names its parameters.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Text, or a number where the kind has one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Number(u64),
+    Text(String),
+}
+
+/// A number, also as text: a plan's placeholders are text.
+fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<T>, D::Error> {
+    let wrong = |text: String| serde::de::Error::custom(format!("`{text}` is not a number from 0 on"));
+    let value = match Option::<Given>::deserialize(from)? {
+        None => return Ok(None),
+        Some(Given::Number(value)) => value,
+        Some(Given::Text(text)) => text.trim().parse().map_err(|_| wrong(text))?,
+    };
+    T::try_from(value).map(Some).map_err(|_| wrong(value.to_string()))
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        match Given::deserialize(from)? {
+            Given::Number(bytes) => Ok(Self(bytes)),
+            Given::Text(text) => parse_size(&text).map(Self).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let text = match Given::deserialize(from)? {
+            Given::Number(bytes) => return Ok(Self::Bytes(bytes)),
+            Given::Text(text) => text,
+        };
+        let Some(percent) = text.strip_suffix('%') else {
+            return parse_size(&text).map(Self::Bytes).map_err(D::Error::custom);
+        };
+        match percent.trim().parse() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
+            _ => Err(D::Error::custom(format!("`{text}` is not a part; write for example 1% or 64MiB"))),
+        }
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Bytes(bytes) => to.serialize_u64(*bytes),
+            Self::Percent(percent) => to.serialize_str(&format!("{percent}%")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let (from, to) = text.split_once("..").ok_or_else(|| {
+            serde::de::Error::custom(format!("`{text}` is not a range of names; write FROM..TO"))
+        })?;
+        Ok(Self { from: from.to_owned(), to: to.to_owned() })
+    }
+}
+
+impl Serialize for Names {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{}..{}", self.from, self.to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_read_with_units_and_written_as_it_is_read() {
+        let text = r#"{"workload": "rand-read", "target": "s3://b/k", "access": "open", "block": "4KiB", "count": "100",
+            "concurrency": 8, "options": ["--endpoint-url", "http://h"], "expect": {"seed": 3, "compare": "all"}}"#;
+        let job = Job::parse(text).unwrap();
+        assert_eq!((job.block, job.count, job.concurrency), (Some(Size(4096)), Some(100), Some(8)));
+        assert_eq!(job.expect, Some(Expect { seed: 3, compare: Compare::All }));
+        assert_eq!(Job::parse(&serde_json::to_string(&job).unwrap()).unwrap(), job);
+        let part =
+            |text: &str| Job::parse(&format!(r#"{{"target": "/x", "read": {text}}}"#)).unwrap().read.unwrap();
+        assert_eq!([part("\"1%\"").of(1000), part("\"4KiB\"").of(1 << 20), part("7").of(5)], [10, 4096, 5]);
+        let names = Names { from: "b".into(), to: "d".into() };
+        assert_eq!(["a", "b", "c", "d"].map(|name| names.take(name)), [false, true, true, false]);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_is_wrong() {
+        for (fields, why) in [
+            (r#""workload": "fly""#, "unknown variant `fly`"),
+            (r#""speed": 3"#, "unknown field `speed`"),
+            (r#""block": "4 apples""#, "`4 apples` is not a size"),
+            (r#""read": "200%""#, "`200%` is not a part"),
+            (r#""count": "many""#, "`many` is not a number"),
+            (r#""workload": "list", "block": 4096"#, "list has no parameter block"),
+            (r#""workload": "open", "shares": {"list": 1}"#, "open has no parameter shares"),
+            (r#""workload": "list", "access": "cp""#, "list cannot reach a target by cp"),
+            (r#""workload": "seq-read", "block": 0"#, "block: at least 1"),
+            (r#""workload": "rand-read", "concurrency": 0"#, "concurrency: at least 1"),
+            (r#""workload": "one-big", "access": "cp""#, "destination is missing"),
+            (r#""workload": "upload", "access": "cp", "source": "/s""#, "give write"),
+            (r#""workload": "mixed", "shares": {"list": 0}"#, "shares is missing"),
+            (r#""workload": "mixed", "access": "cp""#, "cannot reach"),
+            (r#""workload": "command""#, "command is missing"),
+            (r#""workload": "blast", "database": "db""#, "query is missing"),
+            (r#""workload": "hydrate", "access": "open""#, "cache is missing"),
+        ] {
+            let error = Job::parse(&format!(r#"{{"target": "/x", {fields}}}"#)).unwrap_err().to_string();
+            assert!(error.contains(why), "{fields}: {error}");
+        }
+        assert!(Job::parse("{}").unwrap_err().to_string().contains("no target"));
+        let error = Job::parse(r#"{"target": "s3://b/k"}"#).unwrap_err().to_string();
+        assert!(error.contains("use another access than path"), "{error}");
+    }
+}

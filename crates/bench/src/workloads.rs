@@ -1,0 +1,48 @@
+//! The workloads, one file each. Each does its work once through a session and returns its
+//! figures; `all_seconds` is when the work was done.
+
+mod blast;
+mod command;
+mod copy_tree;
+mod fio;
+mod hydrate;
+mod list;
+mod many_small;
+mod mapped;
+mod mixed;
+mod one_big;
+mod open;
+mod rand_read;
+mod seq_read;
+mod upload;
+
+use crate::access::Session;
+use crate::job::{Job, Metrics, Result, Watch, Workload};
+
+/// Bytes of a read unless the job says otherwise.
+const BLOCK: u64 = 1 << 20;
+
+/// Does the work of a workload once.
+pub(crate) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    match job.workload {
+        Workload::Open | Workload::ColdStart => open::run(job, session, watch),
+        Workload::OneBig => one_big::run(job, session, watch),
+        Workload::ManySmall => many_small::run(job, session, watch),
+        Workload::SeqRead => seq_read::run(job, session, watch),
+        Workload::RandRead => rand_read::run(job, session, watch),
+        Workload::Mapped => mapped::run(job, session, watch),
+        Workload::List => list::run(job, session, watch),
+        Workload::CopyTree => copy_tree::run(job, session, watch),
+        Workload::Hydrate => hydrate::run(job, session, watch),
+        Workload::Upload => upload::run(job, session, watch),
+        Workload::Mixed => mixed::run(job, session, watch),
+        Workload::Blast => blast::run(job, session, watch),
+        Workload::Command => command::run(job, session, watch),
+        Workload::Fio => fio::run(job, session, watch),
+    }
+}
+
+/// Bytes of a read.
+fn block(job: &Job, default: u64) -> usize {
+    usize::try_from(job.block.map_or(default, |block| block.0)).unwrap_or(usize::MAX)
+}

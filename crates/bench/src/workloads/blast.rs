@@ -1,0 +1,65 @@
+//! `blast`: a search by the real blastn. Nothing of what it finds is read here; the engine can
+//! compare the file of results in the destination.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::access::Session;
+use crate::job::{Error, Job, Metrics, Result, Watch, program};
+
+/// Name of the results in the destination.
+const RESULTS: &str = "results.tsv";
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let root = session.object_path()?;
+    let query = job.query.as_deref().ok_or_else(|| Error::job("query is missing"))?;
+    let sequences = sequences(query)?;
+    let mut metrics = Metrics::new();
+    let mut searches = Vec::new();
+    for _ in 0..job.count.unwrap_or(1) {
+        let began = watch.seconds();
+        search(job, &root.join(&job.database), query)?;
+        searches.push(watch.seconds() - began);
+    }
+    watch.note(&mut metrics, "all_seconds");
+    let total: f64 = searches.iter().sum();
+    metrics.insert("sequences".into(), sequences as f64);
+    metrics.insert("searches".into(), searches.len() as f64);
+    metrics.insert("sequence_seconds".into(), total / (sequences as f64 * searches.len() as f64));
+    metrics.insert("first_search_seconds".into(), searches[0]);
+    let again = &mut searches[1..];
+    again.sort_unstable_by(f64::total_cmp);
+    if let Some(middle) = again.get(again.len() / 2) {
+        // Of the searches after the first, which find the caches warm.
+        metrics.insert("next_search_seconds".into(), *middle);
+    }
+    Ok(metrics)
+}
+
+fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
+    let results = match &job.destination {
+        Some(directory) => {
+            fs::create_dir_all(directory).map_err(Error::at(directory))?;
+            directory.join(RESULTS)
+        }
+        None => "/dev/null".into(),
+    };
+    let mut command = Command::new("blastn");
+    command.arg("-db").arg(database).arg("-query").arg(query).arg("-out").arg(results);
+    command.args(["-outfmt", "6", "-num_threads", &job.concurrency.unwrap_or(1).to_string()]);
+    if let Some(size) = job.batch_size {
+        command.env("BATCH_SIZE", size.to_string());
+    }
+    program::run(command.stdout(Stdio::null()), "blastn", program::BLAST)?;
+    Ok(())
+}
+
+/// Sequences in a FASTA file.
+fn sequences(query: &Path) -> Result<usize> {
+    let text = fs::read(query).map_err(Error::at(query))?;
+    match text.split(|byte| *byte == b'\n').filter(|line| line.first() == Some(&b'>')).count() {
+        0 => Err(Error::target(query.display().to_string(), "has no sequence: not FASTA")),
+        count => Ok(count),
+    }
+}

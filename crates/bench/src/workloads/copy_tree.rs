@@ -1,0 +1,54 @@
+//! `copy-tree`: a recursive copy to a destination: by firstbyte, or by plain calls as `cp -r` does.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use firstbyte::{Copy, Depth};
+
+use super::many_small::{check, figures};
+use crate::access::{Session, add_summary, complete, destination, join};
+use crate::job::{Error, Job, Metrics, Result, Watch};
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let to = destination(job)?;
+    fs::create_dir_all(to).map_err(Error::at(to))?;
+    let mut metrics = Metrics::new();
+    let (files, bytes) = match session.root() {
+        Some(root) => plain(job, session, root, to)?,
+        None => {
+            let tree = Copy { depth: Depth::Tree, ..Copy::default() };
+            let summary =
+                session.client()?.cp(join(&job.target, ""), join(&to.to_string_lossy(), ""), &tree)?;
+            complete(&summary)?;
+            add_summary(&summary, &mut metrics);
+            (summary.objects, summary.bytes)
+        }
+    };
+    watch.note(&mut metrics, "all_seconds");
+    check(job, to)?;
+    figures(job, &mut metrics, files, bytes)?;
+    Ok(metrics)
+}
+
+/// Each file by the C library's way: the kernel copies if it can.
+fn plain(job: &Job, session: &Session<'_>, from: &Path, to: &Path) -> Result<(u64, u64)> {
+    let found = session.list()?;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<u64> {
+        let mut bytes = 0;
+        while let Some(one) = found.get(next.fetch_add(1, Relaxed)) {
+            let (source, copy) = (from.join(&one.name), to.join(&one.name));
+            if let Some(above) = copy.parent().filter(|above| *above != to) {
+                fs::create_dir_all(above).map_err(Error::at(above))?;
+            }
+            bytes += fs::copy(&source, &copy).map_err(Error::at(&source))?;
+        }
+        Ok(bytes)
+    };
+    let bytes = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..job.concurrency.unwrap_or(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread that copies")).sum::<Result<u64>>()
+    })?;
+    Ok((found.len() as u64, bytes))
+}

@@ -1,0 +1,27 @@
+//! `fio`: the real fio on the one file of the job.
+
+use crate::access::Session;
+use crate::fio::{Pattern, Run};
+use crate::job::{Error, Job, Metrics, Result, Size, Watch};
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let path = session.object_path()?;
+    let length = std::fs::metadata(&path).map_err(Error::at(&path))?.len();
+    let Size(offset) = job.offset;
+    let default = match job.fio.pattern {
+        Pattern::Read => super::BLOCK,
+        Pattern::RandRead => super::rand_read::BLOCK,
+    };
+    let run = Run {
+        path: &path,
+        fio: &job.fio,
+        block: job.block.map_or(default, |block| block.0),
+        offset,
+        size: job.size.map_or(length.saturating_sub(offset), |size| size.0),
+        jobs: job.concurrency.unwrap_or(1),
+        seed: job.seed,
+    };
+    let mut metrics = run.run()?;
+    watch.note(&mut metrics, "all_seconds");
+    Ok(metrics)
+}

@@ -1,0 +1,37 @@
+//! `hydrate`: everything of the target into firstbyte's cache.
+
+use std::time::Duration;
+
+use firstbyte::{Depth, Hydrate};
+
+use super::many_small::figures;
+use crate::access::Session;
+use crate::job::{Error, Job, Metrics, Result, Watch};
+
+/// A wait after which it is waited again: a job has no longest time here, the engine has.
+const WAIT: Duration = Duration::from_secs(3600);
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let depth = if session.location()?.is_directory_like() { Depth::Tree } else { Depth::Object };
+    let hydration = session.client()?.hydrate(&job.target, &Hydrate { depth, ..Hydrate::default() })?;
+    let progress = loop {
+        let progress = hydration.wait(WAIT);
+        if progress.is_over {
+            break progress;
+        }
+    };
+    let mut metrics = Metrics::new();
+    watch.note(&mut metrics, "all_seconds");
+    if let Some(failure) = progress.failed.first() {
+        let what =
+            format!("{} ({} of {} files failed)", failure.error, progress.failed.len(), progress.files);
+        return Err(Error::target(failure.location.to_string(), what));
+    }
+    if progress.bytes_here != progress.bytes {
+        let what = format!("{} of {} bytes are in the cache", progress.bytes_here, progress.bytes);
+        return Err(Error::target(&job.target, what));
+    }
+    figures(job, &mut metrics, progress.files_done, progress.bytes_here)?;
+    metrics.insert("fetched_bytes".into(), progress.fetched as f64);
+    Ok(metrics)
+}

@@ -1,0 +1,135 @@
+//! `many-small`: all objects of a directory or prefix, at once or one after another, each from its
+//! start to its end.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use firstbyte::{Copy, Depth};
+
+use super::one_big::read_all;
+use super::{BLOCK, block};
+use crate::access::{Found, Session, add_summary, complete, destination, join};
+use crate::data::{check_file, seed_of};
+use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
+
+/// Files at once unless the job says otherwise.
+const AT_ONCE: usize = 16;
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    if job.access == Access::Cp {
+        return copy(job, session, watch);
+    }
+    let mut metrics = Metrics::new();
+    let found = chosen(job, session)?;
+    watch.note(&mut metrics, "listed_seconds");
+    let (bytes, latencies) = read(job, session, &found)?;
+    watch.note(&mut metrics, "all_seconds");
+    figures(job, &mut metrics, found.len() as u64, bytes)?;
+    latencies.into_metrics(&mut metrics);
+    Ok(metrics)
+}
+
+/// The files of the target that the job is about.
+fn chosen(job: &Job, session: &Session<'_>) -> Result<Vec<Found>> {
+    let mut found = session.list()?;
+    if let Some(names) = &job.names {
+        found.retain(|one| names.take(&one.name));
+    }
+    match found.is_empty() {
+        true => Err(Error::target(&job.target, "holds no file with such a name")),
+        false => Ok(found),
+    }
+}
+
+/// Reads all files by as many threads as the job says; each takes the next file.
+fn read(job: &Job, session: &Session<'_>, found: &[Found]) -> Result<(u64, Latencies)> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<(u64, Latencies)> {
+        let (mut bytes, mut latencies) = (0, Latencies::default());
+        while let Some(one) = found.get(next.fetch_add(1, Relaxed)) {
+            bytes += latencies.time(|| read_one(job, session, one))?;
+        }
+        Ok((bytes, latencies))
+    };
+    if job.order == Order::Sequential {
+        return work();
+    }
+    let (mut bytes, mut latencies) = (0, Latencies::default());
+    let threads = job.concurrency.unwrap_or(AT_ONCE).min(found.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let (its, own) = thread.join().expect("a thread that reads")?;
+            bytes += its;
+            latencies.append(own);
+            Ok::<(), Error>(())
+        })
+    })?;
+    Ok((bytes, latencies))
+}
+
+/// Reads one file from its start to its end.
+pub(super) fn read_one(job: &Job, session: &Session<'_>, found: &Found) -> Result<u64> {
+    let object = session.open_named(&found.name)?;
+    if let Some(size) = found.size.filter(|size| *size != object.size()) {
+        let what = format!("{} bytes, in the listing {size}", object.size());
+        return Err(Error::target(object.place(), what));
+    }
+    let block = block(job, BLOCK).min(usize::try_from(object.size().max(1)).unwrap_or(usize::MAX));
+    read_all(&object, 0..object.size(), block, &mut |_| Ok(()))
+}
+
+/// The copy by firstbyte, which is the whole work.
+fn copy(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let client = session.client()?;
+    let destination = destination(job)?;
+    fs::create_dir_all(destination).map_err(Error::at(destination))?;
+    let mut metrics = Metrics::new();
+    let (mut files, mut bytes) = (0, 0);
+    if job.order == Order::Parallel && job.names.is_none() {
+        let to = join(&destination.to_string_lossy(), "");
+        let tree = Copy { depth: Depth::Tree, ..Copy::default() };
+        let summary = client.cp(join(&job.target, ""), &to, &tree)?;
+        watch.note(&mut metrics, "all_seconds");
+        complete(&summary)?;
+        add_summary(&summary, &mut metrics);
+        (files, bytes) = (summary.objects, summary.bytes);
+    } else {
+        for one in chosen(job, session)? {
+            let to = destination.join(&one.name);
+            if let Some(above) = to.parent() {
+                fs::create_dir_all(above).map_err(Error::at(above))?;
+            }
+            let summary = client.cp(join(&job.target, &one.name), &to, &Copy::default())?;
+            complete(&summary)?;
+            files += 1;
+            bytes += summary.bytes;
+        }
+        watch.note(&mut metrics, "all_seconds");
+    }
+    check(job, destination)?;
+    figures(job, &mut metrics, files, bytes)?;
+    Ok(metrics)
+}
+
+/// Checks what was delivered.
+pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
+    let Some(Expect { seed, .. }) = job.expect else { return Ok(()) };
+    for name in crate::access::names_below(destination)? {
+        let path = destination.join(&name.name);
+        let size = fs::metadata(&path).map_err(Error::at(&path))?.len();
+        check_file(&path, size, seed_of(seed, &name.name))?;
+    }
+    Ok(())
+}
+
+/// The figures of a number of files, which has to be the one that the job states.
+pub(super) fn figures(job: &Job, metrics: &mut Metrics, files: u64, bytes: u64) -> Result<()> {
+    if let Some(count) = job.count.filter(|count| *count != files) {
+        return Err(Error::target(&job.target, format!("{files} files instead of {count}")));
+    }
+    metrics.insert("files".into(), files as f64);
+    metrics.insert("bytes".into(), bytes as f64);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `mixed`: single operations of several workloads, chosen by weight. Choices and offsets follow
+//! from the seed.
+
+use std::collections::BTreeMap;
+
+use super::many_small::read_one;
+use super::one_big::{range_of, read_all};
+use super::{BLOCK, block, list, open, rand_read};
+use crate::access::{Found, Object, Session};
+use crate::job::{Error, Job, Latencies, Metrics, Result, Stage, Watch, Workload};
+
+/// Operations unless the job says otherwise.
+const OPERATIONS: u64 = 1000;
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let work = Work::prepare(job, session, watch)?;
+    let mut metrics = Metrics::new();
+    watch.note(&mut metrics, "opened_seconds");
+    let began = watch.seconds();
+    let threads = job.concurrency.unwrap_or(1) as u64;
+    let operations = job.count.unwrap_or(OPERATIONS);
+    let mut sum = Sum::default();
+    std::thread::scope(|scope| {
+        let work = &work;
+        let share = |thread| operations / threads + u64::from(thread < operations % threads);
+        let threads: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work.several(thread, share(thread)))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            sum.append(thread.join().expect("a thread that works")?);
+            Ok::<(), Error>(())
+        })
+    })?;
+    watch.note(&mut metrics, "all_seconds");
+    let seconds = watch.seconds() - began;
+    metrics.insert("operations_per_second".into(), operations as f64 / seconds);
+    sum.into_metrics(&mut metrics);
+    Ok(metrics)
+}
+
+/// What the operations need.
+struct Work<'a> {
+    job: &'a Job,
+    session: &'a Session<'a>,
+    watch: &'a Watch,
+    /// Each workload as often as its weight, so that a choice is one index.
+    tickets: Vec<Workload>,
+    /// The object of reads.
+    object: Option<Object>,
+    /// The files of `many-small`.
+    found: Vec<Found>,
+}
+
+impl<'a> Work<'a> {
+    fn prepare(job: &'a Job, session: &'a Session<'a>, watch: &'a Watch) -> Result<Self> {
+        let has = |workload: Workload| job.shares.get(&workload).is_some_and(|weight| *weight > 0);
+        let tickets = job.shares.iter().flat_map(|(work, weight)| (0..*weight).map(|_| *work)).collect();
+        let reads = [Workload::SeqRead, Workload::RandRead, Workload::OneBig];
+        Ok(Self {
+            job,
+            session,
+            watch,
+            tickets,
+            object: if reads.into_iter().any(has) { Some(session.open()?) } else { None },
+            found: if has(Workload::ManySmall) { session.list()? } else { Vec::new() },
+        })
+    }
+
+    /// So many operations, one after another.
+    fn several(&self, thread: u64, operations: u64) -> Result<Sum> {
+        let mut random = fastrand::Rng::with_seed(self.job.seed.wrapping_add(thread));
+        let mut sum = Sum::default();
+        let mut position = 0;
+        for _ in 0..operations {
+            let workload = self.tickets[random.usize(..self.tickets.len())];
+            let (bytes, latencies) = sum.0.entry(workload).or_default();
+            *bytes += latencies.time(|| self.one(workload, &mut random, &mut position))?;
+        }
+        Ok(sum)
+    }
+
+    /// One operation; returns its bytes.
+    fn one(&self, workload: Workload, random: &mut fastrand::Rng, position: &mut u64) -> Result<u64> {
+        match (workload, &self.object) {
+            (Workload::Open | Workload::ColdStart, _) => {
+                let job = Job { until: Stage::FirstByte, ..self.job.clone() };
+                open::run(&job, self.session, self.watch)?;
+                Ok(1)
+            }
+            (Workload::List, _) => {
+                let job = Job { count: None, ..self.job.clone() };
+                list::run(&job, self.session, self.watch).map(|_| 0)
+            }
+            (Workload::ManySmall, _) => {
+                read_one(self.job, self.session, &self.found[random.usize(..self.found.len())])
+            }
+            (Workload::OneBig, Some(object)) => {
+                read_all(object, range_of(self.job, object)?, block(self.job, BLOCK), &mut |_| Ok(()))
+            }
+            (Workload::SeqRead, Some(object)) => self.next_block(object, position),
+            (Workload::RandRead, Some(object)) => {
+                let mut buffer = vec![0; block(self.job, rand_read::BLOCK)];
+                let range = range_of(self.job, object)?;
+                let offset = rand_read::one(random, &range, buffer.len() as u64, object)?;
+                object.read_exact_at(&mut buffer, offset)?;
+                Ok(buffer.len() as u64)
+            }
+            (other, _) => Err(Error::job(format!("mixed has no {other}"))),
+        }
+    }
+
+    /// Reads the block at a position, which begins again after the end.
+    fn next_block(&self, object: &Object, position: &mut u64) -> Result<u64> {
+        let range = range_of(self.job, object)?;
+        let offset = if (range.start..range.end).contains(position) { *position } else { range.start };
+        let mut buffer = vec![0; block(self.job, BLOCK).min((range.end - offset) as usize)];
+        object.read_exact_at(&mut buffer, offset)?;
+        *position = offset + buffer.len() as u64;
+        Ok(buffer.len() as u64)
+    }
+}
+
+/// Bytes and times of the operations by workload.
+#[derive(Default)]
+struct Sum(BTreeMap<Workload, (u64, Latencies)>);
+
+impl Sum {
+    fn append(&mut self, other: Self) {
+        for (workload, (bytes, latencies)) in other.0 {
+            let own = self.0.entry(workload).or_default();
+            own.0 += bytes;
+            own.1.append(latencies);
+        }
+    }
+
+    /// Figures of all, and of each workload with its name before them.
+    fn into_metrics(self, metrics: &mut Metrics) {
+        let (mut bytes, mut all) = (0, Latencies::default());
+        for (workload, (its, latencies)) in self.0 {
+            let mut own = Metrics::from([("bytes".to_owned(), its as f64)]);
+            latencies.clone().into_metrics(&mut own);
+            let name = workload.to_string().replace('-', "_");
+            metrics.extend(own.into_iter().map(|(metric, value)| (format!("{name}_{metric}"), value)));
+            bytes += its;
+            all.append(latencies);
+        }
+        metrics.insert("bytes".into(), bytes as f64);
+        all.into_metrics(metrics);
+    }
+}

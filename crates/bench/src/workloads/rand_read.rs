@@ -1,0 +1,70 @@
+//! `rand-read`: reads of one size at random offsets, shared by some threads. The offsets follow
+//! from the seed, so that every contender reads the same.
+
+use std::ops::Range;
+
+use super::block;
+use super::one_big::range_of;
+use crate::access::{Object, Session};
+use crate::job::{Error, Job, Latencies, Metrics, Result, Watch};
+
+/// Bytes of a read unless the job says otherwise.
+pub(super) const BLOCK: u64 = 4096;
+/// Reads unless the job says otherwise.
+const READS: u64 = 1000;
+
+pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
+    let object = session.open()?;
+    let block = block(job, BLOCK);
+    let offsets = offsets(job, &object, block as u64)?;
+    let threads = job.concurrency.unwrap_or(1).min(offsets.len());
+    let mut metrics = Metrics::new();
+    watch.note(&mut metrics, "opened_seconds");
+    let began = watch.seconds();
+    let read = |thread: usize| -> Result<Latencies> {
+        let mut buffer = vec![0; block];
+        let mut latencies = Latencies::with_capacity(offsets.len() / threads + 1);
+        for offset in offsets.iter().skip(thread).step_by(threads) {
+            latencies.time(|| object.read_exact_at(&mut buffer, *offset))?;
+        }
+        Ok(latencies)
+    };
+    let mut all = Latencies::with_capacity(offsets.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || read(thread))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            all.append(thread.join().expect("a thread that reads")?);
+            Ok::<(), Error>(())
+        })
+    })?;
+    watch.note(&mut metrics, "all_seconds");
+    let seconds = watch.seconds() - began;
+    metrics.insert("bytes".into(), (offsets.len() * block) as f64);
+    metrics.insert("operations_per_second".into(), offsets.len() as f64 / seconds);
+    all.into_metrics(&mut metrics);
+    Ok(metrics)
+}
+
+/// Where is read: whole blocks, each equally likely each time.
+fn offsets(job: &Job, object: &Object, block: u64) -> Result<Vec<u64>> {
+    let range = range_of(job, object)?;
+    let mut random = fastrand::Rng::with_seed(job.seed);
+    (0..job.count.unwrap_or(READS)).map(|_| one(&mut random, &range, block, object)).collect()
+}
+
+/// One random block of a range.
+pub(super) fn one(
+    random: &mut fastrand::Rng,
+    range: &Range<u64>,
+    block: u64,
+    object: &Object,
+) -> Result<u64> {
+    let blocks = (range.end - range.start) / block;
+    if blocks == 0 {
+        return Err(Error::target(
+            object.place(),
+            format!("has no block of {block} bytes where the job reads"),
+        ));
+    }
+    Ok(range.start + random.u64(..blocks) * block)
+}
