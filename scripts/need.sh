@@ -88,7 +88,7 @@ venv() {
 }
 
 clients() {
-    apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio
+    apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+
     venv tests/clients/requirements.txt
 }
 

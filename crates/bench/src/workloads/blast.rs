@@ -12,7 +12,7 @@ use crate::job::{Error, Job, Metrics, Result, Watch, program};
 const RESULTS: &str = "results.tsv";
 
 pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Metrics> {
-    let root = session.object_path()?;
+    let root = session.root().ok_or_else(|| Error::job("blast needs a path"))?;
     let query = job.query.as_deref().ok_or_else(|| Error::job("query is missing"))?;
     let sequences = sequences(query)?;
     let mut metrics = Metrics::new();
