@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -154,16 +155,16 @@ fn a_job_of_its_own_process() {
     run(&Job::parse(&job).unwrap(), &Watch::of_process()).unwrap();
 }
 
-/// This test binary, as that job.
+/// This test binary, as that job, in a process group of its own as the engine starts it.
 fn spawn(job: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_job_of_its_own_process"]).env(JOB, job);
+    command.args(["--exact", "a_job_of_its_own_process"]).env(JOB, job).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 #[test]
 fn a_job_that_is_killed_leaves_no_mount() {
-    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::process::{Pid, Signal, kill_process_group};
     let world = World::new();
     let (mount, started) = (world.path("mnt"), world.path("started"));
     let script = format!("touch {} && sleep 60", started.display());
@@ -172,7 +173,7 @@ fn a_job_that_is_killed_leaves_no_mount() {
         let mut child = spawn(&job);
         until("the work begins", || started.exists());
         assert!(is_mounted(&mount));
-        kill_process(Pid::from_child(&child), signal).unwrap();
+        kill_process_group(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
         until("it is unmounted", || !is_mounted(&mount));
         fs::remove_file(&started).unwrap();
