@@ -141,8 +141,10 @@ impl<'j> Session<'j> {
 
     /// Opens an object of the directory, by its name from [`list`](Self::list).
     pub(crate) fn open_named(&self, name: &str) -> Result<Object> {
-        let expected =
-            self.job.expect.map(|expect| (crate::data::seed_of(expect.seed, name), expect.compare));
+        let expected = self
+            .job
+            .expect
+            .map(|expect| (crate::data::seed_of(expect.seed, base_name(name)), expect.compare));
         match (&self.place, self.root()) {
             (Place::Store(client), _) => {
                 Ok(Object::lazy(client.open_location(&self.location()?.join(name.as_bytes()))?, expected))

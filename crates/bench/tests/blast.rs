@@ -45,6 +45,17 @@ fn blastn_finds_each_query_in_its_sequence() {
 }
 
 #[test]
+fn a_large_database_has_several_volumes() {
+    let here = scratch();
+    let root = here.path().join("db");
+    database(&root, 3_000_000, 1_000_000, SEED).unwrap();
+    let is_volume = |path: &std::path::Path| path.extension().is_some_and(|end| end == "nsq");
+    let volumes =
+        fs::read_dir(&root).unwrap().filter(|entry| is_volume(&entry.as_ref().unwrap().path())).count();
+    assert!(volumes >= 3, "{volumes}");
+}
+
+#[test]
 fn a_small_database_has_several_pieces_of_each_sequence() {
     let here = scratch();
     let path = here.path().join("queries.fa");

@@ -188,6 +188,11 @@ fn many_files_are_read_at_once_and_one_after_another() {
         });
         fs::remove_dir_all(world.new_path("to-cp-2")).unwrap();
     }
+    // From the directory above, where the names have it before them.
+    let below =
+        json!({"workload": "many-small", "names": "small/..small0", "count": FILES, "expect": expect});
+    world.each("", ALL, &below, |what, metrics| assert_eq!(metrics["bytes"], world.small as f64, "{what}"));
+    fs::remove_dir_all(world.new_path("to-cp-2")).unwrap();
     let some = json!({"workload": "many-small", "names": "file_00003..file_00007", "expect": expect});
     world.each("small", ALL, &some, |what, metrics| assert_eq!(metrics["files"], 4.0, "{what}"));
 

@@ -198,7 +198,8 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// The seed that [`crate::data`] made it from.
+    /// The seed that [`crate::data`] made it from: `file` the one object of a job, `files` the many
+    /// files, whatever directories they lie in.
     pub seed: u64,
     /// How much of each read is compared.
     #[serde(default)]

@@ -9,7 +9,7 @@ use firstbyte::{Copy, Depth};
 
 use super::one_big::read_all;
 use super::{BLOCK, block};
-use crate::access::{Found, Session, add_summary, complete, destination, join};
+use crate::access::{Found, Session, add_summary, base_name, complete, destination, join};
 use crate::data::{check_file, seed_of};
 use crate::job::{Access, Error, Expect, Job, Latencies, Metrics, Order, Result, Watch};
 
@@ -119,7 +119,7 @@ pub(super) fn check(job: &Job, destination: &Path) -> Result<()> {
     for name in crate::access::names_below(destination)? {
         let path = destination.join(&name.name);
         let size = fs::metadata(&path).map_err(Error::at(&path))?.len();
-        check_file(&path, size, seed_of(seed, &name.name))?;
+        check_file(&path, size, seed_of(seed, base_name(&name.name)))?;
     }
     Ok(())
 }
