@@ -23,20 +23,19 @@ pub(super) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     run.set_limit(controller.concurrency());
     loop {
-        let queue = run.queue();
+        let mut queue = run.queue();
         if run.is_over(&queue) {
             drop(queue);
             run.wake_all();
             return Ok(capped);
         }
-        let seen = observe(context, &queue);
-        let wanted = queue.demand().min(queue.limit).min(run.limits.workers);
-        if wanted <= spawned {
+        if wanted(run, &queue) <= spawned {
             let waited = run.attention.wait_timeout(queue, Controller::TICK);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-        } else {
-            drop(queue);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        // After the wait: the controller is to decide on what is true now.
+        let (seen, wanted) = (observe(context, &queue), wanted(run, &queue));
+        drop(queue);
         while spawned < wanted {
             run.spawn(scope, spawned)?;
             spawned += 1;
@@ -52,6 +51,11 @@ pub(super) fn supervise<'scope>(
         run.set_limit(controller.tick(&seen));
         capped |= seen.waiting.is_some() && controller.is_at_cap();
     }
+}
+
+/// How many workers should exist.
+fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
+    queue.demand().min(queue.limit).min(run.limits.workers)
 }
 
 fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
