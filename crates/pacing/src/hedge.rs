@@ -19,8 +19,8 @@ const FACTOR: u32 = 4;
 /// it. Bytes of a long body have this limit always, since TCP resends a lost packet within 200 ms
 /// and a round trip.
 const SILENCE: Duration = Duration::from_millis(500);
-/// An answer expected sooner is not worth a new connection.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// An answer expected sooner is not worth a new connection: no limit is shorter.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
 /// A write includes its sending, which its neighbours share: while too few have ended, the store's
 /// own deadline is the only one.
 const WRITE: Duration = Duration::from_secs(30);

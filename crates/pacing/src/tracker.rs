@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::hedge::SHORTEST;
 use crate::{FAR, HedgePolicy, Proximity, Wait};
 
 /// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
@@ -99,10 +100,11 @@ impl<A: Abort> RequestTracker<A> {
         let mut policy = lock(&self.policy);
         for slot in &self.slots {
             let since = slot.since.load(Ordering::Relaxed);
-            if since == IDLE {
+            let silence = Duration::from_micros(now.saturating_sub(since));
+            // The limit itself takes a median, and most requests are far from it at every tick.
+            if since == IDLE || silence <= SHORTEST {
                 continue;
             }
-            let silence = Duration::from_micros(now.saturating_sub(since));
             let mut request = lock(&slot.request);
             let limit = policy.limit(request.wait, request.cuts);
             if silence > limit && !request.cut && policy.cut(request.wait) {
