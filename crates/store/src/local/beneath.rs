@@ -77,7 +77,7 @@ impl Beneath {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let first = |root: &Arc<OwnedFd>| {
-            let mut entries = Dir::new(rustix::fs::openat(root, ".", READ, Mode::empty())?)?;
+            let mut entries = Dir::new(readable(root)?)?;
             Ok(entries.find(|entry| !matches!(entry, Ok(entry) if is_dots(entry))))
         };
         match self.root(Missing::Refuse).and_then(first) {
@@ -108,7 +108,7 @@ impl Beneath {
         let read = || -> std::result::Result<Vec<OsString>, Errno> {
             let opened = self.directory(directory, Missing::Refuse)?;
             let mut names = Vec::new();
-            for entry in Dir::read_from(&rustix::fs::openat(&opened, ".", READ, Mode::empty())?)? {
+            for entry in Dir::new(readable(&opened)?)? {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
                 if wanted(name) {
@@ -174,10 +174,9 @@ impl Beneath {
         // The deepest first: without permissions on a directory those below it cannot be reached.
         closing.sort_by_key(|(name, _)| std::cmp::Reverse(name.components().count()));
         for (name, mode) in closing {
-            let done = self.directory(&name, Missing::Refuse).and_then(|directory| {
-                let directory = rustix::fs::openat(&directory, ".", READ, Mode::empty())?;
-                change_mode(&directory, mode)
-            });
+            let done = self
+                .directory(&name, Missing::Refuse)
+                .and_then(|directory| change_mode(readable(&directory)?, mode));
             done.map_err(|error| io_error(&self.path.join(&name), error))?;
         }
         Ok(())
@@ -299,8 +298,7 @@ impl Beneath {
         }
         let directory = open()?;
         let Some(wanted) = wanted else { return Ok(directory) };
-        let readable = rustix::fs::openat(&directory, ".", READ, Mode::empty())?;
-        change_mode(&readable, wanted | FILLING)?;
+        change_mode(readable(&directory)?, wanted | FILLING)?;
         if wanted | FILLING != wanted {
             self.closing.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), wanted));
         }
@@ -377,6 +375,11 @@ fn entries(directory: &OwnedFd) -> std::result::Result<Vec<(OsString, FileType)>
 /// True for the entries `.` and `..`.
 fn is_dots(entry: &DirEntry) -> bool {
     matches!(entry.file_name().to_bytes(), b"." | b"..")
+}
+
+/// A directory that was opened for lookups, opened to list it or to change it.
+fn readable(directory: &OwnedFd) -> std::result::Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, ".", READ, Mode::empty())
 }
 
 fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errno> {
