@@ -137,7 +137,7 @@ fn a_full_disk_stops_a_conversion_that_goes_on_when_there_is_room() {
     assert_eq!((lines[0], lines[1], lines[5]), ("code 1", "100", "100"), "{printed}");
     assert!(lines[3].starts_with("100 files, 0 findings"), "{printed}");
     assert!(
-        errors.contains("No space left on device") && errors.contains("goes on where it was"),
+        errors.contains("No space left on device") && errors.contains("continues where it stopped"),
         "{errors}"
     );
 }

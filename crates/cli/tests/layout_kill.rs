@@ -1,4 +1,4 @@
-//! `kill -9` at random instants of conversions there and back, while writers and readers go on:
+//! `kill -9` at random instants of conversions there and back, while writers and readers work:
 //! nothing is lost, nothing is doubled, no reader ever fails to find a file that is there, and in
 //! the end every file is the same inode.
 //!

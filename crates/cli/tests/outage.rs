@@ -1,5 +1,5 @@
 //! A server that stops answering: every call returns within its deadline, however many wait, and
-//! work goes on when it is back.
+//! work continues when it is back.
 
 mod support;
 

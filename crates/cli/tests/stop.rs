@@ -274,7 +274,7 @@ fn every_verb_at_a_mount_that_does_not_answer_ends_soon_after_a_signal() {
 }
 
 /// Waits until no thread of a process runs. One that still does may take a request from the kernel,
-/// and who waits for its answer cannot even be killed.
+/// and a caller that waits for its answer cannot even be killed.
 fn wait_until_stopped(process: Pid) {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let stopped = |task: std::io::Result<std::fs::DirEntry>| {

@@ -99,8 +99,8 @@ pub struct Checked {
     pub failed: Vec<Failure>,
 }
 
-/// Checks the layout in the directory `root`, telling `report` of each finding at once. Others may
-/// go on using it.
+/// Checks the layout in the directory `root`, telling `report` of each finding at once. Others
+/// may use it meanwhile.
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::Busy`]: it is being converted. [`Error::Newer`],

@@ -137,7 +137,7 @@ pub enum Error {
         /// Its digest, in hexadecimal digits.
         found: String,
     },
-    /// The caller stopped a conversion; run again, it goes on.
+    /// The caller stopped a conversion; the next run continues it.
     #[error("{}: stopped", shown(root))]
     Stopped {
         /// The directory.
@@ -207,9 +207,9 @@ impl Error {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    Some("make room and run the same line again: nothing is lost, it goes on where it was")
-                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+                    "make room and run the same line again: nothing is lost, it continues where it stopped",
+                ),
                 io::ErrorKind::NotADirectory => Some("name a directory"),
                 _ => None,
             },

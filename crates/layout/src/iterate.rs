@@ -20,7 +20,7 @@ use crate::tally::type_of;
 /// Bytes of names read at once, for each level down.
 const BATCH: usize = 64 << 10;
 
-/// The names in a [`Layout`](super::Layout). After an error it goes on with the next directory.
+/// The names in a [`Layout`](super::Layout). After an error it continues with the next directory.
 #[derive(Debug)]
 pub struct Iter<'a> {
     root: &'a Root,

@@ -68,7 +68,7 @@ pub enum Durability {
 /// A layout, open. Any number of threads may use it at once, and any number of processes the same
 /// layout.
 ///
-/// It follows conversions that other processes run, and goes on when one has made the directory
+/// It follows conversions that other processes run, and continues when one has made the directory
 /// flat again; files are then read and written in the root.
 #[derive(Debug)]
 pub struct Layout {

@@ -2,7 +2,7 @@
 //!
 //! A file is in one of two places: flat in the root, or sharded in its directory. A conversion
 //! moves files one way, from their *origin* to their *target*, and any number of readers, writers
-//! and deleters go on meanwhile. The rules:
+//! and deleters work meanwhile. The rules:
 //!
 //! 1. A move never overwrites, and nothing but a writer's replacement ever does.
 //! 2. A search for a file tries flat, then sharded. If it is in neither, it may have moved

@@ -6,7 +6,7 @@
 //! move: a relative symbolic link would lead elsewhere from a deeper directory, and what is in a
 //! directory is not this directory's size.
 //!
-//! Killed at any instant, every file is in one of its two places, and the next run goes on.
+//! Killed at any instant, every file is in one of its two places, and the next run continues.
 //! Directories are made when a file needs them, and batches are sorted by directory, so that each
 //! is touched once a batch.
 
@@ -28,7 +28,7 @@ use crate::stage::remove_abandoned;
 use crate::survey::survey_of;
 use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 
-/// Makes the directory `root` a layout, or goes on with what an earlier call began; an unfinished
+/// Makes the directory `root` a layout, or continues what an earlier call began; an unfinished
 /// unsharding is turned round. `watch` is called with the progress after each batch, and may stop
 /// it.
 ///
@@ -36,7 +36,7 @@ use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 /// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished.
 /// [`Error::Unfit`], [`Error::Uneven`]: its names do not suit, and nothing was touched.
 /// [`Error::Stopped`]; [`Error::Io`]: no room, no permission. Nothing is lost then, and the next
-/// call goes on. A file that cannot be moved by itself is no error but a
+/// call continues. A file that cannot be moved by itself is no error but a
 /// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe
 /// and slower, unless nothing but the names is wrong with those files.
 pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'a>) -> Result<Converted> {

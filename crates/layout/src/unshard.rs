@@ -27,7 +27,7 @@ const BATCH: usize = 256 << 10;
 ///
 /// # Errors
 /// [`Error::Missing`]: it is no layout. [`Error::Busy`], [`Error::Stopped`]; [`Error::Io`]: nothing
-/// is lost then, and the next call goes on. What cannot be moved by itself is a
+/// is lost then, and the next call continues. What cannot be moved by itself is a
 /// [`Failure`](super::Failure), and the layout stays one.
 pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted> {
     let root = Root::open(root)?;

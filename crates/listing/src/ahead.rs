@@ -21,8 +21,8 @@ use crate::spare::Spare;
 use crate::split::{self, Part};
 use crate::{Batch, Options, Reader, Tuning};
 
-/// Batches of a part that wait to be taken: a whole part of usual names, for a thread to go on to
-/// the next one.
+/// Batches of a part that wait to be taken: a whole part of usual names, so that a thread can
+/// continue with the next one.
 const WAITING: usize = 16;
 /// Parts at most. They come in order, so the smaller they are, the less has to wait; it takes 100
 /// bytes to plan one.

@@ -1,5 +1,5 @@
-//! What goes wrong in a listing. In the midst of one it is a value beside the entries, and the rest
-//! goes on.
+//! Errors of a listing. In the midst of one an error is a value beside the entries, and the listing
+//! continues.
 
 use std::ffi::OsStr;
 use std::io;

@@ -5,8 +5,8 @@
 //! relative to the one it was found in, and no link is followed unless asked; how many stay open
 //! has a cap. The kind of an entry comes with its name; what it does not tell costs a system call
 //! each and is fetched only when asked for. What goes wrong in one place is a value beside the
-//! entries, and the rest goes on; what vanishes while it is listed is left out, as if it had gone a
-//! moment earlier. A name that is there all the while is listed exactly once.
+//! entries, and the listing continues. What vanishes while it is listed is left out, as if it had
+//! gone a moment earlier. A name that is there all the while is listed exactly once.
 //!
 //! Four ways in, from the fastest to the plainest: [`scan`] shows batches to visitors on the
 //! threads that list, [`stream`] hands them out as an iterator, [`walk`] gives a store's entries

@@ -49,7 +49,7 @@ pub(crate) struct Part {
     split: Arc<Split>,
     start: i64,
     stop: Option<i64>,
-    /// Whether it goes on from what was read before, so that nothing joins its start.
+    /// True if it continues what was read before, so that nothing joins its start.
     is_first: bool,
     /// The position of the record that comes next, once that is known.
     position: Option<i64>,
@@ -62,7 +62,7 @@ pub(crate) struct Part {
 }
 
 /// Plans the parts, `most` of them at most, of what is left of a directory of which `read` entries
-/// were read, up to `next`. The first part goes on from there, by the same descriptor. None if it
+/// were read, up to `next`. The first part continues there, by the same descriptor. None if it
 /// is not worth it or not possible.
 pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<Part> {
     let boundaries = boundaries(read, next, most);
@@ -126,7 +126,7 @@ impl Part {
         Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
     }
 
-    /// Whether it goes on from what was read before the directory was split, by the descriptor that
+    /// Whether it continues what was read before the directory was split, by the descriptor that
     /// was read.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first

@@ -1,4 +1,4 @@
-//! Errors while a tree is listed are reported beside the names, and the rest goes on.
+//! Errors while a tree is listed are reported beside the names, and the listing continues.
 
 mod support;
 

@@ -23,7 +23,7 @@ static ENGINES: Mutex<BTreeMap<String, Own<firstbyte::Client>>> = Mutex::new(BTr
 /// What is read through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cached {
-    /// All but local files, which are near already; reads go on without it where it cannot be used.
+    /// All but local files, which are near already; reads work without it where it cannot be used.
     Remote,
     /// Everything: it was asked for.
     All,

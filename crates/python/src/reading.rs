@@ -102,7 +102,7 @@ impl Reading {
         self.spare.take()
     }
 
-    /// Lets threads read on; where none can be had, reading goes on here.
+    /// Lets threads read on; where none can be had, the caller itself reads.
     fn hand_over(&mut self) {
         self.source = match std::mem::replace(&mut self.source, Source::Done) {
             Source::Here(reader, batches) => match Ahead::new(reader) {

@@ -142,7 +142,7 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a peer may neither send nor take a byte in the middle of a body.
     pub stall: Duration,
-    /// How long running requests may go on after a stop was asked for.
+    /// How long running requests may continue after a stop was asked for.
     pub drain: Duration,
     /// How long a multipart upload may lie untouched before what it holds is removed.
     pub abandoned: Duration,

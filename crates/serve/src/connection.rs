@@ -29,7 +29,7 @@ use crate::wire::{Transport, Wire, WireBody};
 /// What a head is read with: most fit in one.
 const HEAD_ROOM: usize = 4 << 10;
 
-/// A refused body up to this length is read past, so that the connection can go on; a longer one
+/// A refused body up to this length is read past, so that the connection stays in use; a longer one
 /// ends it.
 const READ_PAST: usize = 256 << 10;
 

@@ -1,7 +1,7 @@
 //! What the movers of one run share: store, settings, meters, rate limits and the request tracker.
 //!
 //! A mover sees the context, never the scheduler that called it. The context also holds why the
-//! run ended early: once [`Context::is_ended`] is true, it stays so, and no request goes on.
+//! run ended early: once [`Context::is_ended`] is true, it stays so, and every request stops.
 
 use std::io::ErrorKind;
 use std::path::Path;

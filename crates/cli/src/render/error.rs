@@ -28,7 +28,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb could not go on.
+/// Why a verb stopped early.
 #[derive(Debug)]
 pub struct Error {
     /// The code to end with.

@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// One item failed; the others go on.
+    /// One item failed; the others continue.
     pub fn item_failed(&mut self, failed: Failed) {
         self.failures += 1;
         self.receipt.failed.push(failed);

@@ -43,7 +43,7 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     }
 }
 
-/// What could not be listed. Each is named on standard error at once; the rest goes on.
+/// What could not be listed. Each is named on standard error at once; the listing continues.
 pub struct Failures<'a> {
     counter: &'a Counter,
     failed: Mutex<Vec<Failed>>,

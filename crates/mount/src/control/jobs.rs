@@ -1,5 +1,5 @@
 //! Hydration asked for through the control socket. The daemon does it, so that readers of the mount
-//! come first and a job goes on when the client that began it has gone.
+//! come first and a job continues when the client that began it has gone.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

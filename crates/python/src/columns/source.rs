@@ -7,7 +7,7 @@ use firstbyte_listing::{Error, Stream, Visitor};
 use super::build::Builder;
 use crate::arrow::Batch;
 
-/// What is said where a child of the process that began a listing goes on with it.
+/// What is said where a child of the process that began a listing continues it.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
 
 /// Batches of the size asked for, from batches of the size they were read in.

@@ -49,7 +49,7 @@ fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }
 
-/// Lets an operation go on only within the signer's rights. What a request names beside its path
+/// Lets an operation pass only within the signer's rights. What a request names beside its path
 /// (sources of copies, keys of a multiple delete) is checked where it is read.
 #[derive(Debug)]
 pub(crate) struct RightsByPrefix {

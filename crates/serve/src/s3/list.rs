@@ -90,7 +90,7 @@ struct Walk<'a> {
     last: After,
 }
 
-/// Whether the walk goes on.
+/// Whether the walk continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     On,

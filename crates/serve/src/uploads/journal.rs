@@ -176,7 +176,7 @@ impl Journal {
         Ok(Recorded::of(&text[..whole]))
     }
 
-    /// Reads it to go on with it: cuts off a torn last line, and notes the boot where it is
+    /// Reads it to continue it: cuts off a torn last line, and notes the boot where it is
     /// another.
     pub(super) fn resume(&mut self) -> io::Result<Recorded> {
         let length = self.length;

@@ -156,7 +156,7 @@ impl Uploads {
     }
 
     /// Completes `upload`: `choose` decides which parts make the whole, `put` publishes it. Where
-    /// either fails the upload goes on, but parts that were on their way have to be sent again.
+    /// either fails the upload continues, but parts that were on their way have to be sent again.
     /// Blocking.
     pub(crate) fn complete<T, E: From<Error>>(
         &self,

@@ -142,8 +142,8 @@ impl Upload {
     }
 
     /// Makes the whole that `choose` decides on from the parts, hands it to `put` to be published,
-    /// and ends the upload. Where that fails the upload goes on as it was, but for parts that were
-    /// on their way. Blocking.
+    /// and ends the upload. Where that fails the upload continues as it was, but for parts
+    /// that were on their way. Blocking.
     pub(super) fn complete<T, E: From<Error>>(
         &self,
         choose: impl FnOnce(&BTreeMap<u32, Part>) -> std::result::Result<Whole, E>,

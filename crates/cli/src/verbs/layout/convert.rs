@@ -128,7 +128,7 @@ fn foresee(
             ))?;
         }
         if let Some(state @ (State::Sharding | State::Unsharding)) = survey.state {
-            console::print(format_args!("would go on with an earlier run, which was {state}"))?;
+            console::print(format_args!("would continue an earlier run, which was {state}"))?;
         }
     }
     Ok(Exit::Done)

@@ -192,7 +192,7 @@ fn explore(start: &State, kills: u32) -> Result<usize, String> {
         }
         let steps: Vec<State> = running.iter().filter_map(|index| state.stepped(*index)).collect();
         if steps.is_empty() && !running.is_empty() {
-            return Err(format!("no actor can go on: {state:?}"));
+            return Err(format!("no actor can take a step: {state:?}"));
         }
         open.extend(steps.into_iter().map(|next| (next, kills)));
         if kills > 0 {
