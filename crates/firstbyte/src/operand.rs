@@ -106,10 +106,7 @@ impl Glob {
                 why: "a bucket's name cannot hold wildcards".into(),
             });
         }
-        let written = &text.as_bytes()[base.len()..];
-        let slashes = written.iter().filter(|byte| **byte == b'/').count();
-        let unlimited = written.windows(2).any(|pair| pair == b"**");
-        let levels = u32::try_from(slashes + 1).ok().filter(|_| !unlimited);
+        let levels = pattern.levels();
         let root =
             if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };
         Ok(Some((root, Self { pattern, begins: base.len(), levels })))

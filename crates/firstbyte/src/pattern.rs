@@ -1,8 +1,11 @@
 //! Shell patterns over names: in sources (`s3://b/*.gz`) and in `--include` and `--exclude`.
 //!
-//! `*` and `?` match anything but `/`, `**` matches `/` too, `[a-z]` and `[!a-z]` one of a set, and
-//! `\` takes the next character as it is. Matching keeps the set of pattern positions reached so
-//! far, so the time is bounded by pattern times name, whatever was written.
+//! `*` and `?` match anything but `/`, `**` matches `/` too, `[a-z]` and `[!a-z]` one of a set,
+//! `{a,b}` one of several texts, and `\` takes the next character as it is. Matching keeps the set
+//! of pattern positions reached so far, so the time is bounded by pattern times name, whatever was
+//! written.
+
+use std::collections::BTreeSet;
 
 /// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,16 +29,28 @@ enum Token {
     StarStar,
     /// `**/`: any number of whole directories, none included.
     Directories,
+    /// The `{` of `{a,b}`: continues at each of these positions. Matches nothing itself.
+    Either(Vec<usize>),
+    /// The end of an alternative: continues behind the `}`. Matches nothing itself.
+    Behind(usize),
 }
 
 impl Pattern {
-    /// Parses a pattern; every string is one (an unclosed `[` stands for itself).
+    /// Parses a pattern. Every string is one: an unclosed `[` stands for itself, and so do braces
+    /// without a partner or without a comma between them.
     #[must_use]
     pub fn new(text: &str) -> Self {
+        let braces = braces(text);
         let mut tokens = Vec::new();
+        let mut open: Vec<Vec<usize>> = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             let (token, length) = match c {
+                _ if braces.contains(&(text.len() - rest.len())) => {
+                    alternation(c, &mut tokens, &mut open);
+                    rest = &rest[1..];
+                    continue;
+                }
                 '*' if rest.starts_with("**/") => (Token::Directories, 3),
                 '*' if rest.starts_with("**") => (Token::StarStar, 2),
                 '*' => (Token::Star, 1),
@@ -62,20 +77,76 @@ impl Pattern {
     /// Whether a name below the directory `name` can match.
     #[must_use]
     pub fn may_match_below(&self, name: &str) -> bool {
-        self.reached(&format!("{name}/"))[..self.tokens.len()].contains(&true)
+        let reached = self.reached(&format!("{name}/"));
+        let consumes = |token: &Token| !matches!(token, Token::Either(_) | Token::Behind(_));
+        self.tokens.iter().zip(reached).any(|(token, reached)| reached && consumes(token))
+    }
+
+    /// Levels of directories in which a match can lie; `None` if unlimited.
+    #[must_use]
+    pub fn levels(&self) -> Option<u32> {
+        let mut levels = vec![0; self.tokens.len() + 1];
+        levels[0] = 1;
+        for (at, token) in self.tokens.iter().enumerate() {
+            if matches!(token, Token::StarStar | Token::Directories) {
+                return None;
+            }
+            let level = levels[at] + u32::from(*token == Token::Char('/'));
+            token.next(at).for_each(|next| levels[next] = level.max(levels[next]));
+        }
+        levels.pop()
     }
 
     /// What the part of a match begins with that stands behind its first `slashes` slashes, as far
     /// as that is certain.
     #[must_use]
     pub fn beginning(&self, slashes: usize) -> String {
-        let mut parts = self.tokens.split(|token| *token == Token::Char('/'));
-        let crosses = |token: &Token| matches!(token, Token::StarStar | Token::Directories);
-        if parts.by_ref().take(slashes).flatten().any(crosses) {
-            return String::new();
+        let mut states = BTreeSet::from([0]);
+        for _ in 0..slashes {
+            match self.behind_slash(states) {
+                Some(behind) => states = behind,
+                None => return String::new(),
+            }
         }
-        let literal = |token: &Token| if let Token::Char(c) = token { Some(*c) } else { None };
-        parts.next().into_iter().flatten().map_while(literal).collect()
+        let mut beginning = String::new();
+        while let Some(c) = self.only_character(&mut states).filter(|c| *c != '/') {
+            beginning.push(c);
+            states = states.into_iter().map(|at| at + 1).collect();
+        }
+        beginning
+    }
+
+    /// The positions behind the next `/`, from these. `None` if directories of any number may come
+    /// before.
+    fn behind_slash(&self, mut states: BTreeSet<usize>) -> Option<BTreeSet<usize>> {
+        let mut behind = BTreeSet::new();
+        while let Some(at) = states.pop_first() {
+            match self.tokens.get(at) {
+                None => {}
+                Some(Token::StarStar | Token::Directories) => return None,
+                Some(Token::Char('/')) => _ = behind.insert(at + 1),
+                Some(token) => states.extend(token.next(at)),
+            }
+        }
+        Some(behind)
+    }
+
+    /// The one character that every match has next, from these positions, which move to where it
+    /// is matched. `None` if it is not certain.
+    fn only_character(&self, states: &mut BTreeSet<usize>) -> Option<char> {
+        let mut found = BTreeSet::new();
+        while let Some(at) = states.pop_first() {
+            match self.tokens.get(at)? {
+                token @ (Token::Either(_) | Token::Behind(_)) => states.extend(token.next(at)),
+                Token::Char(_) => _ = found.insert(at),
+                _ => return None,
+            }
+        }
+        *states = found;
+        let mut characters = states.iter().map(|at| &self.tokens[*at]);
+        let first = characters.next()?;
+        let Token::Char(c) = first else { return None };
+        characters.all(|other| other == first).then_some(*c)
     }
 
     /// The positions in the pattern that can be reached by `name`.
@@ -89,6 +160,7 @@ impl Pattern {
                 match token {
                     Token::StarStar | Token::Directories => next[at] = true,
                     Token::Star => next[at] |= c != '/',
+                    Token::Either(_) | Token::Behind(_) => {}
                     Token::Char(wanted) => next[at + 1] |= c == *wanted,
                     Token::One => next[at + 1] |= c != '/',
                     Token::Set { negated, ranges } => {
@@ -114,13 +186,77 @@ impl Pattern {
     fn skip_empty(&self, states: &mut [bool], boundary: bool) {
         for (at, token) in self.tokens.iter().enumerate() {
             let may_end = match token {
-                Token::Star | Token::StarStar => true,
+                Token::Star | Token::StarStar | Token::Either(_) | Token::Behind(_) => true,
                 Token::Directories => boundary,
                 _ => false,
             };
-            states[at + 1] |= states[at] && may_end;
+            if states[at] && may_end {
+                token.next(at).for_each(|next| states[next] = true);
+            }
         }
     }
+}
+
+impl Token {
+    /// The positions that may follow this token, which stands at `at`. All are behind it.
+    fn next(&self, at: usize) -> impl Iterator<Item = usize> {
+        let (several, one) = match self {
+            Self::Either(begins) => (begins.as_slice(), None),
+            Self::Behind(end) => (&[][..], Some(*end)),
+            _ => (&[][..], Some(at + 1)),
+        };
+        several.iter().copied().chain(one)
+    }
+}
+
+/// Adds the brace or comma `c` of an alternation. `open` has, for each alternation that is open,
+/// the positions of its tokens: one for the `{`, one for each comma.
+fn alternation(c: char, tokens: &mut Vec<Token>, open: &mut Vec<Vec<usize>>) {
+    let at = tokens.len();
+    match c {
+        '{' => {
+            open.push(vec![at]);
+            tokens.push(Token::Either(Vec::new()));
+        }
+        ',' => {
+            open.last_mut().into_iter().for_each(|opened| opened.push(at));
+            tokens.push(Token::Behind(0));
+        }
+        _ => {
+            let opened = open.pop().unwrap_or_default();
+            for comma in &opened[1..] {
+                tokens[*comma] = Token::Behind(at);
+            }
+            tokens[opened[0]] = Token::Either(opened.iter().map(|token| token + 1).collect());
+        }
+    }
+}
+
+/// Where braces and commas of alternations stand in `text`, as offsets. Braces without a partner,
+/// and pairs without a comma between them, are ordinary characters, as in bash.
+fn braces(text: &str) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    // For each open brace: where it stands, and its commas.
+    let mut open: Vec<Vec<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let length = match c {
+            '\\' => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+            '[' => set(&text[at..]).map_or(1, |(_, length)| length),
+            _ => c.len_utf8(),
+        };
+        match c {
+            '{' => open.push(vec![at]),
+            ',' => open.last_mut().into_iter().for_each(|opened| opened.push(at)),
+            '}' => {
+                let opened = open.pop().filter(|opened| opened.len() > 1);
+                found.extend(opened.into_iter().flat_map(|opened| opened.into_iter().chain([at])));
+            }
+            _ => {}
+        }
+        at += length;
+    }
+    found
 }
 
 /// Parses a `[...]` at the start of `text`.
@@ -147,7 +283,8 @@ fn set(text: &str) -> Option<(Token, usize)> {
 /// Splits a source into the part to list (up to the last `/` before the first wildcard) and the
 /// pattern for the names below it. `None`: no wildcard in it.
 pub(crate) fn split_glob(text: &str) -> Option<(&str, Pattern)> {
-    let wildcard = text.find(['*', '?', '['])?;
+    let braces = [braces(text).first().copied(), text.find("\\{")];
+    let wildcard = braces.into_iter().chain([text.find(['*', '?', '['])]).flatten().min()?;
     let cut = text[..wildcard].rfind('/').map_or(0, |slash| slash + 1);
     Some((&text[..cut], Pattern::new(&text[cut..])))
 }
@@ -207,6 +344,9 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     #[test]
     fn a_star_stays_within_a_directory_and_two_stars_do_not() {
@@ -220,6 +360,11 @@ mod tests {
             ("\\*", "*", "x"),
             ("[]x]", "]", "y"),
             ("[", "[", "x"),
+            ("{a,b}.gz", "b.gz", "{a,b}.gz"),
+            ("x{,.{gz,b?}}", "x.bz", "x."),
+            ("{[,],x}a\\,", ",a,", "a,"),
+            ("\\{a,b}", "{a,b}", "a"),
+            ("{a\\,b,c\\}}", "c}", "a"),
             ("ü?", "üé", "ü"),
         ] {
             assert!(Pattern::new(pattern).matches(yes), "{pattern} should match {yes}");
@@ -260,6 +405,9 @@ mod tests {
             ("**/b", "any/where", true),
             ("a/**", "a/b", true),
             ("a/**", "b", false),
+            ("{a/b,c}/d", "a", true),
+            ("{a/b,c}/d", "c/b", false),
+            ("{a/,b}", "a", false),
         ] {
             assert_eq!(Pattern::new(pattern).may_match_below(directory), may, "{pattern} below {directory}");
         }
@@ -273,15 +421,86 @@ mod tests {
             ("a/**/b", ["a", "", ""]),
             ("\\*x/y?/z", ["*x", "y", "z"]),
             ("plain**", ["plain", "", ""]),
+            ("{2025,2026-0[1-3]}/{aa,ab*}/c", ["202", "a", "c"]),
+            ("{a/b,c}/bd", ["", "b", "bd"]),
+            ("{a,**}/b", ["", "", ""]),
         ] {
             let pattern = Pattern::new(pattern);
             assert_eq!([0, 1, 2].map(|slashes| pattern.beginning(slashes)), beginnings, "{pattern:?}");
         }
     }
 
+    proptest! {
+        #[test]
+        fn braces_match_what_the_patterns_written_out_match(
+            pieces in vec(select(&["a", "b", "/", "?", "[ab,]", "a*b", "b**a", "/**/", "\\{", "\\,", "{", "{", ",", ",", "}", "}"]), 0..16),
+            names in vec("[ab/{},]{0,7}", 8),
+        ) {
+            let text = pieces.concat();
+            let (pattern, written_out) = (Pattern::new(&text), written_out(&text));
+            let written_out: Vec<_> = written_out.iter().map(|text| Pattern::new(text)).collect();
+            let any = |holds: &dyn Fn(&Pattern) -> bool| written_out.iter().any(holds);
+            for name in &names {
+                prop_assert_eq!(pattern.matches(name), any(&|one| one.matches(name)), "{} {}", &text, name);
+                let below = any(&|one| one.may_match_below(name));
+                prop_assert_eq!(pattern.may_match_below(name), below, "{} below {}", &text, name);
+            }
+            let levels = written_out.iter().map(Pattern::levels).max_by_key(|levels| levels.unwrap_or(u32::MAX));
+            prop_assert_eq!(Some(pattern.levels()), levels, "{}", &text);
+            for slashes in 0..3 {
+                let beginning = pattern.beginning(slashes);
+                let begins = |one: &Pattern| slashes as u32 >= one.levels().unwrap_or(0)
+                    || one.beginning(slashes).starts_with(&beginning);
+                prop_assert!(written_out.iter().all(begins), "{} {} {}", &text, slashes, beginning);
+            }
+        }
+    }
+
+    /// The patterns without braces that a pattern stands for: the first pair of braces with a comma
+    /// of its own is replaced by each of its alternatives, until there is none.
+    fn written_out(text: &str) -> Vec<String> {
+        let chars: Vec<char> = text.chars().collect();
+        // Characters that stand for themselves: behind a backslash, or in a set.
+        let mut plain = vec![false; chars.len()];
+        let (mut at, mut in_set) = (0, false);
+        while at < chars.len() {
+            in_set = (in_set && chars[at] != ']') || chars[at] == '[';
+            plain[at] = in_set || chars[at] == '\\';
+            if chars[at] == '\\' && at + 1 < chars.len() {
+                at += 1;
+                plain[at] = true;
+            }
+            at += 1;
+        }
+        for start in (0..chars.len()).filter(|at| chars[*at] == '{' && !plain[*at]) {
+            let (mut depth, mut cuts) = (0, vec![start]);
+            for at in (start..chars.len()).filter(|at| !plain[*at]) {
+                depth += i32::from(chars[at] == '{') - i32::from(chars[at] == '}');
+                if (depth == 1 && chars[at] == ',') || (depth == 0 && chars[at] == '}') {
+                    cuts.push(at);
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+            let part = |from: usize, to: usize| chars[from..to].iter().collect::<String>();
+            if depth == 0 && cuts.len() > 2 {
+                let alternatives = cuts.windows(2).map(|cut| part(cut[0] + 1, cut[1]));
+                let (before, behind) = (part(0, start), part(cuts[cuts.len() - 1] + 1, chars.len()));
+                return alternatives
+                    .flat_map(|alternative| written_out(&format!("{before}{alternative}{behind}")))
+                    .collect();
+            }
+        }
+        vec![text.to_owned()]
+    }
+
     #[test]
     fn a_malicious_pattern_takes_no_exponential_time() {
         assert!(!Pattern::new(&"*a".repeat(60)).matches(&"a".repeat(59)));
+        assert!(!Pattern::new(&"{a,a}".repeat(60)).matches(&"a".repeat(59)));
+        let nested = format!("{}{}", "{a,".repeat(5_000), "}".repeat(5_000));
+        assert!(Pattern::new(&nested).matches("a") && !Pattern::new(&nested).matches("b"));
     }
 
     #[test]
@@ -291,6 +510,9 @@ mod tests {
         assert!(pattern.matches("2024-05/x.gz"));
         assert_eq!(split_glob("*.gz").unwrap().0, "");
         assert!(split_glob("s3://b/plain").is_none());
+        assert_eq!(split_glob("s3://b/{x}/d{1,2}/a*").unwrap().0, "s3://b/{x}/");
+        assert!(split_glob("s3://b/{x}/{y").is_none());
+        assert!(split_glob("s3://b/\\{x,y}").unwrap().1.matches("{x,y}"));
     }
 
     #[test]
@@ -299,9 +521,9 @@ mod tests {
         assert!(filter.takes(b"anything"));
         filter.push(Verdict::Exclude, "*");
         filter.push(Verdict::Include, "*.gz");
-        filter.push(Verdict::Exclude, "old/");
+        filter.push(Verdict::Exclude, "{old,older}/");
         assert!(filter.takes(b"new/a.gz"));
         assert!(!filter.takes(b"new/a.txt"));
-        assert!(!filter.takes(b"old/deep/a.gz"));
+        assert!(!filter.takes(b"old/deep/a.gz") && !filter.takes(b"older/a.gz"));
     }
 }

@@ -60,7 +60,7 @@ pub struct CpArgs {
     /// left out
     #[arg(short, long)]
     recursive: bool,
-    /// Take *, ? and [ in sources as they are
+    /// Take *, ?, [ and { in sources as they are
     #[arg(long)]
     no_glob: bool,
     /// What the one object copied must have: sha256:HEX, crc64nvme:HEX, crc32c:HEX, md5:HEX
