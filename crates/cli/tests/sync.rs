@@ -27,9 +27,13 @@ fn after_a_sync_there_is_nothing_to_do_in_either_direction() {
     for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
         let world = World::with_s3(&s3);
         plant(&world);
+        // Stores date objects in whole seconds: the files are to be older than the objects.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
         assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
         assert_synced(&world, "tree", "s3://bucket/tree", 0, 4);
         assert_synced(&world, "s3://bucket/tree", "tree", 0, 4);
+        let receipt = world.run(&["--json", "cp", "-r", "s3://bucket/tree", "tree"]).ok().receipt();
+        assert_eq!((&receipt["objects"], &receipt["skipped"]), (&0.into(), &4.into()), "{receipt}");
         assert_synced(&world, "s3://bucket/tree", "back", 4, 0);
         assert_synced(&world, "s3://bucket/tree", "back", 0, 4);
         assert_synced(&world, "back", "s3://bucket/tree", 0, 4);
@@ -49,6 +53,22 @@ fn a_changed_file_is_copied_and_the_others_are_not() {
     assert_synced(&world, "tree", "s3://bucket/tree", 1, 3);
     let there = world.run(&["cat", "s3://bucket/tree/a"]).ok().stdout;
     assert!(there == world.read("tree/a"));
+}
+
+#[test]
+fn an_object_that_another_program_changed_is_copied_back_though_its_file_has_its_length() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    plant(&world);
+    assert_synced(&world, "tree", "s3://bucket/tree", 4, 0);
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    world.write("other/a", &bytes(77, 10_000));
+    world.run(&["cp", "other/a", "s3://bucket/tree/a"]).ok();
+    let planned = world.run(&["sync", "--dry-run", "s3://bucket/tree", "tree"]).ok().stdout;
+    let planned = String::from_utf8(planned).unwrap();
+    assert_eq!(planned.matches("s3://bucket/tree/").count(), 1, "{planned}");
+    assert_synced(&world, "s3://bucket/tree", "tree", 1, 3);
+    assert!(world.read("tree/a") == bytes(77, 10_000));
 }
 
 #[test]

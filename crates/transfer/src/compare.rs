@@ -3,11 +3,12 @@
 //! **By size and time**: the same length, and either the same modification time in whole seconds
 //! (all that listings and file systems have in common), or the destination was *written* after the
 //! source was last modified, and not changed since. The time of writing is `LastModified` for a
-//! store, and for a file the inode change time, which programs cannot set back. A file with a
-//! modification time later than its source's was changed since. So a repeated copy finds all
-//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between two
-//! local trees times are copied exactly, and only equal ones count. This misses a source of the
-//! same length that was given a time before the destination was written.
+//! store, and for a file the inode change time, which programs cannot set back. If a file was
+//! written before its object, as one that was uploaded, the object's metadata are asked for: the
+//! modification time in them may be the file's. So a repeated copy finds all unchanged in either
+//! direction, although an upload cannot choose its `LastModified`. Between two local trees times are
+//! copied exactly, and only equal ones count. This misses a source of the same length that was
+//! given a time before the destination was written.
 //!
 //! **By content**: checksums that both stores have are compared; one that only one store has is
 //! computed from the bytes of the other. [`sync`](crate::sync) compares several pairs at a time.
@@ -30,39 +31,62 @@ const MOST: usize = 16;
 /// A thread's stack, as a worker's.
 const STACK: usize = 512 << 10;
 
-/// Whether two listed entries of equal length are unchanged by their times.
-pub(crate) fn is_unchanged(
-    tree: &Tree<'_>,
-    beneath: Option<&Beneath>,
-    source: &Entry,
-    destination: &Entry,
-) -> bool {
-    let (Some(modified), Some(there)) = (source.modified, destination.modified) else { return false };
-    if source.size.is_none() {
-        return false;
-    }
-    match beneath {
-        Some(beneath) if whole_seconds(modified) != whole_seconds(there) => {
-            // A listing does not have the time of the last write. It matters only if they differ.
-            tree.source.as_local().is_none()
-                && beneath
-                    .find(as_path(&destination.name))
-                    .is_ok_and(|found| found.is_some_and(|found| is_file_unchanged(tree, source, &found)))
-        }
-        Some(_) => true,
-        None => whole_seconds(there) >= whole_seconds(modified),
-    }
+/// What sizes and times say about two objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// The destination is complete and unchanged.
+    Unchanged,
+    /// It is to be copied.
+    Changed,
+    /// Unchanged if the metadata of the source, which listings do not have, hold this modification
+    /// time: whole seconds since 1970.
+    UnchangedIfModified(i64),
 }
 
-/// Whether a file at a local destination is unchanged from a listed source.
-pub(crate) fn is_file_unchanged(tree: &Tree<'_>, source: &Entry, found: &Found) -> bool {
-    let Some(modified) = source.modified.map(whole_seconds) else { return false };
-    if found.kind != Kind::File || source.size != Some(found.size) {
-        return false;
+impl Times {
+    fn unchanged_if(unchanged: bool) -> Self {
+        if unchanged { Self::Unchanged } else { Self::Changed }
     }
-    match tree.source {
-        Location::Local(_) => found.modified == modified,
-        _ => found.modified == modified || (found.modified < modified && found.changed >= modified),
+
+    /// Compares two listed entries of equal length.
+    pub(crate) fn of_entries(
+        tree: &Tree<'_>,
+        beneath: Option<&Beneath>,
+        source: &Entry,
+        destination: &Entry,
+    ) -> Self {
+        let (Some(modified), Some(there)) = (source.modified, destination.modified) else {
+            return Self::Changed;
+        };
+        let (modified, there) = (whole_seconds(modified), whole_seconds(there));
+        match beneath {
+            _ if source.size.is_none() => Self::Changed,
+            None => Self::unchanged_if(there >= modified),
+            Some(_) if there == modified || tree.source.as_local().is_some() => {
+                Self::unchanged_if(there == modified)
+            }
+            // A listing does not have the time of the last write. It matters only if they differ.
+            Some(beneath) => match beneath.find(as_path(&destination.name)) {
+                Ok(Some(found)) => Self::of_file(tree, source, &found),
+                _ => Self::Changed,
+            },
+        }
+    }
+
+    /// Compares a listed source with a file at a local destination.
+    pub(crate) fn of_file(tree: &Tree<'_>, source: &Entry, found: &Found) -> Self {
+        let Some(modified) = source.modified.map(whole_seconds) else { return Self::Changed };
+        if found.kind != Kind::File || source.size != Some(found.size) {
+            return Self::Changed;
+        }
+        let written_since = found.modified < modified && found.changed >= modified;
+        match tree.source {
+            _ if found.modified == modified => Self::Unchanged,
+            Location::Local(_) => Self::Changed,
+            _ if written_since => Self::Unchanged,
+            Location::S3(_) => Self::UnchangedIfModified(found.modified),
+            Location::Http(_) => Self::Changed,
+        }
     }
 }
 
@@ -78,11 +102,19 @@ fn whole_seconds(time: SystemTime) -> i64 {
     }
 }
 
+/// What a source is compared with.
+pub(crate) enum Comparison {
+    /// The content of an object of equal length.
+    Content(Location),
+    /// The modification time of a file of equal length, in whole seconds since 1970.
+    Modified(i64),
+}
+
 /// A pair's source, and whether its destination has the same content.
 pub(crate) type Outcome = (Entry, Result<bool>);
 
-/// Pairs whose content is being compared. A hash takes a processor and a question to a store takes
-/// a round trip, so one pair after the other would leave both idle.
+/// Pairs that are being compared. A hash takes a processor and a question to a store takes a round
+/// trip, so one pair after the other would leave both idle.
 pub(crate) struct Comparisons {
     store: Store,
     most: usize,
@@ -113,11 +145,18 @@ impl Comparisons {
         self.running >= self.most
     }
 
-    /// Starts to compare two objects of equal length; `source` is returned with the outcome.
-    pub(crate) fn start(&mut self, source: Entry, left: Location, right: Location) -> Result<()> {
+    /// Starts to compare the object `location` of a source with its destination; `source` is
+    /// returned with the outcome.
+    pub(crate) fn start(&mut self, source: Entry, location: Location, with: Comparison) -> Result<()> {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
-            let same = || same(&store, &left, &right, &cancelled);
+            let same = || match with {
+                Comparison::Content(other) => same(&store, &location, &other, &cancelled),
+                // If the store fails, the copy reports why.
+                Comparison::Modified(modified) => Ok(store
+                    .stat(&location)
+                    .is_ok_and(|stat| stat.modified.is_some_and(|time| whole_seconds(time) == modified))),
+            };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
             // Fails if the run has ended meanwhile.
             let _ = send.send(outcome);

@@ -9,9 +9,9 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store};
+use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, Store};
 
-use crate::compare::{Comparisons, is_unchanged};
+use crate::compare::{Comparison, Comparisons, Times};
 use crate::context::{Scope, add};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
@@ -32,40 +32,21 @@ pub(crate) fn jobs<'a>(
     observer: &'a dyn Observer,
 ) -> Result<Join<'a>> {
     let (store, settings, tree) = (&scope.store, scope.settings, copy.tree);
-    let prefetch = |listing: Listing| ListingPrefetch::start(listing, scope.cancel.clone());
     let options = tree::list_options(tree, Order::Bytes, settings);
     let destination_options =
         ListOptions { links: Links::Report, directories: Directories::Listed, ..options.clone() };
     // The source is read while the destination is opened: a wide directory is read and sorted.
-    let source = match store.list(&tree.source, &options) {
-        Err(StoreError::NotFound { .. })
-            if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
-        {
-            // To a store an empty prefix and a missing one are the same, but the bucket must exist.
-            tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
-            None
-        }
-        other => Some(prefetch(other?)?),
-    };
-    let mut source = Side::new(source);
-    if extras == Extras::Delete(Empty::Refuse) && is_empty(store, tree, &mut source)? {
-        return Err(Error::EmptySource { location: tree.source.to_string() });
-    }
-    let destination =
-        tree::list(store, &tree.destination, &destination_options)?.map(prefetch).transpose()?;
-    let comparisons = match settings.compare {
-        Compare::SizeMtime | Compare::None => None,
-        Compare::Checksum => {
-            let route = Route::of(&tree.source, &tree.destination);
-            Some(Comparisons::new(store, settings.concurrency, route))
-        }
-    };
+    let source = open_source(scope, tree, &options, extras)?;
+    let destination = tree::list(store, &tree.destination, &destination_options)?
+        .map(|listing| ListingPrefetch::start(listing, scope.cancel.clone()))
+        .transpose()?;
+    let route = Route::of(&tree.source, &tree.destination);
     Ok(Join {
         scope,
         copy,
         extras,
         compare: settings.compare,
-        comparisons,
+        comparisons: Comparisons::new(store, settings.concurrency, route),
         observer,
         source,
         destination: Side::new(destination),
@@ -76,6 +57,26 @@ pub(crate) fn jobs<'a>(
         deletions: Vec::new(),
         failures: Vec::new(),
     })
+}
+
+/// The listing of the source. One without objects is an error if that would delete everything.
+fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras: Extras) -> Result<Side> {
+    let store = &scope.store;
+    let listing = match store.list(&tree.source, options) {
+        Err(StoreError::NotFound { .. })
+            if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
+        {
+            // To a store an empty prefix and a missing one are the same, but the bucket must exist.
+            tree::bucket_of(&tree.source).map_or(Ok(()), |bucket| store.stat(&bucket).map(drop))?;
+            None
+        }
+        other => Some(ListingPrefetch::start(other?, scope.cancel.clone())?),
+    };
+    let mut source = Side::new(listing);
+    if extras == Extras::Delete(Empty::Refuse) && is_empty(store, tree, &mut source)? {
+        return Err(Error::EmptySource { location: tree.source.to_string() });
+    }
+    Ok(source)
 }
 
 /// Whether a source has no objects. Directories do not count: a local tree is searched for files.
@@ -144,8 +145,7 @@ pub(crate) struct Join<'a> {
     copy: &'a TreeCopy<'a>,
     extras: Extras,
     compare: Compare,
-    /// `None` if content is not compared.
-    comparisons: Option<Comparisons>,
+    comparisons: Comparisons,
     observer: &'a dyn Observer,
     source: Side,
     destination: Side,
@@ -183,7 +183,7 @@ impl Iterator for Join<'_> {
             let order = match (self.source.name(), self.destination.name()) {
                 (None, Some(_)) if self.extras != Extras::Keep => Ordering::Greater,
                 (None, _) => {
-                    if let Some((source, same)) = self.comparisons.as_mut().and_then(Comparisons::wait) {
+                    if let Some((source, same)) = self.comparisons.wait() {
                         match self.settle(source, same) {
                             None => continue,
                             job => return job,
@@ -245,28 +245,28 @@ impl Join<'_> {
         if directories || !self.copy.selects(&source) {
             return None;
         }
-        let comparable = destination.kind == Kind::File && source.size == destination.size;
-        match &mut self.comparisons {
-            None => {
-                let same = comparable && self.compare == Compare::SizeMtime && {
-                    let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
-                    is_unchanged(self.copy.tree, beneath, &source, &destination)
-                };
-                self.settle(source, Ok(same))
+        let tree = self.copy.tree;
+        let with = match self.compare {
+            _ if destination.kind != Kind::File || source.size != destination.size => {
+                return self.add(source);
             }
-            Some(_) if !comparable => self.settle(source, Ok(false)),
-            Some(comparisons) => {
-                let tree = self.copy.tree;
-                let (left, right) =
-                    (tree.source.join(&source.name), tree.destination.join(&destination.name));
-                let location = left.to_string();
-                if let Err(error) = comparisons.start(source, left, right) {
-                    return Some(Err(Failure { location, error }));
+            Compare::None => return self.add(source),
+            Compare::Checksum => Comparison::Content(tree.destination.join(&destination.name)),
+            Compare::SizeMtime => {
+                let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
+                match Times::of_entries(tree, beneath, &source, &destination) {
+                    Times::Unchanged => return self.settle(source, Ok(true)),
+                    Times::Changed => return self.add(source),
+                    Times::UnchangedIfModified(modified) => Comparison::Modified(modified),
                 }
-                let done = if comparisons.is_full() { comparisons.wait() } else { None };
-                done.and_then(|(source, same)| self.settle(source, same))
             }
+        };
+        let location = tree.source.join(&source.name);
+        if let Err(error) = self.comparisons.start(source, location.clone(), with) {
+            return Some(Err(Failure { location: location.to_string(), error }));
         }
+        let done = if self.comparisons.is_full() { self.comparisons.wait() } else { None };
+        done.and_then(|(source, same)| self.settle(source, same))
     }
 
     /// Skips or copies an object that was compared.

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU64;
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 use firstbyte_store::{Directories, Error as StoreError, ListOptions, Listing, Order, Over, Store};
 
-use crate::compare::is_file_unchanged;
+use crate::compare::{Comparison, Comparisons, Outcome, Times};
 use crate::context::{Scope, add, count};
-use crate::job::{JobResult, as_path};
+use crate::job::{JobResult, Route, as_path};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::{
@@ -94,13 +94,6 @@ impl<'a> TreeCopy<'a> {
                 .map_err(|error| self.tree.failure(&entry.name, error)),
             _ => Ok(()),
         }
-    }
-
-    /// Whether a local destination has a listed file, complete and unchanged.
-    fn has(&self, entry: &Entry) -> bool {
-        let found = self.root.as_ref().map(|root| root.beneath.find(as_path(&entry.name)));
-        // If the lookup fails, writing the file reports the error.
-        matches!(found, Some(Ok(Some(found))) if is_file_unchanged(self.tree, entry, &found))
     }
 
     /// Where an entry goes. `None` for a directory, which is created or counted here.
@@ -191,13 +184,85 @@ pub(crate) fn jobs<'a>(
     observer: &'a dyn Observer,
 ) -> Result<impl Iterator<Item = JobResult> + Send + 'a> {
     let (tree, settings) = (copy.tree, scope.settings);
-    let listing = scope.store.list(&tree.source, &list_options(tree, Order::Any, settings))?;
-    let compared =
-        settings.compare != Compare::None && copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty());
-    Ok(listing.filter_map(move |entry| match entry.map(with_sort_name) {
-        Ok(entry) if !copy.selects(&entry) => None,
-        Ok(entry) if compared && copy.has(&entry) => copy.skip(&entry, observer).err().map(Err),
-        Ok(entry) => copy.job(entry, Over::File, observer),
-        Err(error) => Some(Err(Failure { location: tree.source.to_string(), error: error.into() })),
-    }))
+    let route = Route::of(&tree.source, &tree.destination);
+    Ok(Jobs {
+        copy,
+        observer,
+        listing: scope.store.list(&tree.source, &list_options(tree, Order::Any, settings))?,
+        compared: settings.compare != Compare::None
+            && copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
+        comparisons: Comparisons::new(&scope.store, settings.concurrency, route),
+    })
+}
+
+/// A listing, and what is being compared of it.
+struct Jobs<'a> {
+    copy: &'a TreeCopy<'a>,
+    observer: &'a dyn Observer,
+    listing: Listing,
+    compared: bool,
+    comparisons: Comparisons,
+}
+
+impl Iterator for Jobs<'_> {
+    type Item = JobResult;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (copy, observer) = (self.copy, self.observer);
+        loop {
+            let job = match self.listing.next().map(|entry| entry.map(with_sort_name)) {
+                Some(Ok(entry)) if !copy.selects(&entry) => None,
+                Some(Ok(entry)) => match self.times(&entry) {
+                    Times::Unchanged => copy.skip(&entry, observer).err().map(Err),
+                    Times::Changed => copy.job(entry, Over::File, observer),
+                    Times::UnchangedIfModified(modified) => self.ask(entry, modified),
+                },
+                Some(Err(error)) => {
+                    Some(Err(Failure { location: copy.tree.source.to_string(), error: error.into() }))
+                }
+                None => {
+                    let outcome = self.comparisons.wait()?;
+                    self.settle(outcome)
+                }
+            };
+            if job.is_some() {
+                return job;
+            }
+        }
+    }
+}
+
+impl Jobs<'_> {
+    /// Whether the destination has a listed file, complete and unchanged.
+    fn times(&self, entry: &Entry) -> Times {
+        let root = self.copy.root.as_ref().filter(|_| self.compared);
+        match root.map(|root| root.beneath.find(as_path(&entry.name))) {
+            Some(Ok(Some(found))) => Times::of_file(self.copy.tree, entry, &found),
+            // If the lookup fails, writing the file reports the error.
+            _ => Times::Changed,
+        }
+    }
+
+    /// Asks the store for the modification time of a listed file.
+    fn ask(&mut self, entry: Entry, modified: i64) -> Option<JobResult> {
+        let location = self.copy.tree.source.join(&entry.name);
+        let compared = Comparison::Modified(modified);
+        if let Err(error) = self.comparisons.start(entry, location.clone(), compared) {
+            return Some(Err(Failure { location: location.to_string(), error }));
+        }
+        if !self.comparisons.is_full() {
+            return None;
+        }
+        let outcome = self.comparisons.wait()?;
+        self.settle(outcome)
+    }
+
+    /// Skips or copies an object that was compared.
+    fn settle(&self, (entry, same): Outcome) -> Option<JobResult> {
+        match same {
+            Ok(true) => self.copy.skip(&entry, self.observer).err().map(Err),
+            Ok(false) => self.copy.job(entry, Over::File, self.observer),
+            Err(error) => Some(Err(self.copy.tree.failure(&entry.name, error))),
+        }
+    }
 }
