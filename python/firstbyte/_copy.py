@@ -32,9 +32,9 @@ def cp(
 
     The destination is the old one or the whole new one, verified as far as the source allows. A
     copy that was interrupted, by Ctrl-C or a kill, continues where it stopped when it is made
-    again. A destination that ends in `/`, or is `.`, takes the copy under its own name; any other is the
-    name of the copy, except that an object goes into a directory that is there. `source/` stands
-    for its contents. What a tree's destination has already, unchanged, is skipped.
+    again. A destination that ends in `/`, or is `.`, takes the copy under its own name; any other
+    is the name of the copy, except that an object goes into a directory that is there. `source/`
+    stands for its contents. What a tree's destination has already, unchanged, is skipped.
 
     Args:
         source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.

@@ -6,8 +6,8 @@
 //! store, and for a file the inode change time, which programs cannot set back. If a file was
 //! written before its object, as one that was uploaded, the object's metadata are asked for: the
 //! modification time in them may be the file's. So a repeated copy finds all unchanged in either
-//! direction, although an upload cannot choose its `LastModified`. Between two local trees times are
-//! copied exactly, and only equal ones count. This misses a source of the same length that was
+//! direction, although an upload cannot choose its `LastModified`. Between two local trees times
+//! are copied exactly, and only equal ones count. This misses a source of the same length that was
 //! given a time before the destination was written.
 //!
 //! **By content**: checksums that both stores have are compared; one that only one store has is
