@@ -1,7 +1,9 @@
 //! What a measurement is and what follows from it: the schema of results and their statistics.
 //!
 //! Pure: no file, no clock, no network, and the same input gives the same output. `bench` fills a
-//! [`result`] and summarises it with [`statistics`]; only the edges read and write files.
+//! [`result`], summarises it with [`statistics`], and finds what changed between two with
+//! [`compare`]. Only the edges read and write files.
 
+pub mod compare;
 pub mod result;
 pub mod statistics;

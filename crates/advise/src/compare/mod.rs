@@ -1,0 +1,199 @@
+//! What changed between two results files beyond noise.
+//!
+//! Contenders are matched by the names of case and contender, and compared by wall time. A change
+//! is reported only if three things agree: the ratio of medians passes the threshold, its 95 %
+//! interval does not hold 1, and chance explains the difference in at most 1 %, corrected for the
+//! number of comparisons. Called by `bench compare`.
+
+mod obstacles;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::result::{Case, Results, Run};
+use crate::statistics::significance::{chance, corrected};
+use crate::statistics::{Ratio, Summary, disturbance, ratio, summarise};
+use obstacles::{Obstacles, of_cases, of_contenders, of_files};
+
+/// The threshold for most uses: what two processes that share two processors repeat within.
+pub const THRESHOLD: f64 = 0.05;
+
+/// The greatest probability of chance that still counts as a finding.
+const LEVEL: f64 = 0.01;
+
+/// What became of a contender's time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It takes less time, beyond threshold and noise.
+    Faster,
+    /// It takes more time, beyond threshold and noise.
+    Slower,
+    /// The interval of the ratio lies within the threshold.
+    NoChange,
+    /// No change is found, but one as large as the threshold could hide in the noise.
+    TooNoisy,
+    /// The figures do not belong together, or are missing on one side: see the notes.
+    NotComparable,
+}
+
+/// One contender of one case in both files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Name of the case.
+    pub case: String,
+    /// Name of the contender.
+    pub contender: String,
+    /// Its seconds in the first file; `None` if no run counts.
+    pub before: Option<Summary>,
+    /// Its seconds in the second file.
+    pub after: Option<Summary>,
+    /// Median after over median before: above 1 is slower.
+    pub ratio: Option<Ratio>,
+    /// The probability that chance alone makes such a difference, corrected for the number of
+    /// comparisons; `None` if not compared.
+    pub chance: Option<f64>,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// What a reader must know of this comparison, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Compares all contenders of two files, `a` the earlier one. Those of one file only come last, as
+/// not comparable.
+///
+/// `threshold` is the least relative change that matters: 0.05 is a ratio above 1.05 or below
+/// 1 / 1.05.
+#[must_use]
+pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
+    let files = of_files(&a.header, &b.header);
+    let (of_a, of_b) = (counted(a), counted(b));
+    let mut changes = Vec::new();
+    let mut chances = Vec::new();
+    for case in &a.header.cases {
+        let Some(other) = b.header.cases.iter().find(|other| other.name == case.name) else { continue };
+        let cases = of_cases(case, other);
+        for line in &case.contenders {
+            let Some(other) = other.contenders.iter().find(|other| other.name == line.name) else { continue };
+            let key = (case.name.as_str(), line.name.as_str());
+            let before = of_a.get(&key).map_or(&[][..], Vec::as_slice);
+            let after = of_b.get(&key).map_or(&[][..], Vec::as_slice);
+            let mut obstacles = of_contenders(line, other, before, after);
+            obstacles.extend(&cases);
+            obstacles.extend(&files);
+            let processors = (a.header.machine.processors, b.header.machine.processors);
+            obstacles.notes.extend(noise_notes(before, after, processors));
+            let (change, chance) = pair(key, before, after, obstacles);
+            changes.push(change);
+            chances.push(chance);
+        }
+    }
+    decide(&mut changes, &chances, threshold);
+    changes.extend(unmatched(a, b, "before"));
+    changes.extend(unmatched(b, a, "after"));
+    changes
+}
+
+/// Runs that count, by case and contender.
+fn counted(results: &Results) -> BTreeMap<(&str, &str), Vec<&Run>> {
+    let mut found: BTreeMap<(&str, &str), Vec<&Run>> = BTreeMap::new();
+    for run in results.runs.iter().filter(|run| run.counts()) {
+        found.entry((&run.case, &run.contender)).or_default().push(run);
+    }
+    found
+}
+
+/// One comparison, still without its outcome, and the chance of its difference, if it counts.
+fn pair(key: (&str, &str), before: &[&Run], after: &[&Run], obstacles: Obstacles) -> (Change, Option<f64>) {
+    let seconds = |runs: &[&Run]| runs.iter().map(|run| run.seconds).collect::<Vec<f64>>();
+    let (one, two) = (seconds(before), seconds(after));
+    let change = Change {
+        case: key.0.to_owned(),
+        contender: key.1.to_owned(),
+        before: summarise(&one),
+        after: summarise(&two),
+        ratio: ratio(&two, &one),
+        chance: None,
+        outcome: Outcome::NotComparable,
+        notes: obstacles.notes,
+    };
+    let comparable = obstacles.comparable && change.ratio.is_some();
+    (change, comparable.then(|| chance(&one, &two)))
+}
+
+/// Gives outcomes to those `changes` that have a chance.
+fn decide(changes: &mut [Change], chances: &[Option<f64>], threshold: f64) {
+    let plain: Vec<f64> = chances.iter().copied().flatten().collect();
+    let compared = changes.iter_mut().zip(chances).filter(|(_, chance)| chance.is_some());
+    for ((change, _), chance) in compared.zip(corrected(&plain)) {
+        if let Some(ratio) = change.ratio {
+            change.chance = Some(chance);
+            change.outcome = outcome(ratio, chance, threshold);
+        }
+    }
+}
+
+fn outcome(ratio: Ratio, chance: f64, threshold: f64) -> Outcome {
+    let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
+    let beyond_chance = chance <= LEVEL && !ratio.interval.holds(1.0);
+    if beyond_chance && ratio.value > most {
+        Outcome::Slower
+    } else if beyond_chance && ratio.value < least {
+        Outcome::Faster
+    } else if least <= ratio.interval.low && ratio.interval.high <= most {
+        Outcome::NoChange
+    } else {
+        Outcome::TooNoisy
+    }
+}
+
+/// Notes on few and on disturbed runs.
+fn noise_notes(before: &[&Run], after: &[&Run], processors: (usize, usize)) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (when, runs, processors) in [("before", before, processors.0), ("after", after, processors.1)] {
+        let found = disturbance(runs.iter().copied(), processors);
+        if found.warns() {
+            notes.push(format!(
+                "{when}: the machine did other work during {} of {} runs, up to {:.0} % of its processors.",
+                found.disturbed,
+                found.observed,
+                found.worst * 100.0
+            ));
+        }
+        if (1..crate::statistics::FEW_BELOW).contains(&runs.len()) {
+            notes.push(format!("{when}: fewer than {} runs.", crate::statistics::FEW_BELOW));
+        }
+    }
+    notes
+}
+
+/// Contenders of `one` that `other` lacks; `when` names `one`.
+fn unmatched(one: &Results, other: &Results, when: &str) -> Vec<Change> {
+    let has = |case: &Case, name: &str| {
+        let same = other.header.cases.iter().filter(|found| found.name == case.name);
+        same.flat_map(|found| &found.contenders).any(|line| line.name == name)
+    };
+    let cases = one.header.cases.iter();
+    let missing = cases.flat_map(|case| case.contenders.iter().map(move |line| (case, line)));
+    missing
+        .filter(|(case, line)| !has(case, &line.name))
+        .map(|(case, line)| {
+            let seconds: Vec<f64> = one.counted(&case.name, &line.name).map(|run| run.seconds).collect();
+            let (summary, is_first) = (summarise(&seconds), when == "before");
+            Change {
+                case: case.name.clone(),
+                contender: line.name.clone(),
+                before: summary.clone().filter(|_| is_first),
+                after: summary.filter(|_| !is_first),
+                ratio: None,
+                chance: None,
+                outcome: Outcome::NotComparable,
+                notes: vec![format!("Only in the results {when}.")],
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

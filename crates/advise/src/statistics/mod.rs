@@ -1,0 +1,24 @@
+//! Statistics of samples and of results files.
+//!
+//! Pure and deterministic: resampling draws from a fixed seed, so a report made twice is the same.
+//! Samples that are not finite are left out and counted. Order matters only to the indices of
+//! outliers. Called by `bench` for its reports and goals, and by [`crate::compare`].
+
+mod bootstrap;
+mod case;
+mod fairness;
+mod goal;
+mod noise;
+mod outliers;
+mod quantile;
+pub(crate) mod significance;
+mod summary;
+
+pub use bootstrap::{Interval, Ratio, median_interval, ratio};
+pub use case::{Contender, contenders, figure, samples};
+pub use fairness::{Fairness, fairness};
+pub use goal::{Verdict, verdict, verdicts};
+pub use noise::{Disturbance, MOST_DISTURBED_RUNS, MOST_ELSEWHERE, disturbance, elsewhere};
+pub use outliers::outliers;
+pub use quantile::{COARSE_BELOW, FEW_BELOW, median, quantile};
+pub use summary::{Summary, summarise};

@@ -1,0 +1,98 @@
+//! Whether the machine did other work while it measured.
+//!
+//! Other work of a run is the processor time that went to other processes and, by the host, to
+//! other machines, as a part of what the run's time offered: seconds times processors.
+
+use serde::Serialize;
+
+use crate::result::Run;
+
+/// The greatest part of the processors that may go elsewhere in an undisturbed run. Reports and
+/// `compare` decide on differences of some 5 %, so a run must not lose more than that.
+pub const MOST_ELSEWHERE: f64 = 0.05;
+
+/// The greatest part of runs that may be disturbed without a warning. One of five leaves the
+/// median, and mostly its interval, among undisturbed runs.
+pub const MOST_DISTURBED_RUNS: f64 = 0.2;
+
+/// Processor seconds below which other work is not counted: the kernel counts in ticks of 0.01 s.
+const TICKS: f64 = 0.03;
+
+/// How disturbed the counted runs of a file were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Disturbance {
+    /// Runs that count and whose noise was observed.
+    pub observed: usize,
+    /// Runs of those that lost more than [`MOST_ELSEWHERE`].
+    pub disturbed: usize,
+    /// The greatest part that a run lost.
+    pub worst: f64,
+}
+
+impl Disturbance {
+    /// True if more runs than [`MOST_DISTURBED_RUNS`] were disturbed.
+    #[must_use]
+    pub fn warns(&self) -> bool {
+        self.disturbed as f64 > MOST_DISTURBED_RUNS * self.observed as f64
+    }
+}
+
+/// The part of the machine's processor time that went elsewhere during `run`; `None` if it was not
+/// observed.
+#[must_use]
+pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
+    let noise = &run.noise;
+    if noise.other_cpu_seconds.is_none() && noise.steal_seconds.is_none() {
+        return None;
+    }
+    let lost = noise.other_cpu_seconds.unwrap_or(0.0) + noise.steal_seconds.unwrap_or(0.0);
+    let offered = run.seconds * processors.max(1) as f64;
+    let part = if lost < TICKS { 0.0 } else { lost / offered };
+    part.is_finite().then_some(part)
+}
+
+/// How disturbed those of `runs` are that count.
+pub fn disturbance<'a>(runs: impl IntoIterator<Item = &'a Run>, processors: usize) -> Disturbance {
+    let counted = runs.into_iter().filter(|run| run.counts());
+    counted.filter_map(|run| elsewhere(run, processors)).fold(Disturbance::default(), |so_far, part| {
+        Disturbance {
+            observed: so_far.observed + 1,
+            disturbed: so_far.disturbed + usize::from(part > MOST_ELSEWHERE),
+            worst: so_far.worst.max(part),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Noise;
+
+    fn run(seconds: f64, other: Option<f64>, steal: Option<f64>) -> Run {
+        let noise = Noise { other_cpu_seconds: other, steal_seconds: steal };
+        Run { round: 1, seconds, noise, ..Run::default() }
+    }
+
+    #[test]
+    fn a_part_is_of_all_processors_and_ticks_do_not_count() {
+        assert_eq!(elsewhere(&run(10.0, Some(1.0), Some(1.0)), 2), Some(0.1));
+        assert_eq!(elsewhere(&run(0.01, Some(0.02), None), 1), Some(0.0));
+        assert_eq!(elsewhere(&run(10.0, None, None), 2), None);
+        assert_eq!(elsewhere(&run(0.0, Some(1.0), None), 2), None);
+    }
+
+    #[test]
+    fn more_than_one_disturbed_run_of_five_warns() {
+        let quiet = || run(10.0, Some(0.1), Some(0.0));
+        let loud = || run(10.0, Some(5.0), None);
+        let mut runs = vec![quiet(), quiet(), quiet(), quiet(), loud()];
+        let found = disturbance(&runs, 1);
+        assert_eq!((found.observed, found.disturbed, found.worst), (5, 1, 0.5));
+        assert!(!found.warns());
+        runs.push(loud());
+        assert!(disturbance(&runs, 1).warns());
+        runs.iter_mut().for_each(|run| run.marks = vec!["the cache was warm".into()]);
+        assert_eq!(disturbance(&runs, 1), Disturbance::default(), "only runs that count do");
+        assert!(!Disturbance::default().warns());
+    }
+}
