@@ -5,7 +5,13 @@
 //! contenders by turns, checks their content, and writes each run at once.
 
 mod access;
+pub mod cache;
+pub mod cgroup;
 pub mod data;
 pub mod fio;
 pub mod job;
+pub mod machine;
+pub mod mounts;
+pub mod noise;
+pub mod throughput;
 mod workloads;

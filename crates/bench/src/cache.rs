@@ -1,0 +1,87 @@
+//! Brings the cache state of a run about, and proves it.
+//!
+//! Three steps around each run: [`prepare`] brings the state about, [`Prepared::observe_before`]
+//! looks immediately before the run, [`conclude`] looks again and compares with what crossed the
+//! wire. Looking is separate from bringing about, so a cache that something else warms in between
+//! is seen. Called by the engine.
+
+mod bring;
+mod files;
+mod objects;
+mod observe;
+mod pages;
+mod scope;
+mod spec;
+mod tolerance;
+mod verdict;
+
+use std::path::PathBuf;
+
+use firstbyte_advise::result::CacheEvidence;
+
+use observe::Observation;
+pub use spec::{Names, Object, Spec, Tools, Traffic};
+
+/// Why a state cannot be brought about. A state that is not reached is no error: it marks the run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be opened, read or listed.
+    #[error("{}: {source}; the cache state of a run needs every file of its target to be readable", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// firstbyte itself does not start.
+    #[error("{} cannot be run: {source}", program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// firstbyte itself failed.
+    #[error("`firstbyte {command}` failed: {said}")]
+    Failed {
+        /// Its arguments.
+        command: String,
+        /// The last line that it printed on standard error.
+        said: String,
+    },
+}
+
+/// A state that was brought about, and what was seen of it since.
+#[derive(Debug)]
+pub struct Prepared {
+    spec: Spec,
+    tools: Tools,
+    /// What was done, a sentence each.
+    done: Vec<String>,
+    before: Option<Observation>,
+}
+
+/// Brings the state about. It may read, evict, fetch and release; it writes no target.
+///
+/// # Errors
+/// See [`Error`].
+pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared, Error> {
+    let done = bring::about(spec, tools)?;
+    Ok(Prepared { spec: spec.clone(), tools: tools.clone(), done, before: None })
+}
+
+impl Prepared {
+    /// Looks at the caches. Call it last before the run, and before counters of bytes are read:
+    /// looking at a file on a network opens it, which may send a request, but reads no content.
+    pub fn observe_before(&mut self) {
+        self.before = Some(Observation::of(&self.spec, &self.tools));
+    }
+}
+
+/// Looks again after the run, and decides. The sentences are marks: reasons to keep the run out of
+/// the summary. Read the counters of `traffic` before calling this.
+#[must_use]
+pub fn conclude(prepared: Prepared, traffic: &Traffic) -> (CacheEvidence, Vec<String>) {
+    let after = Observation::of(&prepared.spec, &prepared.tools);
+    verdict::judge(&prepared.spec, prepared.done, prepared.before.as_ref(), &after, traffic)
+}

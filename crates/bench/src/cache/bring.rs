@@ -1,0 +1,135 @@
+//! Brings a cache state about: evicts, reads in, releases, hydrates. What it did is returned as
+//! sentences; whether it worked is for `observe` to see. Called by the cache room's `prepare`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use firstbyte_advise::result::CacheState;
+
+use super::Error;
+use super::files::{Kind, Opened};
+use super::objects;
+use super::scope::{caches, present};
+use super::spec::{Names, Spec, Tools};
+use super::tolerance::tolerance;
+
+/// A file is read at most so many times to make it resident. More do not help where memory is too
+/// small for it.
+const PASSES: usize = 3;
+
+/// Brings the state about.
+pub(super) fn about(spec: &Spec, tools: &Tools) -> Result<Vec<String>, Error> {
+    let mut done = Vec::new();
+    match spec.state {
+        CacheState::Any => {}
+        CacheState::Cold | CacheState::FirstTouch => cold(spec, tools, &mut done)?,
+        CacheState::Warm => warm(spec, tools, &mut done)?,
+        CacheState::Hydrated => hydrated(spec, tools, &mut done)?,
+    }
+    Ok(done)
+}
+
+fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+    for object in &spec.objects {
+        objects::release(object, tools)?;
+    }
+    if !spec.objects.is_empty() {
+        done.push(format!("done: {} objects released", spec.objects.len()));
+    }
+    let paths = present(spec)?;
+    write_back(&paths)?;
+    let evicted = evict(&paths)?;
+    if !paths.is_empty() {
+        done.push(format!("done: {} files written back and evicted (fadvise)", paths.len()));
+    }
+    let stays = evicted.resident > tolerance(evicted.total);
+    if stays || spec.names == Names::Dropped {
+        // 1 drops pages, 3 names and attributes as well; both for the whole machine.
+        let what = if spec.names == Names::Dropped { "3" } else { "1" };
+        match fs::write("/proc/sys/vm/drop_caches", what) {
+            Ok(()) => done.push(format!("done: drop_caches {what}")),
+            Err(error) => done.push(format!("not done: drop_caches {what}: {error}; only root can do that")),
+        }
+    }
+    Ok(())
+}
+
+/// What stays resident after eviction, of files that can be evicted.
+struct Evicted {
+    resident: u64,
+    total: u64,
+}
+
+fn evict(paths: &[PathBuf]) -> Result<Evicted, Error> {
+    let mut sum = Evicted { resident: 0, total: 0 };
+    for path in paths {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let opened = Opened::open(path, None).map_err(failed)?;
+        // Memory is the storage of such files: there is nothing to evict them to.
+        if opened.kind != Kind::Memory {
+            opened.evict().map_err(failed)?;
+            sum.total += opened.bytes();
+            // Where the kernel does not say, there is no reason to drop everything.
+            sum.resident += opened.resident().map_or(0, |(bytes, _)| bytes);
+        }
+    }
+    Ok(sum)
+}
+
+/// Writes dirty pages back, which cannot be evicted: once for each file system.
+fn write_back(paths: &[PathBuf]) -> Result<(), Error> {
+    let mut devices = Vec::new();
+    for path in paths {
+        let failed = |source| Error::File { path: path.clone(), source };
+        let opened = Opened::open(path, None).map_err(failed)?;
+        if !devices.contains(&opened.device) {
+            devices.push(opened.device);
+            rustix::fs::syncfs(&opened.file).map_err(|error| failed(error.into()))?;
+        }
+    }
+    Ok(())
+}
+
+fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+    hydrated(spec, tools, done)?;
+    let paths = present(spec)?;
+    read_in(&paths, spec, done)?;
+    // An object without a path is warm if its blocks are in the page cache.
+    let caches = caches(spec)?;
+    read_in(&caches, &Spec::default(), done)
+}
+
+fn read_in(paths: &[PathBuf], spec: &Spec, done: &mut Vec<String>) -> Result<(), Error> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut buffer = vec![0; 1 << 20];
+    for pass in 1..=PASSES {
+        let mut missing = 0;
+        for path in paths {
+            let failed = |source| Error::File { path: path.clone(), source };
+            let opened = Opened::open(path, spec.range.as_ref()).map_err(failed)?;
+            let resident = |opened: &Opened| opened.resident().map_or(0, |(bytes, _)| bytes);
+            if resident(&opened) < opened.bytes() {
+                opened.read(&mut buffer).map_err(failed)?;
+                missing += opened.bytes() - resident(&opened);
+            }
+        }
+        if missing == 0 {
+            done.push(format!("done: {} files read in {pass} passes", paths.len()));
+            return Ok(());
+        }
+    }
+    done.push(format!("done: {} files read {PASSES} times, without all of them staying", paths.len()));
+    Ok(())
+}
+
+fn hydrated(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error> {
+    for object in &spec.objects {
+        objects::hydrate(object, tools)?;
+    }
+    if !spec.objects.is_empty() {
+        done.push(format!("done: {} objects hydrated", spec.objects.len()));
+    }
+    Ok(())
+}

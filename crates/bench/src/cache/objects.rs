@@ -1,0 +1,98 @@
+//! Blocks of objects in firstbyte's cache on disk, through the public verbs:
+//! `release`, `hydrate`, `status`. Called by `bring` and `observe`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::Error;
+use super::spec::{Object, Tools};
+
+/// What `status` says of objects, in sum.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Blocks {
+    /// Bytes in the cache.
+    pub(super) here: u64,
+    /// Bytes of the objects that the cache knows.
+    pub(super) size: u64,
+    /// Objects named that are not wholly in the cache.
+    pub(super) incomplete: u64,
+    /// Objects that are.
+    pub(super) hydrated: u64,
+}
+
+/// A line of `status`.
+#[derive(Deserialize)]
+struct Row {
+    state: String,
+    bytes_here: u64,
+    size: Option<u64>,
+}
+
+/// Lets go of everything that the cache has of an object. A cache that does not exist has nothing.
+pub(super) fn release(object: &Object, tools: &Tools) -> Result<(), Error> {
+    if is_new(&object.cache) {
+        return Ok(());
+    }
+    run(&["release"], object, tools).map(drop)
+}
+
+/// Brings an object into the cache, wholly.
+pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<(), Error> {
+    run(&["hydrate", "--wait"], object, tools).map(drop)
+}
+
+/// What the cache has.
+pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks, Error> {
+    let mut sum = Blocks::default();
+    for object in objects {
+        if is_new(&object.cache) {
+            sum.incomplete += 1;
+            continue;
+        }
+        let text = run(&["status"], object, tools)?;
+        let mut rows = 0;
+        for line in text.lines() {
+            let row: Row = serde_json::from_str(line).map_err(|error| Error::Failed {
+                command: format!("status {}", object.location),
+                said: format!("it printed what cannot be read: {error}"),
+            })?;
+            rows += 1;
+            sum.here += row.bytes_here;
+            sum.size += row.size.unwrap_or(0);
+            if row.state == "hydrated" {
+                sum.hydrated += 1;
+            } else {
+                sum.incomplete += 1;
+            }
+        }
+        // Below a prefix only objects that the cache knows have rows.
+        sum.incomplete += u64::from(rows == 0);
+    }
+    Ok(sum)
+}
+
+/// True if there is no cache at `directory` yet.
+fn is_new(directory: &Path) -> bool {
+    std::fs::read_dir(directory).map_or(true, |mut names| names.next().is_none())
+}
+
+/// Runs a verb on an object, and gives what it printed.
+fn run(verb: &[&str], object: &Object, tools: &Tools) -> Result<String, Error> {
+    let mut command = Command::new(&tools.firstbyte);
+    command.arg("--json").args(verb).arg("--cache").arg(&object.cache);
+    if object.location.ends_with('/') {
+        command.arg("--recursive");
+    }
+    command.arg(&object.location).envs(tools.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null());
+    let output = command.output();
+    let output = output.map_err(|source| Error::Start { program: tools.firstbyte.clone(), source })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().last().map_or_else(|| output.status.to_string(), str::to_owned);
+        return Err(Error::Failed { command: format!("{} {}", verb[0], object.location), said });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,119 @@
+//! Looks at the caches without changing them: pages of files, blocks of objects. Called by the
+//! cache room before and after a run.
+
+use std::path::PathBuf;
+
+use super::files::{Kind, Opened};
+use super::objects::{self, Blocks};
+use super::pages::Method;
+use super::scope;
+use super::spec::{Spec, Tools};
+use crate::mounts::{self, Mounts};
+
+/// What was seen at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Observation {
+    /// Pages of the files that the run reads. `None`: there are none, or nothing is known.
+    pub(super) pages: Option<Pages>,
+    /// Blocks of the objects.
+    pub(super) blocks: Option<Blocks>,
+    /// Pages of the caches of blocks.
+    pub(super) block_pages: Option<Pages>,
+    /// Why something is not known or not what it seems, a sentence each.
+    pub(super) unproven: Vec<String>,
+    /// What else a reader should know.
+    pub(super) notes: Vec<String>,
+}
+
+/// Bytes of files, and how many of them are in the page cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Pages {
+    pub(super) resident: u64,
+    pub(super) total: u64,
+    /// Bytes of the files that are allocated on a device: less than `total` if they have holes.
+    pub(super) allocated: u64,
+    pub(super) method: Method,
+}
+
+impl Observation {
+    pub(super) fn of(spec: &Spec, tools: &Tools) -> Self {
+        let mut seen = Self::default();
+        if scope::is_unmounted(spec) {
+            let mount = spec.mount.as_deref().unwrap_or(std::path::Path::new(""));
+            seen.notes
+                .push(format!("nothing is mounted at {}, so no page of it can be cached", mount.display()));
+        }
+        match scope::present(spec) {
+            Ok(paths) => seen.pages = seen.look_at(&paths, spec),
+            Err(error) => seen.unproven.push(error.to_string()),
+        }
+        if !spec.objects.is_empty() {
+            match objects::status(&spec.objects, tools) {
+                Ok(blocks) => seen.blocks = Some(blocks),
+                Err(error) => seen.unproven.push(error.to_string()),
+            }
+            let caches = scope::caches(spec).unwrap_or_default();
+            // What cannot be seen of them is no part of any state's proof but warm's.
+            seen.block_pages = Self::default().look_at(&caches, &Spec::default());
+        }
+        seen
+    }
+
+    /// The sum over files. Files of which nothing is known make the whole sum unknown.
+    fn look_at(&mut self, paths: &[PathBuf], spec: &Spec) -> Option<Pages> {
+        let mut sum: Option<Pages> = None;
+        let mut is_known = true;
+        let mut in_memory: Option<&PathBuf> = None;
+        for path in paths {
+            let found = Opened::open(path, spec.range.as_ref()).and_then(|opened| {
+                let (resident, method) = opened.resident()?;
+                Ok((opened, resident, method))
+            });
+            let (opened, resident, method) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    self.unproven.push(format!("{}: {error}", path.display()));
+                    is_known = false;
+                    break;
+                }
+            };
+            match opened.kind {
+                Kind::Memory => in_memory = in_memory.or(Some(path)),
+                Kind::OwnCache => {
+                    let path = path.display();
+                    self.unproven.push(format!("{path}: zfs has a cache of its own, which is not looked at"));
+                    is_known = false;
+                    break;
+                }
+                Kind::Plain | Kind::Stacked => {}
+            }
+            let sum = sum.get_or_insert(Pages { resident: 0, total: 0, allocated: 0, method });
+            sum.resident += resident;
+            sum.total += opened.bytes();
+            sum.allocated += opened.allocated.min(opened.bytes());
+            if method == Method::Mincore {
+                sum.method = method;
+            }
+        }
+        if let Some(path) = in_memory {
+            let path = path.display();
+            self.notes.push(format!("{path} is on a file system in memory: nothing there can be cold"));
+        }
+        self.on_loop_device(paths);
+        sum.filter(|_| is_known)
+    }
+
+    /// The file behind a loop device has pages of its own.
+    fn on_loop_device(&mut self, paths: &[PathBuf]) {
+        let Ok(mounts) = Mounts::current() else { return };
+        let on_loop = |path: &PathBuf| {
+            mounts.of(&mounts::real(path)).is_some_and(|mount| mount.device.starts_with("/dev/loop"))
+        };
+        // Files of one target are on one file system, as a rule: the first speaks for all.
+        if let Some(path) = paths.first().filter(|path| on_loop(path)) {
+            let path = path.display();
+            self.unproven
+                .push(format!("{path} is on a loop device; pages of the file behind it are not looked at"));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the state of a run is to be, and what the engine says about it. Values only.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use firstbyte_advise::result::CacheState;
+
+/// The state that a run is to have, and of what.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    /// The state.
+    pub state: CacheState,
+    /// Files that the run reads by path, below a mount as well. Of a directory all files below it
+    /// are meant, without following links.
+    pub files: Vec<PathBuf>,
+    /// The part of each file that the run reads, in bytes; `None`: all of it.
+    pub range: Option<Range<u64>>,
+    /// Whether names and attributes are to be forgotten too, for runs that list.
+    pub names: Names,
+    /// Objects that the run reads, with the cache of blocks that it uses.
+    pub objects: Vec<Object>,
+    /// The mount that `files` are below, if the run reads through one. If nothing is mounted there
+    /// before the run, the run makes a new mount and the kernel can have no page of it.
+    pub mount: Option<PathBuf>,
+    /// Bytes of content that the run needs; those that a cold run must fetch.
+    pub expected_bytes: Option<u64>,
+}
+
+/// Whether the kernel may know names and attributes of files before a cold run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Names {
+    /// It may.
+    #[default]
+    Any,
+    /// They are dropped, which only root can do, for the whole machine.
+    Dropped,
+}
+
+/// An object and the directory of blocks that is used for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Object {
+    /// Its location; one that ends in `/` means everything below it.
+    pub location: String,
+    /// The directory given to `--cache`.
+    pub cache: PathBuf,
+}
+
+/// The programs that bring a state about.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// The firstbyte program.
+    pub firstbyte: PathBuf,
+    /// Variables that it gets beside those of this process.
+    pub env: Vec<(String, String)>,
+}
+
+/// What crossed during the run. `None`: nothing counted it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Traffic {
+    /// Bytes that came over the network, as a link or a server counted them.
+    pub wire_bytes: Option<u64>,
+    /// Requests.
+    pub requests: Option<u64>,
+    /// Bytes read from block devices.
+    pub storage_bytes: Option<u64>,
+}

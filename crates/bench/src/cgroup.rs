@@ -1,0 +1,341 @@
+//! A control group for one run: limits of memory and processors, and what the run used.
+//!
+//! The kernel charges pages of files to the group that reads them first, so a limit of memory
+//! includes the page cache, as a function's does. A group is made below this process's own group,
+//! or beside it where version 2 forbids that, and is removed when it is dropped, with the
+//! processes in it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
+
+mod error;
+mod parent;
+pub(crate) mod places;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub use error::Error;
+use places::{Place, Places, Version};
+
+/// What a run may use. `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Memory in bytes, page cache included, without swap.
+    pub memory_bytes: Option<u64>,
+    /// Processors; a fraction is a share of time in each tenth of a second.
+    pub cpus: Option<f64>,
+}
+
+/// What the processes of a group used. A field is `None` where the kernel does not count it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Processor time in seconds, user and system.
+    pub cpu_seconds: Option<f64>,
+    /// Bytes read from block devices.
+    pub read_bytes: Option<u64>,
+    /// Processes that the kernel ended because the group had no memory left.
+    pub oom_kills: Option<u64>,
+}
+
+/// A group. Dropping it kills the processes in it and removes it.
+#[derive(Debug)]
+pub struct Group {
+    /// Its directory in each hierarchy, without repetition.
+    directories: Vec<Directory>,
+    /// The one in which memory, processor time and bytes of devices are counted.
+    memory: Option<Directory>,
+    time: Option<Directory>,
+    io: Option<Directory>,
+}
+
+/// A directory of a group, and the version of its hierarchy.
+type Directory = (PathBuf, Version);
+
+/// Makes the directories of a group, one in each hierarchy.
+struct Maker<'a> {
+    places: &'a Places,
+    name: String,
+    /// The controllers that are needed for limits.
+    needed: &'a [&'a str],
+    made: Vec<Directory>,
+}
+
+/// The kernel shares processors out anew after each period, in microseconds. 100 ms is its default.
+const PERIOD: u64 = 100_000;
+/// The least quota that the kernel takes, in microseconds.
+const LEAST_QUOTA: u64 = 1_000;
+/// How long processes that were killed may take to disappear.
+const GRACE: Duration = Duration::from_secs(5);
+/// What names of groups begin with; the number of the process that made it follows.
+const PREFIX: &str = "firstbyte-bench-";
+
+impl Group {
+    /// Makes a group with these limits. `name` (letters, digits, `-`, `_`) is part of its name.
+    ///
+    /// # Errors
+    /// If a limit is out of range, its controller is missing, or this process may not make groups.
+    pub fn create(name: &str, limits: &Limits) -> Result<Self, Error> {
+        let places = Places::current().map_err(|source| Error::Unreadable { source })?;
+        Self::create_in(&places, name, limits)
+    }
+
+    fn create_in(places: &Places, name: &str, limits: &Limits) -> Result<Self, Error> {
+        let quota = limits.cpus.map(quota).transpose()?;
+        let mut needed = Vec::new();
+        needed.extend(limits.memory_bytes.map(|_| "memory"));
+        needed.extend(limits.cpus.map(|_| "cpu"));
+        let mut maker = Maker { places, name: unique(name), needed: &needed, made: Vec::new() };
+        let made = maker.make_all();
+        // From here on dropping the group removes what was made, also after an error.
+        let mut group = Self { directories: maker.made, memory: None, time: None, io: None };
+        let [memory, cpu, time, io] = made?;
+        (group.memory, group.time, group.io) = (memory, time, io);
+        if let (Some(bytes), Some(place)) = (limits.memory_bytes, &group.memory) {
+            limit_memory(place, bytes)?;
+        }
+        if let (Some(quota), Some(place)) = (quota, &cpu) {
+            limit_cpus(place, quota)?;
+        }
+        group.count_reads();
+        Ok(group)
+    }
+
+    /// Since Linux 6.10, version 1 counts a device's bytes only once a limit exists for it. One
+    /// that no device reaches is set for each disk.
+    fn count_reads(&self) {
+        const UNREACHABLE: u64 = 1 << 44;
+        let Some((group, Version::One)) = &self.io else { return };
+        for disk in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+            let number = fs::read_to_string(disk.path().join("dev")).unwrap_or_default();
+            let size = fs::read_to_string(disk.path().join("size")).unwrap_or_default();
+            if size.trim() != "0" {
+                let rule = format!("{} {UNREACHABLE}", number.trim());
+                let _ = fs::write(group.join("blkio.throttle.read_bps_device"), rule);
+            }
+        }
+    }
+
+    /// The files that a process writes `0` or its number to, to join the group: one in version 2,
+    /// one for each hierarchy in version 1. Children are born into the group of their parent.
+    #[must_use]
+    pub fn procs(&self) -> Vec<PathBuf> {
+        self.directories.iter().map(|(directory, _)| directory.join("cgroup.procs")).collect()
+    }
+
+    /// The most memory that the group held at once, in bytes, page cache included. `None` if the
+    /// kernel does not count it (version 2 before Linux 5.19).
+    #[must_use]
+    pub fn peak_memory_bytes(&self) -> Option<u64> {
+        let (group, version) = self.memory.as_ref()?;
+        let file = match version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        };
+        number(&group.join(file))
+    }
+
+    /// What the processes of the group have used so far, those that ended included.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            cpu_seconds: self.time.as_ref().and_then(|(group, version)| match version {
+                Version::One => Some(number(&group.join("cpuacct.usage"))? as f64 / 1e9),
+                Version::Two => Some(field(&group.join("cpu.stat"), "usage_usec")? as f64 / 1e6),
+            }),
+            read_bytes: self.io.as_ref().and_then(|(group, version)| read_bytes(group, *version)),
+            oom_kills: self.memory.as_ref().and_then(|(group, version)| match version {
+                Version::One => field(&group.join("memory.oom_control"), "oom_kill"),
+                Version::Two => field(&group.join("memory.events"), "oom_kill"),
+            }),
+        }
+    }
+
+    /// Kills the processes in the group and removes it.
+    ///
+    /// # Errors
+    /// If processes do not end within 5 s, for example in the middle of a read that hangs.
+    pub fn remove(mut self) -> Result<(), Error> {
+        self.clear()
+    }
+
+    fn clear(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + GRACE;
+        let mut outcome = Ok(());
+        for (directory, _) in std::mem::take(&mut self.directories) {
+            loop {
+                kill(&directory);
+                match fs::remove_dir(&directory) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                    Err(source) if Instant::now() >= until => {
+                        outcome = Err(Error::Occupied { path: directory, source });
+                        break;
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(2)),
+                    Ok(()) => break,
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Maker<'_> {
+    /// The directories of memory, of limits for processors, of processor time, and of devices.
+    fn make_all(&mut self) -> Result<[Option<Directory>; 4], Error> {
+        let memory = self.make(&["memory"])?;
+        let cpu = if self.needed.contains(&"cpu") { self.make(&["cpu"])? } else { None };
+        let time = self.make(&["cpuacct"])?;
+        let io = self.make(&["blkio", "io"])?;
+        // Version 2 counts time in every group, whatever its controllers.
+        let two = |made: &&Directory| made.1 == Version::Two;
+        let time = time.or_else(|| self.made.iter().find(two).cloned());
+        if self.made.is_empty() {
+            let two = self.places.two().ok_or_else(|| Error::no_controller("anything"))?;
+            let made = self.directory(two)?;
+            return Ok([None, None, Some(made), None]);
+        }
+        Ok([memory, cpu, time, io])
+    }
+
+    /// The directory of the first of these controllers that exists. It is an error only for one
+    /// that is needed that there is none.
+    fn make(&mut self, controllers: &[&str]) -> Result<Option<Directory>, Error> {
+        let is_needed = controllers.iter().any(|name| self.needed.contains(name));
+        let Some(place) = controllers.iter().find_map(|name| self.places.of(name)) else {
+            return if is_needed { Err(Error::no_controller(controllers[0])) } else { Ok(None) };
+        };
+        match self.directory(place) {
+            Err(error) if is_needed => Err(error),
+            made => Ok(made.ok()),
+        }
+    }
+
+    /// The directory in a hierarchy; it is made unless another controller is there as well.
+    fn directory(&mut self, place: &Place) -> Result<Directory, Error> {
+        let known = self.made.iter().find(|(directory, _)| directory.starts_with(&place.root));
+        if let Some(known) = known {
+            return Ok(known.clone());
+        }
+        let is_here = |name: &&&str| self.places.of(name) == Some(place);
+        let needed: Vec<&str> = self.needed.iter().filter(is_here).copied().collect();
+        let parent = parent::find(place, &needed)?;
+        sweep(&parent);
+        let directory = parent.join(&self.name);
+        fs::create_dir(&directory).map_err(|source| Error::forbidden("make a group in", &parent, source))?;
+        self.made.push((directory, place.version));
+        Ok(self.made[self.made.len() - 1].clone())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next run that makes a group beside it.
+        let _ = self.clear();
+    }
+}
+
+/// Kills every process in a group.
+fn kill(group: &Path) {
+    // Linux 5.14 has a file for that in version 2.
+    if fs::OpenOptions::new()
+        .write(true)
+        .open(group.join("cgroup.kill"))
+        .is_ok_and(|mut file| io::Write::write_all(&mut file, b"1").is_ok())
+    {
+        return;
+    }
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let own = rustix::process::getpid();
+    for pid in text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.trim().parse().ok()?)) {
+        if pid != own {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Removes groups that a killed engine left empty.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // A group with processes in it stays: the kernel refuses to remove it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// A name that no other group has.
+fn unique(name: &str) -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let is_plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_".contains(symbol);
+    let name: String = name.chars().map(|symbol| if is_plain(symbol) { symbol } else { '_' }).collect();
+    format!("{PREFIX}{}-{number}-{name}", std::process::id())
+}
+
+/// Microseconds of each period for this many processors.
+fn quota(cpus: f64) -> Result<u64, Error> {
+    let quota = (cpus * PERIOD as f64).round();
+    if !cpus.is_finite() || quota < LEAST_QUOTA as f64 {
+        return Err(Error::Share { cpus, least: LEAST_QUOTA as f64 / PERIOD as f64 });
+    }
+    Ok(quota as u64)
+}
+
+fn limit_memory((group, version): &Directory, bytes: u64) -> Result<(), Error> {
+    let (file, swap, most_swap) = match version {
+        Version::One => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes),
+        Version::Two => ("memory.max", "memory.swap.max", 0),
+    };
+    write(&group.join(file), &bytes.to_string())?;
+    // Kernels without swap accounting have no such file; then there is no limit to set.
+    let _ = fs::write(group.join(swap), most_swap.to_string());
+    Ok(())
+}
+
+fn limit_cpus((group, version): &Directory, quota: u64) -> Result<(), Error> {
+    match version {
+        Version::One => {
+            write(&group.join("cpu.cfs_period_us"), &PERIOD.to_string())?;
+            write(&group.join("cpu.cfs_quota_us"), &quota.to_string())
+        }
+        Version::Two => write(&group.join("cpu.max"), &format!("{quota} {PERIOD}")),
+    }
+}
+
+fn write(file: &Path, value: &str) -> Result<(), Error> {
+    fs::write(file, value).map_err(|source| Error::Limit { path: file.into(), value: value.into(), source })
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The number behind `name` in a file of lines `NAME NUMBER`.
+fn field(file: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The sum over all devices. `None` if no device is listed, because then nothing is counted.
+fn read_bytes(group: &Path, version: Version) -> Option<u64> {
+    match version {
+        Version::One => {
+            let text = fs::read_to_string(group.join("blkio.throttle.io_service_bytes")).ok()?;
+            let rules = fs::read_to_string(group.join("blkio.throttle.read_bps_device")).unwrap_or_default();
+            let reads =
+                text.lines().filter_map(|line| line.split_once(" Read ")?.1.trim().parse::<u64>().ok());
+            let is_counted = !rules.trim().is_empty() || text.contains(" Read ");
+            is_counted.then(|| reads.sum())
+        }
+        Version::Two => {
+            // An empty file means that nothing was read or written.
+            let text = fs::read_to_string(group.join("io.stat")).ok()?;
+            let words = text.split_whitespace();
+            Some(words.filter_map(|word| word.strip_prefix("rbytes=")?.parse::<u64>().ok()).sum())
+        }
+    }
+}

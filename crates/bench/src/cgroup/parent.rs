@@ -1,0 +1,75 @@
+//! Which group a new one is made in.
+//!
+//! Version 1 allows it below every group. Version 2 gives limits to the children of a group only
+//! if that group lists their controllers in `cgroup.subtree_control` and, unless it is the root,
+//! has no processes of its own. Called by `cgroup`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::places::{Place, Version, words};
+
+/// The name of the group that this process moves to where its own one has to become a parent.
+const ENGINE: &str = "firstbyte-engine";
+/// What is counted where it can be, without being needed.
+const COUNTED: [&str; 3] = ["memory", "cpu", "io"];
+
+/// A group whose children may have `needed` limited: this process's own, else the nearest above.
+pub(super) fn find(place: &Place, needed: &[&str]) -> Result<PathBuf, Error> {
+    if place.version == Version::One {
+        return Ok(place.own.clone());
+    }
+    let mut above = Vec::new();
+    for group in place.own.ancestors().take_while(|group| group.starts_with(&place.root)) {
+        match offer(group, needed) {
+            Ok(()) => return Ok(group.to_owned()),
+            Err(reason) => above.push(format!("{}: {reason}", group.display())),
+        }
+    }
+    step_aside(place, needed, &above.join("; "))
+}
+
+/// Makes `group` offer the controllers to its children.
+fn offer(group: &Path, needed: &[&str]) -> Result<(), String> {
+    let offered = words(group, "cgroup.subtree_control");
+    let available = words(group, "cgroup.controllers");
+    for name in needed.iter().filter(|name| !offered.contains(name)) {
+        if !available.contains(name) {
+            return Err(format!("it has no controller {name}"));
+        }
+        enable(group, name).map_err(|error| format!("cgroup.subtree_control: {error}"))?;
+    }
+    for name in COUNTED.iter().filter(|name| !offered.contains(name) && available.contains(name)) {
+        let _ = enable(group, name);
+    }
+    Ok(())
+}
+
+fn enable(group: &Path, controller: &str) -> std::io::Result<()> {
+    fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
+}
+
+/// Where this process is alone in its group, moves it to a child, so that the group can have other
+/// children. It stays there: the groups that follow are found above it.
+fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf, Error> {
+    let text = fs::read_to_string(place.own.join("cgroup.procs")).unwrap_or_default();
+    let own = std::process::id();
+    if text.lines().any(|line| line.trim() != own.to_string()) {
+        let processes = text.lines().count();
+        return Err(Error::Crowded { path: place.own.clone(), processes, above: above.to_owned() });
+    }
+    let aside = place.own.join(ENGINE);
+    let refused = |source| Error::forbidden("move this process to a group in", &place.own, source);
+    match fs::create_dir(&aside) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(refused(error)),
+        _ => fs::write(aside.join("cgroup.procs"), own.to_string()).map_err(refused)?,
+    }
+    match offer(&place.own, needed) {
+        Ok(()) => Ok(place.own.clone()),
+        Err(reason) => {
+            let above = format!("{above}; after moving: {reason}");
+            Err(Error::Crowded { path: place.own.clone(), processes: 0, above })
+        }
+    }
+}

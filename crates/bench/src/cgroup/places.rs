@@ -1,0 +1,207 @@
+//! Where the control groups of this process are: version 1, version 2, or both (hybrid).
+//!
+//! A controller is in exactly one hierarchy. What is known comes from `/proc/self/cgroup` and the
+//! mount table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::mounts::Mounts;
+
+/// The form of a hierarchy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Version {
+    One,
+    Two,
+}
+
+/// A hierarchy, as this process sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) version: Version,
+    /// Where it is mounted.
+    pub(crate) root: PathBuf,
+    /// The directory of this process's own group, `root` or below.
+    pub(crate) own: PathBuf,
+    /// Version 1: the controllers of this hierarchy. Empty for version 2, which says so in files.
+    controllers: Vec<String>,
+}
+
+/// All hierarchies that are mounted.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Places(Vec<Place>);
+
+impl Places {
+    /// Those of this process.
+    pub(crate) fn current() -> io::Result<Self> {
+        let membership = std::fs::read_to_string("/proc/self/cgroup")?;
+        Ok(Self::new(&membership, &Mounts::current()?))
+    }
+
+    /// From the text of `/proc/self/cgroup` and the mount table.
+    pub(crate) fn new(membership: &str, mounts: &Mounts) -> Self {
+        let places = membership.lines().filter_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, Path::new(parts.next()?));
+            let version = if controllers.is_empty() { Version::Two } else { Version::One };
+            let controllers: Vec<String> =
+                controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let mount = mounts.iter().find(|mount| match version {
+                Version::Two => mount.kind == "cgroup2",
+                // A controller is an option of its mount, `name=systemd` as well.
+                Version::One => {
+                    mount.kind == "cgroup"
+                        && controllers.iter().all(|name| mount.options.split(',').any(|one| one == name))
+                }
+            })?;
+            // In a container the path is often the host's: what is mounted is then a part of it.
+            let inside = path.strip_prefix(&mount.root).or_else(|_| path.strip_prefix("/"));
+            let own = inside.map(|inside| mount.at.join(inside)).unwrap_or_else(|_| mount.at.clone());
+            let own = if own.is_dir() { own } else { mount.at.clone() };
+            Some(Place { version, root: mount.at.clone(), own, controllers })
+        });
+        Self(places.collect())
+    }
+
+    /// The hierarchy that `controller` is in.
+    pub(crate) fn of(&self, controller: &str) -> Option<&Place> {
+        let old = self.0.iter().find(|place| place.controllers.iter().any(|name| name == controller));
+        old.or_else(|| {
+            self.two().filter(|place| words(&place.root, "cgroup.controllers").contains(controller))
+        })
+        .or_else(|| self.two().filter(|place| words(&place.own, "cgroup.controllers").contains(controller)))
+    }
+
+    /// The hierarchy of version 2.
+    pub(crate) fn two(&self) -> Option<&Place> {
+        self.0.iter().find(|place| place.version == Version::Two)
+    }
+
+    /// The least value over this process's group and the groups above it; `file` is read by
+    /// `parse`, which returns `None` for "no limit".
+    pub(crate) fn least<T: PartialOrd>(
+        &self,
+        controller: &str,
+        parse: impl Fn(&Path, Version) -> Option<T>,
+    ) -> Option<T> {
+        let place = self.of(controller)?;
+        let mut least: Option<T> = None;
+        for group in place.own.ancestors().take_while(|group| group.starts_with(&place.root)) {
+            let found = parse(group, place.version);
+            if let Some(found) = found
+                && least.as_ref().is_none_or(|least| found < *least)
+            {
+                least = Some(found);
+            }
+        }
+        least
+    }
+}
+
+/// The words of a file of a group; none if it cannot be read.
+pub(crate) struct Words(String);
+
+impl Words {
+    pub(crate) fn contains(&self, word: &str) -> bool {
+        self.0.split_whitespace().any(|one| one == word)
+    }
+}
+
+/// Reads a file of words.
+pub(crate) fn words(group: &Path, file: &str) -> Words {
+    Words(std::fs::read_to_string(group.join(file)).unwrap_or_default())
+}
+
+/// The limit of memory in bytes that `group` itself has.
+pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
+    // Version 1 writes "no limit" as the largest multiple of the page size, version 2 as `max`.
+    const UNLIMITED: u64 = 1 << 60;
+    let file = match version {
+        Version::One => "memory.limit_in_bytes",
+        Version::Two => "memory.max",
+    };
+    let text = std::fs::read_to_string(group.join(file)).ok()?;
+    text.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
+}
+
+/// The processors that `group` itself may use; a fraction.
+pub(crate) fn cpu_limit(group: &Path, version: Version) -> Option<f64> {
+    let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+    let (quota, period) = match version {
+        Version::One => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+        Version::Two => {
+            let text = read("cpu.max")?;
+            let (quota, period) = text.trim().split_once(' ')?;
+            (quota.to_owned(), period.to_owned())
+        }
+    };
+    // No quota is -1 in version 1, `max` in version 2.
+    let quota: f64 = quota.trim().parse().ok().filter(|quota| *quota > 0.0)?;
+    Some(quota / period.trim().parse::<f64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A mount table with these hierarchies below `root`.
+    fn table(root: &Path, lines: &[(&str, &str, &str)]) -> Mounts {
+        let lines = lines.iter().map(|(at, kind, options)| {
+            format!("1 1 0:1 / {} rw - {kind} {kind} rw,{options}\n", root.join(at).display())
+        });
+        Mounts::parse(lines.collect::<String>().as_bytes())
+    }
+
+    #[test]
+    fn on_a_hybrid_machine_a_controller_is_where_it_is_mounted() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["memory/job", "cpu", "systemd", "unified/job"] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+        }
+        fs::write(root.path().join("unified/cgroup.controllers"), "io hugetlb\n").unwrap();
+        let mounts = table(
+            root.path(),
+            &[
+                ("memory", "cgroup", "memory"),
+                ("cpu", "cgroup", "cpu,cpuacct"),
+                ("systemd", "cgroup", "name=systemd"),
+                ("unified", "cgroup2", ""),
+            ],
+        );
+        let places = Places::new("4:memory:/job\n3:cpu,cpuacct:/\n2:name=systemd:/\n0::/job\n", &mounts);
+        let own = |name: &str| places.of(name).map(|place| (place.version, place.own.clone()));
+        assert_eq!(own("memory"), Some((Version::One, root.path().join("memory/job"))));
+        assert_eq!(own("cpuacct"), Some((Version::One, root.path().join("cpu"))));
+        assert_eq!(own("io"), Some((Version::Two, root.path().join("unified/job"))));
+        assert_eq!(own("pids"), None);
+    }
+
+    #[test]
+    fn the_least_limit_counts_also_where_only_a_parent_has_one() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("all/job/step");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(root.path().join("all/cgroup.controllers"), "cpu memory").unwrap();
+        fs::write(root.path().join("all/job/memory.max"), "1048576\n").unwrap();
+        fs::write(group.join("memory.max"), "max\n").unwrap();
+        fs::write(root.path().join("all/job/cpu.max"), "max 100000\n").unwrap();
+        fs::write(group.join("cpu.max"), "150000 100000\n").unwrap();
+        let places = Places::new("0::/job/step\n", &table(root.path(), &[("all", "cgroup2", "")]));
+        assert_eq!(places.least("memory", memory_limit), Some(1 << 20));
+        assert_eq!(places.least("cpu", cpu_limit), Some(1.5));
+    }
+
+    #[test]
+    fn a_path_of_the_host_is_looked_up_below_what_is_mounted_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("memory/step")).unwrap();
+        let at = root.path().join("memory");
+        let line = format!("1 1 0:1 /docker/abc {} rw - cgroup cgroup rw,memory\n", at.display());
+        let mounts = Mounts::parse(line.as_bytes());
+        let own = |membership: &str| Places::new(membership, &mounts).of("memory").unwrap().own.clone();
+        assert_eq!(own("4:memory:/docker/abc/step\n"), at.join("step"));
+        assert_eq!(own("4:memory:/docker/abc\n"), at);
+        assert_eq!(own("4:memory:/elsewhere\n"), at);
+    }
+}

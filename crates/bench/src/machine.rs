@@ -1,0 +1,145 @@
+//! The machine that measures, as results describe it, and what a path is on.
+//!
+//! Nothing here fails: what cannot be read is left empty. The one exception is a file system that
+//! the caller expects. Called by the engine once for each results file.
+
+mod metadata;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firstbyte::environment;
+use firstbyte_advise::result::Machine;
+
+use crate::cgroup::places::{self, Places};
+use crate::mounts::{self, Mounts};
+
+/// Describes this machine, and the file systems that `paths` are on. `env` looks a variable of the
+/// environment up. On EC2, and only there, it asks the instance's metadata, for at most 1 s.
+#[must_use]
+pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Machine {
+    let system = rustix::system::uname();
+    let place = metadata::place(env);
+    Machine {
+        cpu: cpu_name(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+        processors: processors(),
+        memory_bytes: memory(env),
+        kernel: format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy()),
+        architecture: system.machine().to_string_lossy().into_owned(),
+        cgroup: cgroup(),
+        mounts: Mounts::current().map_or(Vec::new(), |mounts| lines(paths, &mounts)),
+        versions: std::collections::BTreeMap::new(),
+        region: place.region,
+        instance_type: place.instance_type,
+    }
+}
+
+/// Why a path is not on the file system that was expected.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unexpected {
+    /// Another one is there.
+    #[error(
+        "{} is on {found}, not on {expected}: that file system is mounted elsewhere or not at all, or another one is \
+         mounted over it; see /proc/self/mountinfo, or leave --expect-fs out",
+        path.display()
+    )]
+    Other {
+        /// The path.
+        path: PathBuf,
+        /// The type that was expected.
+        expected: String,
+        /// What is there: `TYPE (DEVICE at DIRECTORY)`, and what it hides.
+        found: String,
+    },
+    /// The mount table says nothing of it.
+    #[error("{}: the file system that this is on is unknown; --expect-fs needs /proc/self/mountinfo",
+        path.display())]
+    Unknown {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// Makes sure that `path` is on a file system of type `expected`, for example `lustre`. `nfs` is
+/// also `nfs4`, and `fuse` every `fuse.NAME`.
+///
+/// # Errors
+/// If it is on another one; the error says on which.
+pub fn expect_file_system(path: &Path, expected: &str) -> Result<(), Unexpected> {
+    let mounts = Mounts::current().map_err(|_| Unexpected::Unknown { path: path.to_owned() })?;
+    expect_among(&mounts, path, expected)
+}
+
+fn expect_among(mounts: &Mounts, path: &Path, expected: &str) -> Result<(), Unexpected> {
+    let real = mounts::real(path);
+    let mount = mounts.of(&real).ok_or_else(|| Unexpected::Unknown { path: path.to_owned() })?;
+    if is_kind(&mount.kind, expected) {
+        return Ok(());
+    }
+    let mut found = format!("{} ({} at {})", mount.kind, mount.device, mount.at.display());
+    // The expected one may be below it.
+    if let Some(hidden) = mounts.iter().find(|one| is_kind(&one.kind, expected) && real.starts_with(&one.at))
+    {
+        found += &format!(", which hides {} ({} at {})", hidden.kind, hidden.device, hidden.at.display());
+    }
+    Err(Unexpected::Other { path: path.to_owned(), expected: expected.to_owned(), found })
+}
+
+fn is_kind(kind: &str, expected: &str) -> bool {
+    kind == expected
+        || (expected == "nfs" && kind == "nfs4")
+        || kind.split_once('.').is_some_and(|(family, _)| family == expected)
+}
+
+/// `PATH: TYPE on DEVICE (OPTIONS)` for each path.
+fn lines(paths: &[PathBuf], mounts: &Mounts) -> Vec<String> {
+    let line = |path: &PathBuf| {
+        let mount = mounts.of(&mounts::real(path))?;
+        Some(format!("{}: {} on {} ({})", path.display(), mount.kind, mount.device, mount.options))
+    };
+    paths.iter().filter_map(line).collect()
+}
+
+/// The name of the processor: `model name` on x86, `Model` or `CPU part` elsewhere.
+fn cpu_name(text: &str) -> String {
+    let value = |key: &str| {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.trim().to_owned())
+        })
+    };
+    let part = || Some(format!("implementer {} part {}", value("CPU implementer")?, value("CPU part")?));
+    value("model name").or_else(|| value("Model")).or_else(part).unwrap_or_default()
+}
+
+/// Processors that this process may use: the scheduler's set, and at most the quota of its cgroup,
+/// rounded up.
+fn processors() -> usize {
+    let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+    let quota = Places::current().ok().and_then(|places| places.least("cpu", places::cpu_limit));
+    quota.map_or(allowed, |quota| allowed.min(quota.ceil() as usize)).max(1)
+}
+
+fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;
+        Some(kib.trim().parse::<u64>().ok()? << 10)
+    });
+    total.into_iter().chain(environment::memory_limit(env)).min().unwrap_or(0)
+}
+
+/// The limits of this process's cgroups, those above included.
+fn cgroup() -> Vec<String> {
+    let Ok(places) = Places::current() else { return Vec::new() };
+    let memory = places.least("memory", places::memory_limit).map(|bytes| format!("memory={bytes}"));
+    let cpus = places.least("cpu", places::cpu_limit).map(|cpus| format!("cpus={cpus}"));
+    let limits: Vec<String> = memory.into_iter().chain(cpus).collect();
+    let group = places.of("memory").or_else(|| places.two());
+    match group {
+        Some(group) if !limits.is_empty() => {
+            std::iter::once(format!("group={}", group.own.display())).chain(limits).collect()
+        }
+        _ => limits,
+    }
+}

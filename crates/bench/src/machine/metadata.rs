@@ -1,0 +1,169 @@
+//! Region and instance type, from the environment of a function or the metadata of an instance.
+//!
+//! The metadata service is asked only where the firmware says EC2, so that no other machine waits
+//! for an address that never answers. It was not run on EC2 yet; tests run it against a server of
+//! their own. Called by `machine`.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Where this runs.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Place {
+    pub(super) region: Option<String>,
+    pub(super) instance_type: Option<String>,
+}
+
+/// For all requests together.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The link-local address of the service.
+const SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
+/// Its answers are one word; a longer one comes from something else.
+const LONGEST: u64 = 16 << 10;
+
+/// Looks in the environment first, then, on EC2, in the instance's metadata.
+pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
+    let mut place = Place {
+        region: env("AWS_REGION").or_else(|| env("AWS_DEFAULT_REGION")),
+        instance_type: env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+            .map(|megabytes| format!("function of {megabytes} MB")),
+    };
+    let is_function = place.instance_type.is_some();
+    let is_disabled =
+        env("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    if !is_function && !is_disabled && is_ec2(Path::new("/sys/class/dmi/id")) {
+        let found = ask(SERVICE.into(), Instant::now() + TIMEOUT).unwrap_or_default();
+        // The region of a request may differ from the one that the instance is in; the variable
+        // says where requests go by default, the metadata where this is.
+        place.region = found.region.or(place.region);
+        place.instance_type = found.instance_type;
+    }
+    place
+}
+
+/// Whether the firmware says that this is an instance of EC2: `Amazon EC2` as the vendor on Nitro,
+/// the instance's identifier as the asset tag on metal.
+fn is_ec2(firmware: &Path) -> bool {
+    let read = |file: &str| std::fs::read_to_string(firmware.join(file)).unwrap_or_default();
+    read("sys_vendor").trim() == "Amazon EC2" || read("board_asset_tag").starts_with("i-")
+}
+
+/// Version 2 of the service: a token first, then the two values.
+fn ask(service: SocketAddr, until: Instant) -> io::Result<Place> {
+    let lifetime = "X-aws-ec2-metadata-token-ttl-seconds: 60";
+    let token = request(service, until, "PUT /latest/api/token", lifetime)?;
+    let token = format!("X-aws-ec2-metadata-token: {token}");
+    let value = |name: &str| request(service, until, &format!("GET /latest/meta-data/{name}"), &token).ok();
+    Ok(Place { region: value("placement/region"), instance_type: value("instance-type") })
+}
+
+/// One request on a connection of its own; the body of a 200.
+fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io::Result<String> {
+    let left = || {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(left) }
+    };
+    let mut stream = TcpStream::connect_timeout(&service, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
+    // HTTP/1.0: the server closes behind the body, which is never chunked.
+    write!(stream, "{line} HTTP/1.0\r\nHost: {service}\r\n{header}\r\nContent-Length: 0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            read => answer.extend_from_slice(&part[..read]),
+        }
+        if answer.len() as u64 > LONGEST {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+    }
+    let answer = String::from_utf8(answer).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    let is_ok = head.split(' ').nth(1) == Some("200");
+    let body = body.trim();
+    let is_word = !body.is_empty() && body.chars().all(|symbol| symbol.is_ascii_graphic());
+    if is_ok && is_word {
+        Ok(body.to_owned())
+    } else {
+        Err(io::Error::other(head.lines().next().unwrap_or("").to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A metadata service that demands a token, for `connections` connections.
+    fn service(connections: usize) -> (SocketAddr, std::thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..connections {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8(head).unwrap();
+                let has_token = head.contains("X-aws-ec2-metadata-token: secret\r\n");
+                let (code, body) = match head.split(" HTTP").next().unwrap() {
+                    "PUT /latest/api/token" if head.contains("token-ttl-seconds: 60") => (200, "secret"),
+                    "GET /latest/meta-data/placement/region" if has_token => (200, "eu-west-1"),
+                    "GET /latest/meta-data/instance-type" if has_token => (200, "c7i.large"),
+                    _ => (401, "no"),
+                };
+                write!(stream, "HTTP/1.0 {code} x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+            }
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn the_metadata_of_an_instance_is_asked_with_a_token() {
+        let (address, thread) = service(3);
+        let found = ask(address, Instant::now() + Duration::from_secs(30)).unwrap();
+        thread.join().unwrap();
+        let wanted = Place { region: Some("eu-west-1".into()), instance_type: Some("c7i.large".into()) };
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn a_service_that_never_answers_ends_with_the_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error =
+            ask(listener.local_addr().unwrap(), Instant::now() + Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error:?}");
+    }
+
+    #[test]
+    fn only_firmware_of_ec2_is_taken_for_it() {
+        let firmware = tempfile::tempdir().unwrap();
+        assert!(!is_ec2(firmware.path()));
+        std::fs::write(firmware.path().join("sys_vendor"), "QEMU\n").unwrap();
+        assert!(!is_ec2(firmware.path()));
+        std::fs::write(firmware.path().join("board_asset_tag"), "i-0123456789abcdef0\n").unwrap();
+        assert!(is_ec2(firmware.path()));
+        std::fs::remove_file(firmware.path().join("board_asset_tag")).unwrap();
+        std::fs::write(firmware.path().join("sys_vendor"), "Amazon EC2\n").unwrap();
+        assert!(is_ec2(firmware.path()));
+    }
+
+    #[test]
+    fn a_function_says_its_memory() {
+        let vars = |name: &str| match name {
+            "AWS_REGION" => Some("eu-north-1".to_owned()),
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE" => Some("512".to_owned()),
+            _ => None,
+        };
+        let found = place(&vars);
+        assert_eq!(found.region.as_deref(), Some("eu-north-1"));
+        assert_eq!(found.instance_type.as_deref(), Some("function of 512 MB"));
+    }
+}
