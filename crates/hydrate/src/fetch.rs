@@ -27,7 +27,7 @@ const LEASE_POLL: Duration = Duration::from_millis(3);
 /// How long to wait for another process that brings no block.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest sleep without a check whether the fetch is still wanted.
-const NAP: Duration = Duration::from_millis(20);
+const NAP: Duration = firstbyte_store::LOOK;
 
 /// What all fetches share, and the supervisor of the workers observes.
 pub(crate) struct FetchMeters {

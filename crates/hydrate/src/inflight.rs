@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::block::{BLOCK, runs};
+use crate::block::{BLOCK, SEGMENT, runs};
 
 /// The priority of a fetch. Each waits for those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,9 +26,8 @@ pub(crate) enum Priority {
 /// Identifies a fetch within the process.
 pub(crate) type FetchId = u64;
 
-/// Blocks ahead of a fetch beyond which a request of its own serves a reader sooner: at 40 MB/s,
-/// the rate of one connection, 1 MiB takes as long as a round trip of 26 ms.
-const FAR: u64 = (1 << 20) / BLOCK;
+/// Blocks ahead of a fetch beyond which a request of its own serves a reader sooner.
+const FAR: u64 = SEGMENT / BLOCK;
 /// A block that arrives within this time, at the fetch's rate so far, is waited for at any
 /// distance. Another request costs a server nearby as much: MinIO 2 ms of processor time, in which
 /// it sends 4 MiB.

@@ -9,9 +9,9 @@
 
 use std::ops::Range;
 
-use firstbyte_pacing::{LONGEST_REQUEST, Proximity};
+use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST};
 
-use crate::block::BLOCK;
+use crate::block::{BLOCK, SEGMENT};
 
 /// Sequences remembered by a handle; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
@@ -20,26 +20,25 @@ const FIRST: u64 = 2 * BLOCK;
 /// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
 /// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
 const GROWTH: u64 = 4;
-/// How far behind the foremost read of a sequence a read may arrive and belong to it.
-const REORDER: u64 = 1 << 20;
-/// The smallest request of a window: at 40 MB/s a connection it takes as long as its round trip.
-const SEGMENT: u64 = 1 << 20;
+/// The widest read-ahead window: a link of 10 Gbit/s with 100 ms needs it.
+pub(crate) const MOST_WINDOW: u64 = 128 << 20;
 /// From this width on, requests depend on the distance of the server. In a narrower window they
 /// stay small: other readers may need a block far into a request, and would fetch it again instead
 /// of waiting.
-const WIDE: u64 = 32 << 20;
+const WIDE: u64 = LONGEST_REQUEST;
 
 /// Bytes of one request to a far server: more gains nothing there.
-const LONGEST_FAR: u64 = 8 << 20;
+const LONGEST_FAR: u64 = 2 * SHORTEST_REQUEST;
 
-/// The number of requests in a window, and the most bytes of one. Far from the server, no link
-/// measured needed 16 requests at once. A near server (MinIO) spends up to 2 ms on each, in which
-/// it sends 4 MiB.
+/// The number of requests in a window, and the most bytes of one, which the widest window has. Far
+/// from the server, no link measured needed 16 requests at once. A near server (MinIO) spends up to
+/// 2 ms on each, in which it sends 4 MiB.
 const fn cut(server: Proximity) -> (u64, u64) {
-    match server {
-        Proximity::Near => (4, LONGEST_REQUEST),
-        Proximity::Unknown | Proximity::Far => (16, LONGEST_FAR),
-    }
+    let longest = match server {
+        Proximity::Near => LONGEST_REQUEST,
+        Proximity::Unknown | Proximity::Far => LONGEST_FAR,
+    };
+    (MOST_WINDOW / longest, longest)
 }
 
 /// Whether a read found all its bytes present.
@@ -89,7 +88,7 @@ impl Sequence {
         if self.window == 0 {
             self.start < read.start && read.start <= self.end && read.end > self.end
         } else {
-            read.start.saturating_add(REORDER) >= self.end && read.start <= self.ahead
+            read.start.saturating_add(SEGMENT) >= self.end && read.start <= self.ahead
         }
     }
 }

@@ -29,7 +29,7 @@ impl Default for Settings {
             reserve: 512 << 20,
             memory: 32 << 20,
             // As for every remote read: a dead endpoint is an error within 30 s.
-            deadline: Duration::from_secs(30),
+            deadline: firstbyte_pacing::DEADLINE,
             background_rate: None,
         }
     }

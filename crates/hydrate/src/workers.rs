@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::{Controller, Observation, Proximity, Starts, Work, request_share};
+use firstbyte_store::STACK;
 
 use crate::Error;
+use crate::block::BLOCK;
 use crate::fetch::{self, FetchMeters};
 use crate::inflight::{FetchId, Priority};
 use crate::pending_read::PendingRead;
 use crate::version::{Fetch, Fetcher};
 
-/// Stack of a worker. TLS and signing need some 100 KiB; untouched pages cost nothing.
-const STACK: usize = 512 << 10;
 /// How long an idle thread stays: connections are kept for about as long.
 const IDLE: Duration = Duration::from_secs(5);
 /// Concurrent fetches ahead and in the background at most: as for a transfer of one object.
-const MOST_AHEAD: usize = 64;
+const MOST_AHEAD: usize = Controller::MOST_OF_ONE;
 /// A fetch up to this length, in bytes, mostly waits for its round trip.
-const SMALL: u64 = 128 << 10;
+const SMALL: u64 = BLOCK;
 /// Queued bytes of background fetches that are enough: some 10 ms of a fast network.
 const ENOUGH_QUEUED: u64 = 16 << 20;
 /// Threads left for demand.

@@ -6,10 +6,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
+use crate::DEADLINE;
+
 /// The first pause: S3's SlowDown passes within a few of these.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest pause that a server may ask for.
-const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
 /// Pauses that double up to a longest one.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Backoff {
     pub fn pause_at(self, failures: u32, asked: Option<Duration>, place: f64) -> Duration {
         let doubled = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest);
         let spread = doubled.mul_f64(0.5 + place / 2.0);
-        spread.max(asked.unwrap_or_default().min(LONGEST_ASKED))
+        spread.max(asked.unwrap_or_default().min(DEADLINE))
     }
 }
 
@@ -59,6 +59,6 @@ mod tests {
     fn a_server_that_names_a_time_is_believed_up_to_a_bound() {
         let backoff = Backoff::up_to(Duration::from_secs(5));
         assert_eq!(backoff.pause(1, Some(Duration::from_secs(7))), Duration::from_secs(7));
-        assert_eq!(backoff.pause(1, Some(Duration::from_secs(7_000))), LONGEST_ASKED);
+        assert_eq!(backoff.pause(1, Some(Duration::from_secs(7_000))), DEADLINE);
     }
 }

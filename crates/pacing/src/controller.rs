@@ -11,8 +11,6 @@ use crate::{ConcurrencyLimit, Proximity};
 
 /// The shortest window: bytes of every connection arrive within it.
 const WINDOW: Duration = Duration::from_millis(60);
-/// Requests at a new limit are given at least this long to be answered.
-const SETTLE: Duration = Duration::from_millis(20);
 /// A finished request counts for this many bytes, so that work of small requests has a throughput
 /// too.
 const STEP_BYTES: u64 = 64 << 10;
@@ -90,6 +88,11 @@ struct Window {
 }
 
 impl Controller {
+    /// Requests at once, at most, for one object: more have not been seen to help.
+    pub const MOST_OF_ONE: usize = 64;
+    /// The same for many objects. Small ones mostly wait for round trips, so more requests help;
+    /// the default memory allows about 200.
+    pub const MOST: usize = 256;
     /// How often the caller looks: far more often than windows end, at far less than a percent of a
     /// core.
     pub const TICK: Duration = Duration::from_millis(10);
@@ -184,7 +187,7 @@ impl Window {
 
     fn is_over(&self, seen: &Observation, limit: usize) -> bool {
         if self.settling {
-            seen.under_way <= limit && self.elapsed(seen) >= SETTLE.max(seen.round_trip * 2)
+            seen.under_way <= limit && self.elapsed(seen) >= (Controller::TICK * 2).max(seen.round_trip * 2)
         } else {
             self.elapsed(seen) >= WINDOW.max(seen.round_trip * 3)
         }

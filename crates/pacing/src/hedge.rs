@@ -18,12 +18,12 @@ const FACTOR: u32 = 4;
 /// While too few answers have come: longer than any round trip on earth with a TLS handshake before
 /// it. Bytes of a long body have this limit always, since TCP resends a lost packet within 200 ms
 /// and a round trip.
-const SILENCE: Duration = Duration::from_millis(500);
+pub const SILENCE: Duration = Duration::from_millis(500);
 /// An answer expected sooner is not worth a new connection: no limit is shorter.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
-/// A write includes its sending, which its neighbours share: while too few have ended, the store's
-/// own deadline is the only one.
-const WRITE: Duration = Duration::from_secs(30);
+/// How long a server is waited for, unless the user says otherwise. A write includes its sending,
+/// which its neighbours share: while too few have ended, this is its only limit.
+pub const DEADLINE: Duration = Duration::from_secs(30);
 /// One request in this many may be cut: a busy client delays answers through no fault of the
 /// server.
 const BUDGET: u64 = 10;
@@ -115,7 +115,7 @@ impl HedgePolicy {
             }
             Wait::Body => SILENCE,
             Wait::Write | Wait::ShortWrite => {
-                self.writes.median().map_or(WRITE, |median| (median * FACTOR).max(SILENCE))
+                self.writes.median().map_or(DEADLINE, |median| (median * FACTOR).max(SILENCE))
             }
         };
         base.saturating_mul(1 << cuts.min(10))

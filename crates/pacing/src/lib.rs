@@ -18,7 +18,7 @@ mod tracker;
 pub use backoff::Backoff;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use controller::{Controller, Observation, Starts, Work};
-pub use hedge::{HedgePolicy, Wait};
+pub use hedge::{DEADLINE, HedgePolicy, SILENCE, Wait};
 pub use part_limit::PartLimit;
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};

@@ -7,27 +7,23 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far the clock may lag behind: what a late wake-up or an idle spell may make good.
+/// How far the clock may lag behind: what a late wake-up or an idle spell may make good. A piece
+/// takes as long: a transfer is not slowed by asking, and the rate is smooth.
 const BURST: Duration = Duration::from_millis(50);
-/// Pieces a second: few enough that a transfer is not slowed by asking, many enough that the rate
-/// is smooth.
-const PIECES: u64 = 20;
+/// Pieces a second.
+const PIECES: u64 = 1_000 / BURST.as_millis() as u64;
 /// The least piece, where a second's worth is more: smaller ones are mostly headers.
 const LEAST_PIECE: u64 = 1 << 10;
 /// What one connection should have at least of a rate: with less, more connections do not help.
 const PER_CONNECTION: u64 = 4 << 20;
-/// Requests under way ask for this share of a second's worth in all: a server sends what it is
-/// asked for, and buffers on the way fill with it.
-const ASKED: u64 = 2;
 /// The least that one request asks for.
 const LEAST_REQUEST: u64 = 128 << 10;
 /// Sockets of all connections together may hold this share of a second's worth: what has arrived
-/// there has passed.
+/// there has passed. Requests ask for twice as much in all: a server sends what it is asked for,
+/// and buffers on the way fill with it.
 const BUFFERED: u64 = 4;
-/// Bounds of one socket's buffer, bytes: below the least a connection stalls, beyond the most none
-/// gets faster.
+/// The least of one socket's buffer, bytes: with less a connection stalls.
 const LEAST_BUFFER: u64 = 16 << 10;
-const MOST_BUFFER: u64 = 4 << 20;
 
 /// A number of bytes a second.
 #[derive(Debug)]
@@ -85,14 +81,13 @@ impl RateLimit {
     /// Bytes that the socket of each of so many connections may hold.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
-        let share = self.rate / BUFFERED / self.connections() as u64;
-        share.clamp(LEAST_BUFFER, MOST_BUFFER)
+        (self.rate / BUFFERED / self.connections() as u64).max(LEAST_BUFFER)
     }
 
     /// Bytes that one request should ask for at most.
     #[must_use]
     pub fn request(&self) -> u64 {
-        (self.rate / ASKED / self.connections() as u64).max(LEAST_REQUEST)
+        (self.socket_buffer() * 2).max(LEAST_REQUEST)
     }
 
     fn time_of(&self, bytes: u64) -> Duration {

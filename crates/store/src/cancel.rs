@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
+/// Stack of a thread that calls a store: TLS and signing need about 100 KiB; unused pages take no
+/// memory.
+pub const STACK: usize = 512 << 10;
 /// Time between two checks in waits without a socket.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub const LOOK: Duration = Duration::from_millis(20);
 
 /// A handle that requests register their sockets with. Cloned handles share one state.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +69,7 @@ impl Cancel {
                 Self { state, outer: None }.cancel();
             }
         };
-        let thread = std::thread::Builder::new().name("cancel".into()).stack_size(64 << 10);
+        let thread = std::thread::Builder::new().name("cancel".into()).stack_size(STACK);
         if thread.spawn(expire).is_err() {
             // Without a thread that cancels it later, it must not be used.
             cancel.cancel();

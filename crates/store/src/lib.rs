@@ -23,7 +23,7 @@ mod upload;
 mod wire;
 
 pub use body::Body;
-pub use cancel::Cancel;
+pub use cancel::{Cancel, LOOK, STACK};
 pub use error::{CertificateFault, Error, Result};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
@@ -32,6 +32,6 @@ pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, loc
 pub use object::{Metadata, Stat};
 pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
 pub use query::{Directories, Get, Links, ListOptions};
-pub use sink::Sink;
+pub use sink::{BUFFER, Sink};
 pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

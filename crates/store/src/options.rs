@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use firstbyte_location::redacted;
+use firstbyte_pacing::DEADLINE;
 
 use crate::wire::Origin;
 use crate::{Error, Result};
@@ -140,7 +141,7 @@ impl Default for Options {
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
             // A dead endpoint gives an error within 30 s.
-            read_deadline: Duration::from_secs(30),
+            read_deadline: DEADLINE,
             connect_deadline: Duration::from_secs(10),
             retries: 5,
             outages: Outages::WaitFor,

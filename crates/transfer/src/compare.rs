@@ -20,16 +20,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Algorithm, Beneath, Checksum, Found, Get, Hasher, Store};
+use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, STACK, Store};
 
 use crate::job::{Route, as_path};
-use crate::request::BUFFER;
 use crate::{Concurrency, Error, Result, Tree};
 
 /// Pairs at a time by default: each needs a buffer of 128 KiB beside the workers' memory.
 const MOST: usize = 16;
-/// A thread's stack, as a worker's.
-const STACK: usize = 512 << 10;
 
 /// What sizes and times say about two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
-    Cancel, Durability, Error as StoreError, LocalFile, Metadata, Over, Privacy, Stat, Store,
+    Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
 };
 
 use crate::job::{Batch, Route};
@@ -20,8 +20,6 @@ use crate::{Error, Job, Observer, Result, Settings};
 
 /// How long to wait for the lock on a partial file, which a killed copy may hold for a moment.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Pauses are cut into steps of this length, to notice the end of the run.
-const STEP: Duration = Duration::from_millis(50);
 
 /// What the workers count.
 #[derive(Debug, Default)]
@@ -146,7 +144,7 @@ impl<'a> Context<'a> {
     /// Sleeps, but not past the end of the run.
     pub(crate) fn pause(&self, mut pause: Duration) {
         while !pause.is_zero() && !self.is_ended() {
-            let step = pause.min(STEP);
+            let step = pause.min(LOOK);
             std::thread::sleep(step);
             pause -= step;
         }
@@ -164,7 +162,7 @@ impl<'a> Context<'a> {
                 Err(StoreError::Io { source, .. })
                     if source.kind() == ErrorKind::WouldBlock && started.elapsed() < LOCK_WAIT =>
                 {
-                    std::thread::sleep(LOCK_WAIT / 50);
+                    std::thread::sleep(LOOK);
                 }
                 other => return Ok(other?),
             }

@@ -2,10 +2,9 @@
 //! otherwise wait while the other is read.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
 
 use firstbyte_location::Entry;
-use firstbyte_store::{Cancel, Error as StoreError, Listing, Result};
+use firstbyte_store::{Cancel, Error as StoreError, LOOK, Listing, Result};
 
 use crate::Error;
 
@@ -13,8 +12,6 @@ use crate::Error;
 const TOGETHER: usize = 256;
 /// Batches that may wait: with names of 100 bytes about 200 KiB.
 const WAITING: usize = 4;
-/// How often a wait for the next batch checks for the end of the run: a file system may hang.
-const CHECK: Duration = Duration::from_millis(50);
 
 type Batch = Vec<Result<Entry>>;
 
@@ -56,7 +53,8 @@ impl Iterator for ListingPrefetch {
             if let Some(entry) = self.batch.next() {
                 return Some(entry);
             }
-            match self.batches.recv_timeout(CHECK) {
+            // A file system may hang.
+            match self.batches.recv_timeout(LOOK) {
                 Ok(batch) => self.batch = batch.into_iter(),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if self.cancel.as_ref()?.is_cancelled() => {

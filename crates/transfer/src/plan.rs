@@ -23,8 +23,10 @@ const LONGEST: u64 = 16 << 20;
 const PART: u64 = 8 << 20;
 /// The end of an object that is cut into quarter chunks: about what all workers have in flight.
 const FINE_TAIL: u64 = 64 << 20;
-/// Objects up to this length are uploaded in one request.
-pub(crate) const SINGLE_PUT: u64 = 16 << 20;
+/// Objects from this length on are large: their bytes take the time, not their requests. A request
+/// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up to this
+/// length are uploaded in one request.
+pub(crate) const LARGE: u64 = 2 * PART;
 /// S3's limit on the parts of an upload.
 pub(crate) const MOST_PARTS: u64 = 10_000;
 

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_pacing::{Backoff, InFlightRequest, Wait};
-use firstbyte_store::{Body, Cancel, Error as StoreError, Get, Hasher, Sending, Sink, Stat};
+use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Sending, Sink, Stat};
 
 use crate::context::{Context, add, count, micros};
 use crate::job::Batch;
 use crate::{Error, Result};
 
-/// Size of a worker's buffer for one object, bytes: it fits the second-level cache.
-pub(crate) const BUFFER: usize = 128 << 10;
-/// The same if many objects move: most are smaller, and many workers share the memory.
+/// Size of a worker's buffer if many objects move: most are smaller, and many workers share the
+/// memory.
 const BUFFER_OF_MANY: usize = 32 << 10;
 /// The pause before a failed request is sent again.
 const BACKOFF: Backoff = Backoff::up_to(Duration::from_secs(5));

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use firstbyte_store::Cancel;
+use firstbyte_store::{Cancel, STACK};
 
 use crate::{Error, Result};
 
@@ -49,7 +49,7 @@ impl Stop {
                 shared.end(Why::Deadline(deadline));
             }
         };
-        let thread = std::thread::Builder::new().name("deadline".into()).stack_size(64 << 10);
+        let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
         thread.spawn(wait).map_err(Error::io("starting a thread"))?;
         *self.0.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
         Ok(())

@@ -8,12 +8,13 @@ use std::time::Instant;
 use firstbyte_location::{ByteRange, Location, Strength, shown, to_usize};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{
-    Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat, Written,
+    BUFFER, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat, Written,
 };
 
 use crate::context::Context;
+use crate::plan::MOST_PARTS;
 use crate::report::{Done, Verified};
-use crate::request::{BUFFER, Requester};
+use crate::request::Requester;
 use crate::upload::parts::{self, Parts};
 use crate::{Error, Result};
 
@@ -22,8 +23,8 @@ use crate::{Error, Result};
 pub(crate) const WORKERS: usize = 3;
 /// The first parts of a stream of unknown length.
 const PART: usize = 5 << 20;
-/// After so many parts they are twice as long: 10,000 parts hold 75 GiB.
-const SMALL_PARTS: u32 = 5_000;
+/// After so many parts they are twice as long: all that S3 takes then hold 75 GiB.
+const SMALL_PARTS: u32 = MOST_PARTS as u32 / 2;
 
 /// Writes an object, or a range of it, to `out`.
 pub(crate) fn cat(

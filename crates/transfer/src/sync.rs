@@ -22,7 +22,7 @@ use crate::{Action, Compare, Effect, Empty, Error, Extras, Failure, Observer, Re
 const DELETE_BATCH: usize = 1_000;
 /// Names of the destination passed over, two pages, before it is listed again from the source's
 /// next name. To copy few objects among many then costs at most a few pages for each.
-const MOST_PASSED: usize = 2_000;
+const MOST_PASSED: usize = 2 * DELETE_BATCH;
 
 /// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(

@@ -10,13 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use firstbyte_location::{ByteRange, to_usize};
-use firstbyte_store::{Algorithm, Checksum, Hasher};
+use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
 
 use crate::plan::Plan;
 use crate::{Error, Result};
-
-/// Bytes read at once; more makes no difference from the page cache.
-const STEP: usize = 128 << 10;
 
 /// The checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
@@ -26,10 +23,10 @@ pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> R
 }
 
 fn feed(file: &File, range: ByteRange, hasher: &mut Hasher) -> Result<()> {
-    let mut buffer = vec![0; STEP];
+    let mut buffer = vec![0; BUFFER];
     let mut at = range.start;
     while at < range.end {
-        let step = STEP.min(to_usize(range.end - at));
+        let step = BUFFER.min(to_usize(range.end - at));
         file.read_exact_at(&mut buffer[..step], at).map_err(Error::io("reading back the partial file"))?;
         hasher.update(&buffer[..step]);
         at += step as u64;
@@ -66,7 +63,7 @@ impl Follower {
         let watched = Arc::clone(&front);
         let thread = std::thread::Builder::new()
             .name("hash".into())
-            .stack_size(STEP * 2)
+            .stack_size(STACK)
             .spawn(move || watched.follow(&file, algorithm))
             .map_err(Error::io("starting a thread"))?;
         Ok(Self { front, thread })

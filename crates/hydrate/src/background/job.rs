@@ -22,7 +22,7 @@ const ROUNDS: u32 = 5;
 /// as they arrive. Reading less again takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = 64 << 20;
 /// Polling interval, because blocks fetched for readers notify no job.
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = firstbyte_store::LOOK;
 
 /// A hydration that is running or over. Clones are the same job; dropping it does not end it.
 #[derive(Clone)]

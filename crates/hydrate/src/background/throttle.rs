@@ -17,7 +17,7 @@ const LEAST: f64 = 1e6;
 /// Weight of the past in the average rate.
 const MEMORY: f64 = 0.9;
 /// The period over which the rate is measured.
-const PERIOD: Duration = Duration::from_millis(100);
+const PERIOD: Duration = LINGER.saturating_mul(2);
 
 #[derive(Debug)]
 pub(crate) struct BackgroundThrottle {

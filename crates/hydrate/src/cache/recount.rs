@@ -35,7 +35,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
         }
     };
     // Without the thread the count stays too high, and the next process tries again.
-    let _ = thread::Builder::new().name("cache-count".into()).stack_size(128 << 10).spawn(work);
+    let _ = thread::Builder::new().name("cache-count".into()).stack_size(firstbyte_store::STACK).spawn(work);
 }
 
 /// Returns when the count is right; `None` if the cache was closed. If the process that recounts

@@ -15,13 +15,12 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::inflight::FetchId;
 use crate::pending_read::Delivery;
+use crate::read_ahead::MOST_WINDOW;
 use crate::{Error, Result, Settings};
 
 /// Called for every read, in the order of the calls, with the location and range.
 pub type Observer = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
 
-/// The widest read-ahead window: a link of 10 Gbit/s with 100 ms needs it.
-const MOST_WINDOW: u64 = 128 << 20;
 /// Divisor of a small cache: one window takes at most this share of it.
 const CACHE_SHARE: u64 = 8;
 /// Divisor of the memory for uncached blocks: one window takes at most this share of it.

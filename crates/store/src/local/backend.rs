@@ -12,12 +12,9 @@ use rustix::io::Errno;
 use super::stat::{describe, missing, open_regular};
 use super::{LocalFile, Privacy, empty, io_error, name};
 use crate::{
-    Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Payload, PutOptions, Result,
-    Written,
+    BUFFER, Body, Cancel, Directories, Durability, Error, Get, Links, ListOptions, Payload, PutOptions,
+    Result, Written,
 };
-
-/// Buffer size of a copy through memory.
-const COPY_BUFFER: usize = 128 << 10;
 
 /// Opens a file to read the requested range.
 pub(crate) fn get(path: &Path, get: &Get, cancel: Cancel) -> Result<Body> {
@@ -154,8 +151,8 @@ fn copy_range(source: &File, range: ByteRange, file: &File) -> io::Result<()> {
         let copied = match rustix::fs::copy_file_range(source, Some(&mut from), file, Some(&mut to), left) {
             // Two file systems, or one without support.
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                let mut buffer = vec![0; COPY_BUFFER];
-                let step = left.min(COPY_BUFFER);
+                let mut buffer = vec![0; BUFFER];
+                let step = left.min(BUFFER);
                 let read = source.read_at(&mut buffer[..step], from)?;
                 file.write_all_at(&buffer[..read], to)?;
                 from += read as u64;

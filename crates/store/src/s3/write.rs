@@ -10,7 +10,7 @@ use firstbyte_location::{S3Object, Version, to_usize};
 
 use crate::wire::{Head, Method};
 use crate::{
-    Algorithm, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
+    Algorithm, BUFFER, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
     ServerSideEncryption, Written, answer, header_text,
 };
 
@@ -20,8 +20,6 @@ use super::{Call, S3, endpoint, protocol};
 
 /// Header of the checksum of writes.
 pub(super) const CRC_HEADER: &str = "x-amz-checksum-crc64nvme";
-/// Bytes per step of the checksum: fits the second-level cache.
-const CRC_STEP: usize = 256 << 10;
 
 impl S3 {
     /// `PutObject`.
@@ -191,7 +189,7 @@ pub(super) fn checksum_of(object: &S3Object, payload: Payload<'_>) -> Result<Che
     };
     let location = || firstbyte_location::Location::S3(object.clone()).to_string();
     let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
-    let mut step = vec![0; CRC_STEP.min(to_usize(range.len()))];
+    let mut step = vec![0; BUFFER.min(to_usize(range.len()))];
     let mut offset = range.start;
     while offset < range.end {
         let want = step.len().min(to_usize(range.end - offset));

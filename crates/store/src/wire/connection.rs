@@ -11,13 +11,11 @@ use firstbyte_location::{ByteRange, to_usize};
 
 use super::tls::{self, Session};
 use super::{Failed, Fault, Origin, trust};
-use crate::{Cancel, Error};
+use crate::{BUFFER, Cancel, Error};
 
 /// Bytes per read of a response head: enough for a head and a small object in one call, and little
 /// to copy if a large object follows.
 const HEAD_READ: usize = 16 << 10;
-/// Bytes per step of sending a file through TLS.
-const SEND_STEP: usize = 256 << 10;
 
 /// Why a request was not sent completely.
 #[derive(Debug)]
@@ -142,10 +140,9 @@ impl Connection {
         let mut offset = range.start;
         let mut buffer = Vec::new();
         while offset < range.end {
-            // The kernel moves at most 2 GiB per call.
-            let end = offset + allow((range.end - offset).min(1 << 30))?;
+            let end = offset + allow(range.end - offset)?;
             if !self.is_plain() || !self.send_file(file, &mut offset, end)? {
-                buffer.resize(SEND_STEP, 0);
+                buffer.resize(BUFFER, 0);
                 self.copy_file(file, &mut offset, end, &mut buffer)?;
             }
         }

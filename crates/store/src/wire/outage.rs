@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 /// The least time that a request waits for its response: several round trips, enough for an
 /// endpoint that has just come back.
-pub(super) const LEAST_WAIT: Duration = Duration::from_millis(500);
+pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
 /// A silence ends when no request has been waiting for this long.
 const UNWATCHED: Duration = Duration::from_secs(1);
 

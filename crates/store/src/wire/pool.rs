@@ -16,7 +16,7 @@ pub(super) struct Key {
 }
 
 /// Idle connections kept per key: the largest concurrency of a transfer.
-const MOST_IDLE: usize = 256;
+const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
 /// Servers close idle connections after 5 s (S3) to 75 s (nginx); an older connection is probably
 /// closed.
 const LONGEST_IDLE: Duration = Duration::from_secs(5);

@@ -14,11 +14,6 @@ const BASE_MEMORY: u64 = 14 << 20;
 /// Memory of a worker beside its buffer: touched stack, socket and TLS state. With the buffer
 /// 80 KiB, measured between 64 and 256 workers on small objects.
 const WORKER_MEMORY: u64 = 56 << 10;
-/// Requests for one object, at most: more have not been seen to help.
-const MOST: usize = 64;
-/// The same for many objects. Small ones mostly wait for round trips, so more requests help; the
-/// default memory allows about 200.
-const MOST_OF_MANY: usize = 256;
 
 /// The limits of one run.
 #[derive(Clone, Debug)]
@@ -41,8 +36,8 @@ impl Limits {
 
     pub(super) fn of_jobs(scope: &Scope<'_>, Subject { batch, route, .. }: Subject<'_>) -> Self {
         let (most, work) = match batch {
-            Batch::One => (MOST, Work::One),
-            Batch::Many | Batch::Tree => (MOST_OF_MANY, Work::Small),
+            Batch::One => (Controller::MOST_OF_ONE, Work::One),
+            Batch::Many | Batch::Tree => (Controller::MOST, Work::Small),
         };
         let starts = if route == Route::Local { Starts::LOCAL } else { Starts::NETWORK };
         let part = if route == Route::Relay { relay::PART } else { 0 };

@@ -8,12 +8,8 @@ use std::sync::Arc;
 use firstbyte_pacing::PartLimit;
 
 use crate::pieces::Pieces;
-use crate::plan::OPENING;
+use crate::plan::{LARGE, OPENING};
 use crate::{Error, Job, Summary};
-
-/// Objects from this length on are large: their bytes take the time, not their requests. A request
-/// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this.
-const LARGE: u64 = 16 << 20;
 
 #[derive(Default)]
 pub(super) struct Queue {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
 use firstbyte_pacing::Proximity;
+use firstbyte_store::STACK;
 
 use super::queue::{Claimed, Open, Task};
 use super::{QUEUED, Role, Scheduler, Unwinding};
@@ -19,9 +20,6 @@ use crate::pieces::{Finish, Pieces, Started};
 use crate::report::Done;
 use crate::request::Requester;
 use crate::{Error, Failure, Job, Result, download, relay, upload};
-
-/// A worker's stack. TLS and signing need some 100 KiB; untouched pages cost nothing.
-const STACK: usize = 512 << 10;
 
 impl Scheduler<'_> {
     /// Changes how many workers take part.

@@ -16,7 +16,7 @@ use firstbyte_store::{Error as StoreError, Payload, Stat, Store, open_regular};
 
 use crate::context::Context;
 use crate::pieces::{Finish, Pieces, Started};
-use crate::plan::{Plan, SINGLE_PUT};
+use crate::plan::{LARGE, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::{Error, Job, Result, verify};
@@ -48,7 +48,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     }
     let user = check_source(context, job, &file, size)?;
     let options = put_options(context, &stat);
-    if size <= SINGLE_PUT || !context.store.has_multipart(&job.destination) {
+    if size <= LARGE || !context.store.has_multipart(&job.destination) {
         let payload = Payload::File(&file, ByteRange::new(0, size));
         let written = put(requester, &job.destination, payload, size, &options)
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;

@@ -10,14 +10,11 @@ use std::time::{Duration, Instant};
 use firstbyte_location::Entry;
 
 use crate::s3::{S3, protocol};
-use crate::{Cancel, Error, Order, Result};
+use crate::{Cancel, Error, Order, Result, STACK};
 
 use super::pace::Pace;
 use super::page::{Page, Query};
 use super::plan::{Cutting, Next, Plan, Task};
-
-/// Stack of a worker: TLS and signing need about 100 KiB; unused pages take no memory.
-const STACK: usize = 512 << 10;
 
 /// Pages that may wait in any range, and as many again in those needed next: 12 MB in total.
 const MOST_AHEAD: usize = 20;

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use firstbyte_pacing::Proximity;
+use firstbyte_pacing::{Proximity, Starts};
 
 /// Requests at once to begin with, and to a near server: enough to try a few places, and no burden
 /// if the listing ends soon.
-const START: usize = 4;
+const START: usize = Starts::NETWORK.near;
 /// Most at once. Each holds a page, some 300 KB, and 32 of them fetch 700,000 keys a second over 45
 /// ms.
 pub(super) const MOST: usize = 32;
