@@ -50,7 +50,7 @@ MAY_IMPORT = {
     },
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "layout", "store", "transfer", "hydrate", "firstbyte"},
-    "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "bench", "firstbyte"},
+    "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "bench", "firstbyte"},
 }
 
 # What the tests of any crate may import as well: servers, faults and networks to test against.

@@ -10,7 +10,7 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use crate::globals::Globals;
 use crate::render::console;
 use crate::verbs::{
-    cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs,
+    bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs,
     hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs, ls::LsArgs, manual::ManualArgs,
     mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
     sync::SyncArgs, unmount::UnmountArgs,
@@ -57,6 +57,7 @@ pub enum Verb {
     Status(StatusArgs),
     Layout(LayoutArgs),
     Link(LinkArgs),
+    Bench(BenchArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

@@ -20,11 +20,14 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Exit, Result};
 use verbs::{
-    cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve, stat,
+    bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve, stat,
     status, sync, unmount,
 };
 
 fn main() -> ExitCode {
+    if firstbyte_bench::is_launcher(std::env::args_os()) {
+        return firstbyte_bench::launcher_main(std::env::args_os()).into();
+    }
     let cli = Cli::from_process();
     title::hide_secrets();
     log_to_stderr(&cli);
@@ -53,6 +56,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
+        Verb::Bench(args) => bench::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => completions::run(args, &mut args::command()),

@@ -1,0 +1,135 @@
+//! Whether a run delivered the right bytes: a tree or a file compared with its original.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes compared at once.
+const PIECE: usize = 1 << 20;
+
+/// Whether `found` holds `original` byte for byte: a file as itself or as the only file of a
+/// directory, a directory by names and contents. The error says what differs.
+pub(crate) fn same(original: &Path, found: &Path) -> Result<(), String> {
+    if original.is_dir() {
+        return same_trees(original, found);
+    }
+    if found.is_file() {
+        return same_files(original, found);
+    }
+    let files = files_below(found)?;
+    match files.values().collect::<Vec<_>>().as_slice() {
+        [one] => same_files(original, one),
+        many => Err(format!("{} files where 1 was expected", many.len())),
+    }
+}
+
+fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
+    let expected = files_below(original)?;
+    let mut here = files_below(found)?;
+    // A tool that copies a directory makes one of its name, or gives its contents.
+    if let Some(name) = original.file_name().map(PathBuf::from)
+        && here.keys().all(|path| path.starts_with(&name))
+    {
+        here = here.into_iter().filter_map(|(key, at)| Some((key.strip_prefix(&name).ok()?.into(), at))).collect();
+    }
+    if expected.len() != here.len() {
+        return Err(format!("{} files where {} were expected", here.len(), expected.len()));
+    }
+    for (name, original) in &expected {
+        let found = here.get(name).ok_or_else(|| format!("{} is missing", name.display()))?;
+        same_files(original, found)?;
+    }
+    Ok(())
+}
+
+/// All files below a directory, by their path within it.
+fn files_below(root: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, String> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let failed = |error| format!("{}: {error}", directory.display());
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
+            if kind.is_dir() {
+                directories.push(path);
+            } else if let Ok(name) = path.strip_prefix(root) {
+                found.insert(name.to_owned(), path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn same_files(original: &Path, found: &Path) -> Result<(), String> {
+    let (mut expected, mut here) = (open(original)?, open(found)?);
+    let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut at = 0;
+    loop {
+        let (wanted, read) = (fill(&mut expected, &mut left), fill(&mut here, &mut right));
+        let (wanted, read) = (wanted.map_err(said(original))?, read.map_err(said(found))?);
+        if left[..wanted] != right[..read] {
+            let differs = left.iter().zip(&right).take(wanted.min(read)).position(|(a, b)| a != b);
+            let at = at + differs.unwrap_or(wanted.min(read));
+            return Err(format!("{}: wrong content at byte {at}", found.display()));
+        }
+        if wanted == 0 {
+            return Ok(());
+        }
+        at += wanted;
+    }
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    File::open(path).map_err(said(path))
+}
+
+fn said(path: &Path) -> impl FnOnce(std::io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn trees_are_compared_by_names_and_contents() {
+        let original = tree(&[("a", "1"), ("d/b", "22")]);
+        assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
+        for wrong in [&[("a", "1")][..], &[("a", "1"), ("d/b", "23")], &[("a", "1"), ("d/c", "22")], &[("a", "1"), ("d/b", "2")]] {
+            assert!(same(original.path(), tree(wrong).path()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_found_under_any_name_in_the_destination() {
+        let original = tree(&[("a", "1")]);
+        let file = original.path().join("a");
+        assert_eq!(same(&file, tree(&[("other", "1")]).path()), Ok(()));
+        assert!(same(&file, tree(&[("other", "2")]).path()).unwrap_err().ends_with("wrong content at byte 0"));
+        assert!(same(&file, tree(&[]).path()).unwrap_err().starts_with("0 files"));
+    }
+}

@@ -1,0 +1,260 @@
+//! Executes a plan: prepares, runs the contenders by turns, and writes each run at once.
+//!
+//! Absolute times drift (other tenants, frequency, caches), so contenders take turns in another
+//! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
+//! and code for all alike and is kept out of summaries. A contender that fails twice in a row is
+//! left out of the rest of its case. The engine decides nothing by time, so a continued measurement
+//! ends with the same set of runs.
+
+mod one_run;
+mod prepare;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use firstbyte_advise::result::{self, ContenderLine, Header, Outcome, Run, SCHEMA};
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::plan::{Case, Contender, Plan};
+use crate::results::Writer;
+use crate::services;
+use crate::stage::Stage;
+use one_run::Scene;
+
+/// Failures in a row after which a contender is left out of the rest of its case.
+const FAILURES: usize = 2;
+/// Measured rounds that a case has at least, however slow its contenders are.
+const LEAST_ROUNDS: u32 = 3;
+
+/// What the engine needs to know from outside.
+pub struct Settings<'a> {
+    /// The binary that `{firstbyte}` stands for.
+    pub firstbyte: PathBuf,
+    /// The environment of all processes, without what would send a tool elsewhere.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The directory for what is to be on a disk.
+    pub disk: PathBuf,
+    /// More placeholders.
+    pub words: BTreeMap<String, String>,
+    /// Rounds, instead of those of the plan.
+    pub rounds: Option<u32>,
+    /// Most bytes that all runs together may read or move.
+    pub max_bytes: Option<u64>,
+    /// Most seconds that the measurement may take.
+    pub max_seconds: Option<f64>,
+    /// True once the user has stopped the measurement.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// What happens during a measurement, for progress.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A case begins.
+    Case(&'a Case),
+    /// A run ended.
+    Run(&'a Run),
+    /// Something that the user should know.
+    Note(&'a str),
+}
+
+/// How a measurement ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// All cases are complete.
+    Complete,
+    /// A limit was reached before this run.
+    Limit(String),
+    /// The user stopped it. What was measured is written.
+    Interrupted,
+}
+
+/// The header of the results of a plan.
+#[must_use]
+pub fn header(plan: &Plan, settings: &Settings<'_>, command: Vec<String>, machine: result::Machine) -> Header {
+    let cases = plan.cases.iter().map(|case| described(case, plan, settings)).collect();
+    let mut digest = Sha256::new();
+    digest.update(serde_json::to_vec(plan).unwrap_or_default());
+    digest.update(format!("{:?}", settings.rounds));
+    Header {
+        schema: SCHEMA,
+        firstbyte: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        plan_digest: hex::encode(digest.finalize()),
+        started: one_run::now(),
+        machine,
+        cases,
+    }
+}
+
+fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case {
+    let line = |contender: &Contender| ContenderLine {
+        name: contender.name.clone(),
+        command: shown(contender),
+        workload: contender.workload.clone(),
+        target: contender.target.clone(),
+        parameters: contender.parameters.clone(),
+    };
+    let services = plan.services.iter().chain(&case.services);
+    result::Case {
+        name: case.name.clone(),
+        title: case.title.clone(),
+        notes: case.notes.clone(),
+        subject: case.subject().to_owned(),
+        contenders: case.contenders.iter().map(line).collect(),
+        goals: case.goals.clone(),
+        rounds: settings.rounds.unwrap_or(case.rounds),
+        stand_ins: services.filter_map(|service| service.stand_in.clone()).collect(),
+    }
+}
+
+/// A command line as a reader can repeat it.
+fn shown(contender: &Contender) -> String {
+    let quoted = |word: &String| match word.contains([' ', '*', '"', '\'']) {
+        true => format!("'{}'", word.replace('\'', "'\\''")),
+        false => word.clone(),
+    };
+    let job = contender.job.as_ref().map(|job| format!("firstbyte bench job '{job}'"));
+    let words = job.unwrap_or_else(|| contender.command.iter().map(quoted).collect::<Vec<_>>().join(" "));
+    words.replace("{firstbyte}", "firstbyte").replace("{out}", "$OUT")
+}
+
+/// Executes a plan. Runs that `writer` has already are not repeated.
+///
+/// # Errors
+/// Nothing more can be measured: see [`Error`]. A case that cannot be prepared is an error too.
+pub fn execute(
+    plan: &Plan,
+    settings: &Settings<'_>,
+    writer: &mut Writer,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<Ending> {
+    let mut budget = Budget { began: Instant::now(), bytes: 0, settings };
+    let mut stage = Stage::new(&settings.disk)?;
+    for case in &plan.cases {
+        let case = &rounds_of(case, settings);
+        if is_complete(case, writer) {
+            continue;
+        }
+        watch(Event::Case(case));
+        match run_case(plan, case, &mut stage, &mut budget, writer, watch) {
+            Ok(None) => {}
+            Ok(Some(ending)) => return Ok(ending),
+            Err(Error::Interrupted) => return Ok(Ending::Interrupted),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Ending::Complete)
+}
+
+fn rounds_of(case: &Case, settings: &Settings<'_>) -> Case {
+    Case { rounds: settings.rounds.unwrap_or(case.rounds), ..case.clone() }
+}
+
+/// True if every contender has its last round, or was left out after its failures.
+fn is_complete(case: &Case, writer: &Writer) -> bool {
+    case.contenders.iter().all(|contender| {
+        let rounds = writer.rounds_of(&case.name, &contender.name);
+        rounds.contains(&case.rounds) || left_out(writer, case, contender)
+    })
+}
+
+/// True if the last runs of a contender failed.
+fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
+    let of = |run: &&Run| run.case == case.name && run.contender == contender.name;
+    let last: Vec<&Run> = writer.results().runs.iter().rev().filter(of).take(FAILURES).collect();
+    last.len() == FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
+}
+
+/// What may still be spent.
+struct Budget<'a> {
+    began: Instant,
+    bytes: u64,
+    settings: &'a Settings<'a>,
+}
+
+impl Budget<'_> {
+    /// Why a run of so many bytes must not begin.
+    fn refuses(&self, bytes: u64) -> Option<String> {
+        let spent = self.began.elapsed().as_secs_f64();
+        if self.settings.max_seconds.is_some_and(|most| spent >= most) {
+            return Some(format!("--max-time: {spent:.0} s are over"));
+        }
+        let most = self.settings.max_bytes.filter(|most| self.bytes + bytes > *most)?;
+        Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
+    }
+
+    /// The longest that a run may take, of the `longest` that its case allows.
+    fn time_for(&self, longest: f64) -> Duration {
+        let left = self.settings.max_seconds.map(|most| most - self.began.elapsed().as_secs_f64());
+        Duration::from_secs_f64(left.map_or(longest, |left| left.clamp(0.0, longest)))
+    }
+}
+
+fn run_case(
+    plan: &Plan,
+    case: &Case,
+    stage: &mut Stage,
+    budget: &mut Budget<'_>,
+    writer: &mut Writer,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<Option<Ending>> {
+    let settings = budget.settings;
+    let prepared = prepare::prepare(plan, case, stage, settings)?;
+    let scene = Scene { case, prepared: &prepared, settings };
+    let missing = missing_programs(case, &prepared, settings);
+    for name in &missing {
+        watch(Event::Note(&format!("{name}: not installed, left out")));
+    }
+    // What was prepared, the kernel would write out beside the first runs.
+    rustix::fs::sync();
+    let began = Instant::now();
+    let mut positions = BTreeMap::new();
+    for round in 0..=case.rounds {
+        if round > LEAST_ROUNDS && began.elapsed().as_secs_f64() > case.seconds {
+            watch(Event::Note(&format!("ended after {} rounds: {} s are over", round - 1, case.seconds)));
+            break;
+        }
+        for contender in order(&case.contenders, round) {
+            let position = positions.entry(round).or_insert(0_u32);
+            let done: BTreeSet<u32> = writer.rounds_of(&case.name, &contender.name);
+            if missing.contains(&contender.name) || done.contains(&round) || left_out(writer, case, contender) {
+                *position += u32::from(done.contains(&round));
+                continue;
+            }
+            let bytes = scene.bytes_of(contender)?.unwrap_or(0);
+            if let Some(why) = budget.refuses(bytes) {
+                return Ok(Some(Ending::Limit(why)));
+            }
+            let mut run = scene.run(contender, stage, budget.time_for(case.timeout))?;
+            (run.round, run.position) = (round, *position);
+            *position += 1;
+            budget.bytes += run.wire_bytes.or(run.bytes).unwrap_or(bytes);
+            watch(Event::Run(&run));
+            writer.write(run)?;
+        }
+    }
+    Ok(None)
+}
+
+/// The contenders in the order of a round: another one each round, the same in each measurement.
+/// It matters which comes before: the host of a virtual machine may take back idle memory.
+fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
+    let mut order: Vec<&Contender> = contenders.iter().collect();
+    fastrand::Rng::with_seed(u64::from(round)).shuffle(&mut order);
+    order
+}
+
+/// The optional contenders whose program is missing.
+fn missing_programs(case: &Case, prepared: &prepare::Prepared, settings: &Settings<'_>) -> BTreeSet<String> {
+    let path = settings.env.get(std::ffi::OsStr::new("PATH")).map(|path| path.to_string_lossy().into_owned());
+    let path = path.unwrap_or_default();
+    let missing = |contender: &&Contender| {
+        let program = contender.command.first().map(|program| prepared.words.fill(program));
+        let program = program.and_then(std::result::Result::ok).unwrap_or_default();
+        contender.optional && services::find_program(&program, &path).is_none()
+    };
+    case.contenders.iter().filter(missing).map(|contender| contender.name.clone()).collect()
+}

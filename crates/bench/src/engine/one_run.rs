@@ -1,0 +1,246 @@
+//! One run of one contender: a fresh destination, its jobs, the check of its content, its figures.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use firstbyte_advise::result::{Job, Outcome, Run};
+use firstbyte_location::units;
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::Settings;
+use super::prepare::{Prepared, do_command};
+use crate::check;
+use crate::error::{Error, Result};
+use crate::launch::{self, Ended, Figures, Launch};
+use crate::plan::{Case, Contender, Prints};
+use crate::services::Counters;
+use crate::stage::Stage;
+use crate::words::Words;
+
+/// Longest error text of a run.
+const ERROR: usize = 300;
+
+/// A case with what was prepared for it.
+pub(super) struct Scene<'a> {
+    pub(super) case: &'a Case,
+    pub(super) prepared: &'a Prepared,
+    pub(super) settings: &'a Settings<'a>,
+}
+
+/// The present moment, RFC 3339 in UTC.
+pub(super) fn now() -> String {
+    OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
+}
+
+impl Scene<'_> {
+    /// Bytes that all jobs of a run move or read, if the plan says so.
+    pub(super) fn bytes_of(&self, contender: &Contender) -> Result<Option<u64>> {
+        let Some(text) = &contender.bytes else { return Ok(None) };
+        let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
+        let bytes = units::parse_size(&text).map_err(|error| self.wrong(contender, format!("bytes: {error}")))?;
+        Ok(Some(bytes * u64::from(contender.jobs.unwrap_or(1))))
+    }
+
+    /// Runs a contender once. Its failure is in the result; an error means that nothing more can be
+    /// measured.
+    pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
+        let destination = stage.destination(self.case.destination)?;
+        let words = self.words(&destination);
+        let ran = self.run_into(contender, &destination, &words, longest);
+        if !self.case.keep {
+            let _ = std::fs::remove_dir_all(&destination);
+        }
+        ran
+    }
+
+    fn run_into(&self, contender: &Contender, at: &Path, words: &Words, longest: Duration) -> Result<Run> {
+        let mut run = Run {
+            case: self.case.name.clone(),
+            contender: contender.name.clone(),
+            basis: contender.basis,
+            bytes: self.bytes_of(contender)?,
+            ..Run::default()
+        };
+        self.do_all(&self.case.before, words)?;
+        let launches = self.launches(contender, at, words)?;
+        let scratch = self.scratch(at)?;
+        let counted = self.counters(contender);
+        run.at = now();
+        let ended = launch::run_together(&launches, &scratch, longest, self.settings.stop)?;
+        let _ = std::fs::remove_dir_all(&scratch);
+        if (self.settings.stop)() {
+            return Err(Error::Interrupted);
+        }
+        if let (Some(before), Some(after)) = (counted, self.counters(contender)) {
+            run.wire_bytes = Some(after.bytes.saturating_sub(before.bytes));
+            run.requests = Some(after.requests.saturating_sub(before.requests));
+        }
+        record(&mut run, contender, &ended);
+        if run.outcome == Outcome::Ok
+            && let Err(what) = self.check(contender, at, words)
+        {
+            (run.outcome, run.error) = (Outcome::Wrong, Some(what));
+        }
+        self.do_all(&self.case.after, words)?;
+        Ok(run)
+    }
+
+    /// The placeholders of a run.
+    fn words(&self, destination: &Path) -> Words {
+        let mut words = self.prepared.words.clone();
+        words.set("out", destination.display());
+        words.set("run", destination.file_name().unwrap_or_default().to_string_lossy());
+        words
+    }
+
+    /// A directory for outputs, beside the destination, which belongs to the contender.
+    fn scratch(&self, destination: &Path) -> Result<PathBuf> {
+        let scratch = destination.with_extension("scratch");
+        std::fs::create_dir_all(&scratch).map_err(Error::file(&scratch))?;
+        Ok(scratch)
+    }
+
+    fn launches(&self, contender: &Contender, at: &Path, words: &Words) -> Result<Vec<Launch>> {
+        let wrong = |what| self.wrong(contender, what);
+        let mut env: BTreeMap<OsString, OsString> = self.settings.env.clone();
+        for (name, value) in &contender.env {
+            env.insert(name.into(), words.fill(value).map_err(wrong)?.into());
+        }
+        (0..contender.jobs.unwrap_or(1))
+            .map(|job| {
+                let mut own = words.clone();
+                own.set("job", job);
+                let command = contender.words(&own).map_err(wrong)?;
+                Ok(Launch { command, env: env.clone(), at: at.to_owned(), join: Vec::new() })
+            })
+            .collect()
+    }
+
+    fn counters(&self, contender: &Contender) -> Option<Counters> {
+        let name = contender.link.as_ref()?;
+        self.prepared.services.iter().find(|service| service.name() == name)?.counters()
+    }
+
+    fn check(&self, contender: &Contender, at: &Path, words: &Words) -> std::result::Result<(), String> {
+        let check = &contender.check;
+        if let Some(original) = &check.same {
+            let found = check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
+            check::same(Path::new(&words.fill(original)?), Path::new(&found))?;
+        }
+        do_command(&words.fill_all(&check.command)?, self.settings).map_err(|error| error.to_string())
+    }
+
+    fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
+        for command in commands {
+            let command = words.fill_all(command).map_err(|what| Error::Plan { plan: self.case.name.clone(), what })?;
+            do_command(&command, self.settings)?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, contender: &Contender, what: String) -> Error {
+        Error::Plan { plan: self.case.name.clone(), what: format!("contender {}: {what}", contender.name) }
+    }
+}
+
+/// Puts what the jobs did into the record of their run.
+fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
+    for one in ended {
+        let figures = &one.figures;
+        run.seconds = run.seconds.max(figures.seconds);
+        run.user_seconds += figures.user_seconds;
+        run.system_seconds += figures.system_seconds;
+        run.peak_memory_bytes = run.peak_memory_bytes.max(figures.peak_memory_bytes);
+        if run.outcome == Outcome::Ok
+            && let Some((outcome, what)) = failure(one)
+        {
+            (run.outcome, run.error) = (outcome, Some(what.chars().take(ERROR).collect()));
+        }
+    }
+    if run.outcome != Outcome::Ok || contender.prints() == Prints::Nothing {
+        run.jobs = jobs_of(ended, &[]);
+        return;
+    }
+    match ended.iter().map(|one| metrics(&one.output)).collect::<std::result::Result<Vec<_>, _>>() {
+        Ok(printed) => adopt(run, ended, &printed),
+        Err(what) => (run.outcome, run.error) = (Outcome::Failed, Some(what)),
+    }
+}
+
+/// What the jobs printed: their own figures replace those from outside.
+fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
+    let greatest = |name: &str| printed.iter().filter_map(|one| one.get(name)).copied().reduce(f64::max);
+    let sum = |name: &str| {
+        let values: Vec<f64> = printed.iter().filter_map(|one| one.get(name)).copied().collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>())
+    };
+    run.seconds = greatest("seconds").unwrap_or(run.seconds);
+    let counts = [
+        ("bytes", &mut run.bytes),
+        ("wire_bytes", &mut run.wire_bytes),
+        ("requests", &mut run.requests),
+        ("retries", &mut run.retries),
+        ("storage_bytes", &mut run.storage_bytes),
+    ];
+    for (name, place) in counts {
+        if let Some(total) = sum(name) {
+            *place = Some(total as u64);
+        }
+    }
+    if let [only] = printed {
+        run.metrics.clone_from(only);
+    }
+    run.jobs = jobs_of(ended, printed);
+}
+
+/// The jobs of a run of several.
+fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
+    if ended.len() < 2 {
+        return Vec::new();
+    }
+    let job = |(index, one): (usize, &Ended)| {
+        let Figures { seconds, user_seconds, system_seconds, peak_memory_bytes, .. } = one.figures;
+        let metrics = printed.get(index).cloned().unwrap_or_default();
+        Job {
+            seconds: metrics.get("seconds").copied().unwrap_or(seconds),
+            cpu_seconds: user_seconds + system_seconds,
+            peak_memory_bytes,
+            bytes: metrics.get("bytes").map(|bytes| *bytes as u64),
+            metrics,
+        }
+    };
+    ended.iter().enumerate().map(job).collect()
+}
+
+/// Why a job is no success.
+fn failure(ended: &Ended) -> Option<(Outcome, String)> {
+    let figures = &ended.figures;
+    let last = ended.errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    if ended.killed {
+        return Some((Outcome::TimedOut, format!("ended by the engine; its last line: {last}")));
+    }
+    if let Some(error) = &figures.error {
+        return Some((Outcome::Failed, error.clone()));
+    }
+    match (figures.code, figures.signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some((Outcome::Failed, format!("exit code {code}: {last}"))),
+        (None, signal) => Some((Outcome::Failed, format!("ended by signal {}: {last}", signal.unwrap_or(0)))),
+    }
+}
+
+/// The numbers in the JSON object on the last line of an output.
+fn metrics(output: &str) -> std::result::Result<BTreeMap<String, f64>, String> {
+    let last = output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    let shown: String = last.chars().take(80).collect();
+    match serde_json::from_str(last) {
+        Ok(Value::Object(object)) => {
+            Ok(object.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
+        }
+        _ => Err(format!("its last line is no JSON object of metrics: {shown:?}")),
+    }
+}

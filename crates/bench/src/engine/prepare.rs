@@ -1,0 +1,145 @@
+//! What a case needs before its first run: data from seeds, running services, and commands that
+//! fill them.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use firstbyte_location::units;
+
+use super::Settings;
+use crate::data::{self, FileSizes};
+use crate::error::{Error, Result};
+use crate::plan::{Case, Data, DataKind, Place, Plan};
+use crate::services::{self, Running};
+use crate::stage::Stage;
+use crate::words::Words;
+
+/// A case that is ready to run. Dropping it ends its services and removes its data.
+pub(super) struct Prepared {
+    /// The values of all placeholders but those of a run.
+    pub(super) words: Words,
+    /// In the order of their start.
+    pub(super) services: Vec<Running>,
+    /// Destinations and data, removed at the end.
+    made: Vec<PathBuf>,
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        while self.services.pop().is_some() {}
+        for path in &self.made {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Prepares a case.
+pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settings<'_>) -> Result<Prepared> {
+    let wrong = |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let mut words = Words::default();
+    words.set("firstbyte", settings.firstbyte.display());
+    words.set("memory", stage.path(Place::Memory).display());
+    words.set("disk", stage.path(Place::Disk).display());
+    for (name, value) in plan.vars.iter().chain(&settings.words) {
+        words.set(name, value);
+    }
+    let mut prepared = Prepared { words, services: Vec::new(), made: Vec::new() };
+    for (place, name) in [(Place::Memory, "data"), (Place::Disk, "data.disk")] {
+        let root = stage.directory(place, &format!("data-{}", file_name(&case.name)))?;
+        prepared.words.set(name, root.display());
+        prepared.made.push(root);
+    }
+    for data in plan.data.iter().chain(&case.data) {
+        stopped(settings)?;
+        let path = make(data, case, stage, &prepared.words).map_err(|error| match error {
+            Made::Plan(what) => wrong(what),
+            Made::File(error) => error,
+        })?;
+        prepared.words.set(format!("data.{}", data.name), path.display());
+    }
+    let root = stage.directory(Place::Memory, &format!("services-{}", file_name(&case.name)))?;
+    prepared.made.push(root.clone());
+    for service in plan.services.iter().chain(&case.services) {
+        stopped(settings)?;
+        prepared.services.push(services::start(service, &root, &mut prepared.words, &settings.env)?);
+        for command in &service.setup {
+            do_command(&prepared.words.fill_all(command).map_err(wrong)?, settings)?;
+        }
+    }
+    for command in &case.setup {
+        stopped(settings)?;
+        do_command(&prepared.words.fill_all(command).map_err(wrong)?, settings)?;
+    }
+    Ok(prepared)
+}
+
+fn stopped(settings: &Settings<'_>) -> Result<()> {
+    if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Runs a command that is not measured.
+pub(super) fn do_command(command: &[String], settings: &Settings<'_>) -> Result<()> {
+    let failed = |what: String| Error::Prepare { command: command.join(" "), what };
+    let Some((program, words)) = command.split_first() else { return Ok(()) };
+    let mut process = Command::new(program);
+    process.args(words).env_clear().envs(&settings.env).stdin(Stdio::null());
+    let output = process.output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").to_owned();
+    Err(failed(format!("{}: {last}", output.status)))
+}
+
+/// Why data was not made.
+enum Made {
+    Plan(String),
+    File(Error),
+}
+
+/// Makes data and returns its path.
+fn make(
+    data: &Data,
+    case: &Case,
+    stage: &Stage,
+    words: &Words,
+) -> std::result::Result<PathBuf, Made> {
+    let filled = |text: &Option<String>, what: &str| {
+        let text = text.as_deref().ok_or_else(|| Made::Plan(format!("data {}: {what} is missing", data.name)))?;
+        words.fill(text).map_err(Made::Plan)
+    };
+    let unit = |error: units::UnitError| Made::Plan(format!("data {}: {error}", data.name));
+    let size = |what| units::parse_size(&filled(&data.size, what)?).map_err(unit);
+    let count = |text: &Option<String>, what: &str| {
+        let text = filled(text, what)?;
+        text.parse::<u64>().map_err(|_| Made::Plan(format!("data {}: {what} = {text:?} is no number", data.name)))
+    };
+    let root = stage.directory(data.place, &format!("data-{}", file_name(&case.name))).map_err(Made::File)?;
+    let directory = root.join(&data.under);
+    std::fs::create_dir_all(&directory).map_err(Error::file(&directory)).map_err(Made::File)?;
+    let path = directory.join(&data.name);
+    match data.kind {
+        DataKind::File => data::file(&path, size("size")?, data.seed),
+        DataKind::Files => {
+            let sizes = FileSizes::parse(&filled(&data.file_size, "file_size")?);
+            let sizes = sizes.map_err(|error| Made::Plan(error.to_string()))?;
+            data::files(&path, count(&data.files, "files")?, &sizes, data.seed).map(drop)
+        }
+        DataKind::Names => data::names(&path, count(&data.files, "files")?),
+        DataKind::Tree => {
+            data::tree(&path, count(&data.files, "files")?, count(&data.directories, "directories")?)
+        }
+        DataKind::Directory => {
+            std::fs::create_dir_all(&path).map_err(Error::file(&path)).map_err(Made::File)?;
+            Ok(())
+        }
+    }
+    .map_err(|error| Made::File(Error::Prepare { command: data.name.clone(), what: error.to_string() }))?;
+    Ok(path)
+}
+
+/// A name without characters that matter in paths.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}

@@ -1,0 +1,88 @@
+//! What keeps a measurement from being made.
+
+use std::io;
+use std::path::PathBuf;
+
+use firstbyte_advise::result;
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why nothing can be measured, or why measuring stopped. A contender that fails is no error: it is
+/// an outcome of its run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read, written or made.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        cause: io::Error,
+    },
+    /// The plan is malformed or contradicts itself.
+    #[error("{plan}: {what}")]
+    Plan {
+        /// The plan's file or name.
+        plan: String,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A target is missing, empty, or cannot be read.
+    #[error("{location}: {what}")]
+    Target {
+        /// The target as it was given.
+        location: String,
+        /// What is wrong, and what to try.
+        what: String,
+    },
+    /// A program that is needed is missing.
+    #[error("{program} is not installed; {advice}")]
+    Missing {
+        /// Name of the program.
+        program: String,
+        /// How it is installed.
+        advice: String,
+    },
+    /// A service did not become ready, or ended early.
+    #[error("service {name}: {what}")]
+    Service {
+        /// Its name in the plan.
+        name: String,
+        /// What happened, with the last line of its log.
+        what: String,
+    },
+    /// A command that prepares data failed.
+    #[error("{command}: {what}")]
+    Prepare {
+        /// The command line.
+        command: String,
+        /// Its exit code and the last line that it printed.
+        what: String,
+    },
+    /// A results file is malformed, newer, or of another plan.
+    #[error("{}: {cause}", path.display())]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: result::Error,
+    },
+    /// A results file has other cases than the plan that would continue it.
+    #[error("{}: these are results of another command line; write to another file or remove it", path.display())]
+    OtherPlan {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The user stopped the measurement.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// A file error with its path.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |cause| Self::File { path, cause }
+    }
+}

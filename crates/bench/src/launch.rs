@@ -1,0 +1,263 @@
+//! One process from start to exit: its time, processor time and peak memory.
+//!
+//! A process's peak memory as the kernel reports it includes that of its parent at the moment of
+//! the fork. The engine holds plans and results, so it does not start contenders itself: it starts
+//! a *launcher*, which is this program under a hidden name and small, and the launcher starts the
+//! contender. The launcher waits until its standard input ends, so that parallel jobs begin at one
+//! moment, and writes its figures into a file. Services run under a launcher too, which replaces
+//! itself by the service, so that they end with the engine even if that is killed.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The first argument of a launcher. Not a verb: it is looked for before arguments are parsed.
+const LAUNCHER: &str = "bench-launcher";
+
+/// Bytes kept of the end of each output.
+const TAIL: u64 = 64 << 10;
+
+/// What a launcher measured.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Figures {
+    /// Wall time, seconds.
+    pub(crate) seconds: f64,
+    /// Processor time in user mode, seconds.
+    pub(crate) user_seconds: f64,
+    /// Processor time in the kernel, seconds.
+    pub(crate) system_seconds: f64,
+    /// Largest resident set of any one of its processes, bytes.
+    pub(crate) peak_memory_bytes: u64,
+    /// Exit code, `None` after a signal.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// Why it could not be started.
+    pub(crate) error: Option<String>,
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Launch {
+    /// Program and arguments.
+    pub(crate) command: Vec<String>,
+    /// Environment: all of it.
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    /// Working directory.
+    pub(crate) at: PathBuf,
+    /// Files into which the launcher writes its process id: it joins a cgroup by that.
+    pub(crate) join: Vec<PathBuf>,
+}
+
+/// A run that ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What the launcher measured.
+    pub(crate) figures: Figures,
+    /// The end of its standard output.
+    pub(crate) output: String,
+    /// The end of its standard error.
+    pub(crate) errors: String,
+    /// Ended by the engine, after the longest time or because the user stopped it.
+    pub(crate) killed: bool,
+}
+
+/// A launcher that waits for its start.
+struct Waiting {
+    child: Child,
+    figures: PathBuf,
+    output: PathBuf,
+    errors: PathBuf,
+}
+
+/// Runs all of `launches`, which start at one moment, and waits for them.
+///
+/// `scratch` is a directory for their outputs. After `timeout`, or once `stop` says so, what still
+/// runs is killed.
+///
+/// # Errors
+/// A launcher could not be started. A command that fails is no error.
+pub(crate) fn run_together(
+    launches: &[Launch],
+    scratch: &Path,
+    timeout: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Ended>> {
+    let mut waiting = Vec::with_capacity(launches.len());
+    let (start, hold) = io::pipe().map_err(Error::file("pipe"))?;
+    for (index, launch) in launches.iter().enumerate() {
+        let started = start.try_clone().map_err(Error::file("pipe"))?;
+        waiting.push(prepare(launch, started, &scratch.join(format!("job-{index}")))?);
+    }
+    drop(start);
+    // A launcher has opened everything once it has written its file of figures for the first time.
+    let ready = Instant::now() + Duration::from_secs(10);
+    while waiting.iter().any(|one| !one.figures.exists()) && Instant::now() < ready {
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(hold);
+    wait_for_all(waiting, timeout, stop)
+}
+
+/// Starts the launcher of one command. It waits until `start` ends.
+fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Waiting> {
+    let [figures, output, errors] = ["figures", "out", "err"].map(|kind| scratch.with_extension(kind));
+    let create = |path: &PathBuf| File::create(path).map_err(Error::file(path));
+    let _ = std::fs::remove_file(&figures);
+    let mut command = launcher()?;
+    command.arg("run").arg(&figures).args(&launch.join).arg("--").args(&launch.command);
+    command.env_clear().envs(&launch.env).current_dir(&launch.at);
+    command.stdin(start).stdout(create(&output)?).stderr(create(&errors)?).process_group(0);
+    let child = command.spawn().map_err(Error::file("/proc/self/exe"))?;
+    Ok(Waiting { child, figures, output, errors })
+}
+
+/// A command that is this program as a launcher.
+pub(crate) fn launcher() -> Result<Command> {
+    let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+    let mut command = Command::new(own);
+    command.arg(LAUNCHER);
+    Ok(command)
+}
+
+fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> bool) -> Result<Vec<Ended>> {
+    let until = Instant::now() + timeout;
+    let groups: Vec<Pid> = waiting.iter().map(|one| Pid::from_child(&one.child)).collect();
+    let (ended, all) = mpsc::channel();
+    for (index, mut one) in waiting.into_iter().enumerate() {
+        let ended = ended.clone();
+        thread::spawn(move || {
+            let status = one.child.wait();
+            let _ = ended.send((index, status.map(|_| one)));
+        });
+    }
+    let mut results: Vec<Option<Ended>> = groups.iter().map(|_| None).collect();
+    let mut killed = false;
+    for _ in 0..groups.len() {
+        let (index, one) = loop {
+            match all.recv_timeout(Duration::from_millis(50)) {
+                Ok(one) => break one,
+                Err(_) if !killed && (Instant::now() > until || stop()) => {
+                    killed = true;
+                    for group in &groups {
+                        let _ = kill_process_group(*group, Signal::KILL);
+                    }
+                }
+                Err(_) => {}
+            }
+        };
+        results[index] = Some(read(&one.map_err(Error::file("wait"))?, killed)?);
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+/// What an ended launcher left.
+fn read(one: &Waiting, killed: bool) -> Result<Ended> {
+    let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
+    // Killed, it wrote no figures.
+    let figures = serde_json::from_slice(&text).unwrap_or_default();
+    Ok(Ended { figures, output: tail(&one.output)?, errors: tail(&one.errors)?, killed })
+}
+
+/// The end of a file as text.
+pub(crate) fn tail(path: &Path) -> Result<String> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        io::Seek::seek(&mut file, io::SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().map_err(Error::file(path))
+}
+
+/// Whether the program's arguments are those of a launcher.
+#[must_use]
+pub fn is_launcher(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.nth(1).is_some_and(|first| first == LAUNCHER)
+}
+
+/// Is a launcher, to its end. The arguments are those of the program.
+///
+/// `run FIGURES [FILE...] -- COMMAND...` measures a command; `serve -- COMMAND...` becomes it.
+/// Returns the exit code.
+pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
+    // Services and launchers end with the engine.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    let mut arguments = arguments.skip(2);
+    let kind = arguments.next().unwrap_or_default();
+    let rest: Vec<OsString> = arguments.collect();
+    let Some(dashes) = rest.iter().position(|word| word == "--") else { return 2 };
+    let (options, command) = (&rest[..dashes], &rest[dashes + 1..]);
+    let Some((program, words)) = command.split_first() else { return 2 };
+    if kind == "serve" {
+        let error = Command::new(program).args(words).exec();
+        eprintln!("{}: {error}", program.display());
+        return 127;
+    }
+    let Some((figures, join)) = options.split_first() else { return 2 };
+    measure(Path::new(figures), join, program, words)
+}
+
+fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) -> u8 {
+    for file in join {
+        if let Err(error) = std::fs::write(file, std::process::id().to_string()) {
+            let error = Some(format!("{}: cannot join the cgroup: {error}", Path::new(file).display()));
+            return written(path, &Figures { error, ..Figures::default() });
+        }
+    }
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    if std::fs::write(path, "").is_err() {
+        return 2;
+    }
+    // The start is the end of standard input: it ends for all launchers at one moment.
+    let _ = io::stdin().read(&mut [0]);
+    let began = Instant::now();
+    let status = command.spawn().and_then(|mut child| child.wait());
+    let seconds = began.elapsed().as_secs_f64();
+    let figures = match status {
+        Ok(status) => Figures { code: status.code(), signal: status.signal(), ..of_children(seconds) },
+        Err(error) => {
+            Figures { error: Some(format!("{}: {error}", program.display())), ..Figures::default() }
+        }
+    };
+    written(path, &figures)
+}
+
+fn written(path: &Path, figures: &Figures) -> u8 {
+    let text = serde_json::to_vec(figures).unwrap_or_default();
+    u8::from(std::fs::write(path, text).is_err())
+}
+
+/// What the children that were waited for used.
+fn of_children(seconds: f64) -> Figures {
+    // SAFETY: a `rusage` of zeros is valid, and the call writes into it only.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Figures {
+        seconds,
+        user_seconds: of(usage.ru_utime),
+        system_seconds: of(usage.ru_stime),
+        // In KiB on Linux.
+        peak_memory_bytes: usage.ru_maxrss as u64 * 1024,
+        ..Figures::default()
+    }
+}

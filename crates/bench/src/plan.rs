@@ -1,0 +1,390 @@
+//! A plan: the data, services and contenders of a measurement, as TOML or made by the command line.
+//!
+//! A plan is a value: nothing here touches files or processes. Every word of a command may have
+//! placeholders, see [`crate::words`]. The engine executes a plan; `bench run` and the suites make
+//! plans, and `plans/*.toml` in this crate are those of the published benchmarks.
+
+use std::collections::BTreeMap;
+
+use firstbyte_advise::result::{Basis, CacheState, Goal};
+use firstbyte_location::units;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::words::Words;
+
+/// A measurement: data, services, and cases one after another.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plan {
+    /// Name, for messages.
+    pub name: String,
+    /// Values that a command line may replace, by name: `size = "1GiB"`.
+    pub vars: BTreeMap<String, String>,
+    /// The services that all cases share.
+    pub services: Vec<Service>,
+    /// The data that all cases share.
+    pub data: Vec<Data>,
+    /// The comparisons.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+}
+
+/// A comparison: contenders that do the same work.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Case {
+    /// Unique in the plan.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What a reader has to know, a paragraph each.
+    pub notes: Vec<String>,
+    /// Data of this case alone, made before its services start.
+    pub data: Vec<Data>,
+    /// Services of this case alone, started in order and ended with the case.
+    pub services: Vec<Service>,
+    /// Commands that prepare the services or the data, run once.
+    pub setup: Vec<Command>,
+    /// Commands before each run, untimed: they bring all contenders to the same state.
+    pub before: Vec<Command>,
+    /// Commands after each run, untimed, after its content was checked.
+    pub after: Vec<Command>,
+    /// The contenders.
+    #[serde(rename = "contender")]
+    pub contenders: Vec<Contender>,
+    /// The contender that ratios are about; empty: the first.
+    pub subject: String,
+    /// Bounds to hold.
+    pub goals: Vec<Goal>,
+    /// Rounds that are measured, after one that is not.
+    pub rounds: u32,
+    /// After so many seconds the case ends with its third round.
+    pub seconds: f64,
+    /// The longest that a run may take, seconds.
+    pub timeout: f64,
+    /// Where destinations are: `memory` or `disk`.
+    pub destination: Place,
+    /// True: destinations stay until the case ends. ext4 makes no inode of one that was deleted
+    /// within the last half minute, so deleting a thousand slows the next thousand down.
+    pub keep: bool,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            title: String::new(),
+            notes: Vec::new(),
+            data: Vec::new(),
+            services: Vec::new(),
+            setup: Vec::new(),
+            before: Vec::new(),
+            after: Vec::new(),
+            contenders: Vec::new(),
+            subject: String::new(),
+            goals: Vec::new(),
+            rounds: 5,
+            seconds: 150.0,
+            timeout: 240.0,
+            destination: Place::Memory,
+            keep: false,
+        }
+    }
+}
+
+/// The words of a command, with placeholders.
+pub type Command = Vec<String>;
+
+/// One way to do the work of a case.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Contender {
+    /// Unique in its case.
+    pub name: String,
+    /// What is run and timed.
+    pub command: Command,
+    /// Instead of a command: a workload of our own, run by `{firstbyte} bench job`. Its strings
+    /// may have placeholders. It prints metrics.
+    pub job: Option<Value>,
+    /// Environment variables beside those of the engine.
+    pub env: BTreeMap<String, String>,
+    /// What its standard output means.
+    pub prints: Prints,
+    /// Jobs that run at once, each with a placeholder `{job}` from 0.
+    pub jobs: Option<u32>,
+    /// Greatest memory of all its processes and their page cache: a size.
+    pub memory_limit: Option<String>,
+    /// Processors that it may use.
+    pub cpus: Option<f64>,
+    /// How its content is checked after each run.
+    pub check: Check,
+    /// The cache state that it is measured in.
+    pub cache: Cache,
+    /// A service that counts its requests and bytes: a link.
+    pub link: Option<String>,
+    /// Bytes of data that one job moves or reads: a size.
+    pub bytes: Option<String>,
+    /// Where its figures come from.
+    pub basis: Basis,
+    /// The workload, for reports.
+    pub workload: String,
+    /// The location, for reports.
+    pub target: String,
+    /// Parameters, for charts.
+    pub parameters: BTreeMap<String, f64>,
+    /// True: the contender is left out, with a note, if its program is not installed.
+    pub optional: bool,
+}
+
+/// What a contender's standard output means.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prints {
+    /// Nothing to the engine; wall time is measured from outside.
+    #[default]
+    Nothing,
+    /// Its last line is a JSON object of numbers: metrics. `seconds` among them replaces the wall
+    /// time, `bytes` the bytes.
+    Metrics,
+}
+
+/// How content is checked.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Check {
+    /// A file or a directory that the destination has to hold byte for byte.
+    pub same: Option<String>,
+    /// Where the content is; empty: in the run's destination.
+    pub at: Option<String>,
+    /// A command that has to end with exit code 0.
+    pub command: Command,
+}
+
+/// The cache state that a contender is measured in, and what the evidence is taken from.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cache {
+    /// The state.
+    pub state: CacheState,
+    /// Local files that the run reads.
+    pub files: Vec<String>,
+    /// The object that the run reads through firstbyte's cache.
+    pub object: Option<String>,
+    /// The directory of that cache.
+    pub dir: Option<String>,
+}
+
+/// Where a stage is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// tmpfs: no disk hides a difference. Its files are always in memory, so they are never cold.
+    #[default]
+    Memory,
+    /// The file system of the temporary directory.
+    Disk,
+}
+
+/// Data made from a seed.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Data {
+    /// Its path is `{data.NAME}`; that of all data of a case is `{data}`, or `{data.disk}`.
+    pub name: String,
+    /// What it is.
+    pub kind: DataKind,
+    /// A subdirectory of the stage, for data below the root of a service.
+    pub under: String,
+    /// Bytes of a file.
+    pub size: Option<String>,
+    /// Number of files.
+    pub files: Option<String>,
+    /// Directories of a tree.
+    pub directories: Option<String>,
+    /// Bytes of each of many files: `10KiB..100KiB`.
+    pub file_size: Option<String>,
+    /// Content is a function of the seed.
+    pub seed: u64,
+    /// Where it is made.
+    pub place: Place,
+}
+
+/// Kinds of data.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataKind {
+    /// One file that does not compress.
+    #[default]
+    File,
+    /// One directory of files that do not compress.
+    Files,
+    /// One directory of empty files.
+    Names,
+    /// Directories of empty files.
+    Tree,
+    /// An empty directory.
+    Directory,
+}
+
+/// A server that runs while its case does.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// Its placeholders are `{NAME.port}`, `{NAME.url}`, `{NAME.dir}`, `{NAME.pid}`.
+    pub name: String,
+    /// What is run; `{port}` is a free port and `{dir}` a directory of its own.
+    pub command: Command,
+    /// Environment variables.
+    pub env: BTreeMap<String, String>,
+    /// Files below `{dir}` with placeholders, by name: configurations.
+    pub files: BTreeMap<String, String>,
+    /// When it is ready.
+    pub ready: Ready,
+    /// Commands that fill it once it is ready.
+    pub setup: Vec<Command>,
+    /// `http` unless given.
+    pub scheme: String,
+    /// The stand-in that it is, with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
+    pub stand_in: Option<String>,
+}
+
+/// When a service is ready.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ready {
+    /// Once it accepts connections on `{port}`.
+    #[default]
+    Port,
+    /// Once it prints a line with `HOST:PORT`, as `serve` and `link` do; that port is `{NAME.port}`.
+    Address,
+    /// Once it prints any line.
+    Line,
+}
+
+impl Plan {
+    /// Parses a plan and replaces `vars` by those given.
+    ///
+    /// # Errors
+    /// The text is no plan, a variable is not one of its own, or the plan contradicts itself.
+    pub fn parse(name: &str, text: &str, vars: &BTreeMap<String, String>) -> Result<Self> {
+        let wrong = |what: String| Error::Plan { plan: name.to_owned(), what };
+        let mut plan: Self = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            wrong(format!("line {}: {}", before.matches('\n').count() + 1, error.message().replace('\n', ", ")))
+        })?;
+        if plan.name.is_empty() {
+            name.clone_into(&mut plan.name);
+        }
+        for (key, value) in vars {
+            match plan.vars.get_mut(key) {
+                Some(old) => old.clone_from(value),
+                None => {
+                    let known = plan.vars.keys().cloned().collect::<Vec<_>>().join(", ");
+                    return Err(wrong(format!("no variable {key}; it has: {known}")));
+                }
+            }
+        }
+        plan.validate().map_err(wrong)?;
+        Ok(plan)
+    }
+
+    /// Whether names are unique, sizes are sizes, and goals name contenders.
+    fn validate(&self) -> std::result::Result<(), String> {
+        unique("case", self.cases.iter().map(|case| &case.name))?;
+        for case in &self.cases {
+            case.validate().map_err(|what| format!("case {}: {what}", case.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Case {
+    /// The contender that ratios are about.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        match self.contenders.first() {
+            Some(first) if self.subject.is_empty() => &first.name,
+            _ => &self.subject,
+        }
+    }
+
+    fn validate(&self) -> std::result::Result<(), String> {
+        if self.contenders.is_empty() {
+            return Err("no contenders".into());
+        }
+        unique("contender", self.contenders.iter().map(|contender| &contender.name))?;
+        let known = |name: &str| self.contenders.iter().any(|contender| contender.name == name);
+        for goal in &self.goals {
+            let named = [Some(goal.of.as_str()).filter(|of| !of.is_empty()), goal.over.as_deref()];
+            if let Some(unknown) = named.into_iter().flatten().find(|name| *name != "best" && !known(name)) {
+                return Err(format!("a goal names {unknown:?}, which is not a contender"));
+            }
+        }
+        for contender in &self.contenders {
+            contender.validate().map_err(|what| format!("contender {}: {what}", contender.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl Contender {
+    /// What is run: the command, or the program with the job.
+    ///
+    /// # Errors
+    /// A placeholder has no value.
+    pub(crate) fn words(&self, words: &Words) -> std::result::Result<Vec<String>, String> {
+        let Some(job) = &self.job else { return words.fill_all(&self.command) };
+        let job = filled(job, words)?.to_string();
+        Ok(vec![words.fill("{firstbyte}")?, "bench".into(), "job".into(), job])
+    }
+
+    /// What its standard output means.
+    pub(crate) fn prints(&self) -> Prints {
+        if self.job.is_some() { Prints::Metrics } else { self.prints }
+    }
+
+    fn validate(&self) -> std::result::Result<(), String> {
+        if self.command.is_empty() == self.job.is_none() {
+            return Err("either a command or a job is needed".into());
+        }
+        if self.jobs == Some(0) {
+            return Err("0 jobs: at least one is needed".into());
+        }
+        if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
+            return Err("cpus: a number above 0 is needed".into());
+        }
+        if let Some(size) = &self.memory_limit {
+            units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A value with the placeholders in all its strings filled.
+fn filled(value: &Value, words: &Words) -> std::result::Result<Value, String> {
+    Ok(match value {
+        Value::String(text) => Value::String(words.fill(text)?),
+        Value::Array(all) => Value::Array(all.iter().map(|one| filled(one, words)).collect::<std::result::Result<_, _>>()?),
+        Value::Object(all) => {
+            let pair = |(name, value): (&String, &Value)| Ok((name.clone(), filled(value, words)?));
+            Value::Object(all.iter().map(pair).collect::<std::result::Result<_, String>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// Whether names are unique and fit for the names of files.
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> std::result::Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(format!("a {what} without a name"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("two {what}s are called {name:?}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! A results file while it is written: a header, then each run at once.
+//!
+//! An existing file of the same plan is continued, whatever it lacks: after an interruption the
+//! same command line ends with the same set of runs.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use firstbyte_advise::result::{Header, Record, Results, Run};
+
+use crate::error::{Error, Result};
+
+/// Where runs are written.
+#[derive(Debug)]
+pub struct Writer {
+    file: Option<(PathBuf, File)>,
+    results: Results,
+}
+
+/// Reads a results file.
+///
+/// # Errors
+/// It cannot be read, is malformed, or has a newer schema.
+pub fn read(path: &Path) -> Result<Results> {
+    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+    Results::parse(&text).map_err(|cause| Error::Results { path: path.to_owned(), cause })
+}
+
+impl Writer {
+    /// Keeps the results in memory only.
+    #[must_use]
+    pub fn in_memory(header: Header) -> Self {
+        Self { file: None, results: Results { header, runs: Vec::new() } }
+    }
+
+    /// Opens `path` for results with this header: a new file, or one of the same plan, which is
+    /// continued.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is malformed, newer, or of another plan.
+    pub fn open(path: &Path, header: Header) -> Result<Self> {
+        let failed = || Error::file(path);
+        let existing = match std::fs::metadata(path) {
+            Ok(found) if found.len() > 0 => Some(read(path)?),
+            Ok(_) => None,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(failed()(error)),
+        };
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(failed())?;
+        let results = match existing {
+            Some(results) if results.header.plan_digest == header.plan_digest => {
+                end_line(&mut file).map_err(failed())?;
+                results
+            }
+            Some(_) => return Err(Error::OtherPlan { path: path.to_owned() }),
+            None => {
+                let results = Results { header, runs: Vec::new() };
+                let record = Record::Header(Box::new(results.header.clone()));
+                append(&mut file, &record).map_err(failed())?;
+                results
+            }
+        };
+        Ok(Self { file: Some((path.to_owned(), file)), results })
+    }
+
+    /// The header, and the runs so far.
+    #[must_use]
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// The rounds of a contender that were written.
+    #[must_use]
+    pub fn rounds_of(&self, case: &str, contender: &str) -> BTreeSet<u32> {
+        let of = |run: &&Run| run.case == case && run.contender == contender;
+        self.results.runs.iter().filter(of).map(|run| run.round).collect()
+    }
+
+    /// Writes a run.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, run: Run) -> Result<()> {
+        if let Some((path, file)) = &mut self.file {
+            append(file, &Record::Run(Box::new(run.clone()))).map_err(Error::file(path.as_path()))?;
+        }
+        self.results.runs.push(run);
+        Ok(())
+    }
+}
+
+/// Writes one record as one line, by one call: a process that is killed leaves whole lines, or one
+/// incomplete last line.
+fn append(file: &mut File, record: &Record) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    file.write_all(&line)
+}
+
+/// Removes an incomplete last line.
+fn end_line(file: &mut File) -> std::io::Result<()> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    std::io::Read::read_to_end(file, &mut text)?;
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    file.set_len(end as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstbyte_advise::result::SCHEMA;
+
+    fn header(digest: &str) -> Header {
+        Header { schema: SCHEMA, plan_digest: digest.into(), ..Header::default() }
+    }
+
+    fn run(round: u32) -> Run {
+        Run { case: "a".into(), contender: "b".into(), round, ..Run::default() }
+    }
+
+    #[test]
+    fn a_file_is_continued_after_an_incomplete_line_and_only_by_its_own_plan() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.jsonl");
+        let mut writer = Writer::open(&path, header("1")).unwrap();
+        writer.write(run(0)).unwrap();
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"record\":\"run\",\"ca").unwrap();
+        let mut writer = Writer::open(&path, header("1")).unwrap();
+        writer.write(run(1)).unwrap();
+        assert_eq!(read(&path).unwrap().runs, [run(0), run(1)]);
+        assert_eq!(writer.rounds_of("a", "b").into_iter().collect::<Vec<_>>(), [0, 1]);
+        assert!(matches!(Writer::open(&path, header("2")), Err(Error::OtherPlan { .. })));
+    }
+}

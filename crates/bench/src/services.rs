@@ -1,0 +1,185 @@
+//! The servers of a case: started on free ports, ended by their process ids.
+//!
+//! A service is any command. It runs under a launcher that replaces itself by the service, so it
+//! ends with the engine even if that is killed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::launch;
+use crate::plan::{Ready, Service};
+use crate::words::Words;
+
+/// The longest that a service may take to become ready.
+const START: Duration = Duration::from_secs(30);
+/// The longest that it may take to end by itself.
+const END: Duration = Duration::from_secs(5);
+/// The longest that a link may take to report its counters.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What a link counted since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Bytes to clients.
+    pub(crate) bytes: u64,
+    /// Requests.
+    pub(crate) requests: u64,
+}
+
+/// A running service. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    child: Child,
+    /// What it prints, line by line.
+    lines: Receiver<String>,
+}
+
+/// Starts a service and sets its placeholders in `words`. `root` is the directory for its own.
+pub(crate) fn start(
+    service: &Service,
+    root: &Path,
+    words: &mut Words,
+    env: &BTreeMap<OsString, OsString>,
+) -> Result<Running> {
+    let wrong = |what: String| Error::Service { name: service.name.clone(), what };
+    let dir = root.join(&service.name);
+    fs::create_dir_all(&dir).map_err(Error::file(&dir))?;
+    let port = free_port().map_err(|error| wrong(format!("no free port: {error}")))?;
+    let mut own = words.clone();
+    own.set("dir", dir.display());
+    own.set("port", port);
+    for (name, content) in &service.files {
+        let path = dir.join(name);
+        fs::write(&path, own.fill(content).map_err(wrong)?).map_err(Error::file(&path))?;
+    }
+    let command = own.fill_all(&service.command).map_err(wrong)?;
+    let log = dir.join("service.log");
+    let file = File::create(&log).map_err(Error::file(&log))?;
+    let mut launcher = launch::launcher()?;
+    launcher.args(["serve", "--"]).args(&command).env_clear().envs(env).current_dir(&dir);
+    for (name, value) in &service.env {
+        launcher.env(name, own.fill(value).map_err(wrong)?);
+    }
+    launcher.stdin(Stdio::null()).stderr(file).stdout(Stdio::piped());
+    let mut child = launcher.spawn().map_err(Error::file("/proc/self/exe"))?;
+    let lines = child.stdout.take().map_or_else(|| mpsc::channel().1, lines_of);
+    let mut running = Running { name: service.name.clone(), child, lines };
+    let port = running.wait(service.ready, port, &log)?;
+    let scheme = if service.scheme.is_empty() { "http" } else { &service.scheme };
+    let name = &service.name;
+    words.set(format!("{name}.port"), port);
+    words.set(format!("{name}.url"), format!("{scheme}://127.0.0.1:{port}"));
+    words.set(format!("{name}.dir"), dir.display());
+    words.set(format!("{name}.pid"), running.child.id());
+    Ok(running)
+}
+
+impl Running {
+    /// Its name in the plan.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it counted since it started; `None` if it does not count, or gives no answer.
+    pub(crate) fn counters(&self) -> Option<Counters> {
+        while self.lines.try_recv().is_ok() {}
+        kill_process(Pid::from_child(&self.child), Signal::USR1).ok()?;
+        let line = self.lines.recv_timeout(ANSWER).ok()?;
+        let counted: Value = serde_json::from_str(&line).ok()?;
+        Some(Counters {
+            bytes: counted.get("bytes_to_client")?.as_u64()?,
+            requests: counted.get("requests").and_then(Value::as_u64).unwrap_or_default(),
+        })
+    }
+
+    /// Returns its port once it is ready.
+    fn wait(&mut self, ready: Ready, port: u16, log: &Path) -> Result<u16> {
+        let until = Instant::now() + START;
+        let mut printed = String::new();
+        while Instant::now() < until {
+            match ready {
+                Ready::Port if TcpStream::connect(("127.0.0.1", port)).is_ok() => return Ok(port),
+                Ready::Port => thread::sleep(Duration::from_millis(10)),
+                Ready::Address | Ready::Line => match self.lines.recv_timeout(Duration::from_millis(50)) {
+                    Ok(line) if ready == Ready::Line => return Ok(port_in(&line).unwrap_or(port)),
+                    Ok(line) => match port_in(&line) {
+                        Some(port) => return Ok(port),
+                        None => printed = line,
+                    },
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => thread::sleep(Duration::from_millis(10)),
+                },
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failed(&format!("ended at its start ({status})"), &printed, log));
+            }
+        }
+        Err(self.failed(&format!("not ready after {} s", START.as_secs()), &printed, log))
+    }
+
+    fn failed(&self, what: &str, printed: &str, log: &Path) -> Error {
+        let text = launch::tail(log).unwrap_or_default();
+        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or(printed);
+        Error::Service { name: self.name.clone(), what: format!("{what}: {last}") }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        let _ = kill_process(pid, Signal::TERM);
+        let until = Instant::now() + END;
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a service's standard output, read by a thread so that it never waits for us.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (line, lines) = mpsc::sync_channel(1024);
+    thread::spawn(move || {
+        for text in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+            let _ = line.try_send(text);
+        }
+    });
+    lines
+}
+
+/// The port in a line with `HOST:PORT`, alone or in a URL.
+fn port_in(line: &str) -> Option<u16> {
+    let after = line.rsplit_once("127.0.0.1:").or_else(|| line.rsplit_once("localhost:"))?.1;
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+/// A port that no process listens on now.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// The directory of a program, for a message about a missing one.
+pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    std::env::split_paths(path).map(|directory| directory.join(name)).find(|path| path.is_file())
+}

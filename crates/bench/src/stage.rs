@@ -1,0 +1,126 @@
+//! The stage: directories for data, services and destinations, gone when the measurement ends.
+//!
+//! A stage is locked while it is used. The next measurement removes the stages whose lock is free:
+//! those that a killed process left, with what is mounted below them.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::plan::Place;
+
+/// How the names of stages begin.
+const PREFIX: &str = "firstbyte-bench-";
+/// The file that is locked.
+const LOCK: &str = ".lock";
+/// Where memory is a file system.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// One directory per place. Dropping it removes them.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    memory: Locked,
+    disk: Locked,
+    destinations: u64,
+}
+
+#[derive(Debug)]
+struct Locked {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Stage {
+    /// Makes a stage, after it removed those that killed processes left. `disk` is the directory
+    /// for what is to be on a disk.
+    pub(crate) fn new(disk: &Path) -> Result<Self> {
+        let memory = Path::new(SHARED_MEMORY);
+        let memory = if memory.is_dir() { memory } else { disk };
+        for root in [memory, disk] {
+            sweep(root);
+        }
+        Ok(Self { memory: Locked::new(memory)?, disk: Locked::new(disk)?, destinations: 0 })
+    }
+
+    /// The directory of a place.
+    pub(crate) fn path(&self, place: Place) -> &Path {
+        match place {
+            Place::Memory => &self.memory.path,
+            Place::Disk => &self.disk.path,
+        }
+    }
+
+    /// A new directory below a place. It has a number, so that no tool finds what an earlier run
+    /// left.
+    pub(crate) fn destination(&mut self, place: Place) -> Result<PathBuf> {
+        self.destinations += 1;
+        self.directory(place, &format!("out-{}", self.destinations))
+    }
+
+    /// A directory below a place, made if it is missing.
+    pub(crate) fn directory(&self, place: Place, name: &str) -> Result<PathBuf> {
+        let path = self.path(place).join(name);
+        fs::create_dir_all(&path).map_err(Error::file(&path))?;
+        Ok(path)
+    }
+}
+
+impl Locked {
+    fn new(root: &Path) -> Result<Self> {
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(root).map_err(Error::file(root))?;
+        let lock = made.path().join(LOCK);
+        let file = File::create(&lock).map_err(Error::file(&lock))?;
+        file.lock().map_err(Error::file(&lock))?;
+        Ok(Self { path: made.keep(), _lock: file })
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+/// Removes the stages below `root` whose lock is free.
+fn sweep(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let is_stage = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        if is_stage && !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a stage. What is mounted below it is unmounted first.
+fn remove(stage: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+    for point in points.filter(|point| point.starts_with(stage)) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(point).status();
+    }
+    let _ = fs::remove_dir_all(stage);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_dead_processes_are_removed_and_those_in_use_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let used = Locked::new(root.path()).unwrap();
+        let dead = Locked::new(root.path()).unwrap();
+        let left = dead.path.clone();
+        // Killed, it would leave its directory and free the lock.
+        let Locked { path, _lock } = &dead;
+        assert!(path.is_dir());
+        _lock.unlock().unwrap();
+        let other = root.path().join("firstbyte-bench-notours");
+        fs::create_dir(&other).unwrap();
+        sweep(root.path());
+        assert!(!left.exists());
+        assert!(used.path.is_dir() && other.is_dir());
+    }
+}

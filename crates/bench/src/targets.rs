@@ -1,0 +1,71 @@
+//! From targets to a plan: what `bench run TARGET...` measures.
+//!
+//! A target is looked at once ([`probe`]): what it is, and how much is there. Each workload that
+//! fits becomes a case; its contenders are the ways to the data. Targets are only read unless
+//! writing is allowed. The plan is a value, so `--dry-run` shows what would be done.
+
+mod cases;
+mod probe;
+
+use std::path::PathBuf;
+
+pub use probe::{Found, Shape, Target, probe};
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The workloads, by name; empty: those that fit.
+    pub workloads: Vec<String>,
+    /// Most bytes of one object that a run reads.
+    pub size: Option<u64>,
+    /// Most files that a run reads.
+    pub files: Option<u64>,
+    /// Bytes of a read in `seq-read` and `rand-read`.
+    pub block: Option<u64>,
+    /// The part of an object that `open` reads before all of it: `1%` or a size.
+    pub read: String,
+    /// Threads or requests of a job at once.
+    pub concurrency: Option<usize>,
+    /// Jobs at once, one contender for each number.
+    pub parallel_jobs: Vec<u32>,
+    /// Permission to write to the targets.
+    pub write: bool,
+    /// Global options of firstbyte, which jobs use too.
+    pub options: Vec<String>,
+    /// Other programs, by name: words with `{target}` and `{out}`.
+    pub peers: Vec<(String, Vec<String>)>,
+    /// Memory of each contender, as a size.
+    pub memory_limit: Option<String>,
+    /// Processors of each contender.
+    pub cpus: Option<f64>,
+    /// A command for the workload `command`, words with `{target}`.
+    pub command: Vec<String>,
+    /// The local file or directory that `upload` copies.
+    pub source: Option<PathBuf>,
+}
+
+/// The plan for targets that were looked at.
+///
+/// # Errors
+/// No workload fits, or one that was asked for does not.
+pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
+    let wrong = |what: String| Error::Plan { plan: "bench run".into(), what };
+    let jobs = if request.parallel_jobs.is_empty() { &[1][..] } else { &request.parallel_jobs };
+    if jobs.contains(&0) {
+        return Err(wrong("--parallel-jobs: at least one job is needed".into()));
+    }
+    let mut cases = Vec::new();
+    for target in targets {
+        let names = if request.workloads.is_empty() { cases::fitting(target) } else { request.workloads.clone() };
+        for workload in names {
+            cases.push(cases::case(target, &workload, request, jobs).map_err(wrong)?);
+        }
+    }
+    if cases.is_empty() {
+        return Err(wrong("nothing to measure: the targets are empty".into()));
+    }
+    Ok(Plan { name: "bench run".into(), cases, ..Plan::default() })
+}

@@ -1,0 +1,320 @@
+//! The case of one workload on one target: its contenders and what a run of each reads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use firstbyte_advise::result::CacheState;
+use serde_json::{Value, json};
+
+use super::{Found, Request, Shape, Target};
+use crate::plan::{Cache, Case, Contender, Place};
+
+/// Bytes of an object that a run reads unless asked for more: about a second over a network.
+const SIZE: u64 = 256 << 20;
+/// Files that a run reads unless asked for more.
+const FILES: u64 = 1_000;
+/// Random reads of a run.
+const READS: u64 = 200;
+/// Bytes of a random read unless given.
+const BLOCK: u64 = 4 << 10;
+/// Files from which on a tree is one of many small files.
+const MANY: usize = 20;
+/// Seconds after which a case ends with its third round, so that a slow target takes minutes.
+const SECONDS: f64 = 30.0;
+/// The longest run, seconds.
+const TIMEOUT: f64 = 600.0;
+
+/// The workloads that fit a target.
+pub(super) fn fitting(target: &Target) -> Vec<String> {
+    let names: &[&str] = match &target.found {
+        Found::Object(_) => &["open", "rand-read"],
+        Found::Tree(shape) if shape.sizes.len() < MANY => &["open", "rand-read", "list"],
+        Found::Tree(_) => &["open", "many-small", "list"],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// One way to the data.
+struct Way {
+    name: &'static str,
+    access: &'static str,
+    state: CacheState,
+}
+
+const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way {
+    Way { name, access, state }
+}
+
+/// The case of a workload.
+pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u32]) -> Result<Case, String> {
+    let work = Work::of(target, workload, request)?;
+    let mut contenders = Vec::new();
+    for way in ways(target, workload)? {
+        for job in jobs {
+            contenders.push(work.contender(&way, *job, request, jobs.len() > 1));
+        }
+    }
+    for (name, words) in &request.peers {
+        let fill = |word: &String| word.replace("{target}", &target.location);
+        contenders.push(Contender {
+            name: name.clone(),
+            command: words.iter().map(fill).collect(),
+            workload: workload.to_owned(),
+            target: target.location.clone(),
+            bytes: Some(work.bytes.to_string()),
+            ..Contender::default()
+        });
+    }
+    Ok(Case {
+        name: format!("{workload} {}", target.location),
+        title: work.title,
+        notes: work.notes,
+        contenders,
+        seconds: SECONDS,
+        timeout: TIMEOUT,
+        destination: Place::Disk,
+        ..Case::default()
+    })
+}
+
+/// The ways to the data of a target that a workload has.
+fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
+    use CacheState::{Any, Cold, Hydrated, Warm};
+    let (path, cp) = (way("path, cold", "path", Cold), way("cp, then read", "cp", Cold));
+    let (open, mount) = (way("lazy open", "open", Cold), way("mount", "mount", Cold));
+    let hydrated = way("mount, hydrated", "mount", Hydrated);
+    Ok(match (workload, target.local) {
+        ("upload", _) => vec![way("upload", "cp", Any)],
+        ("hydrate", _) => vec![way("hydrate", "open", Cold)],
+        ("copy-tree", true) => vec![way("copy", "path", Cold)],
+        ("copy-tree", false) => vec![cp, mount],
+        ("fio" | "mapped" | "blast", true) | ("command", true) => vec![path, way("path, warm", "path", Warm)],
+        ("mapped" | "blast" | "fio", false) => vec![cp, mount, hydrated],
+        ("list", true) => vec![way("path", "path", Any)],
+        ("list", false) => vec![way("ls", "open", Any)],
+        (_, true) => vec![path, way("path, warm", "path", Warm)],
+        ("open" | "cold-start" | "one-big" | "many-small" | "seq-read" | "rand-read" | "mixed" | "command", false) => {
+            vec![cp, open, mount, hydrated]
+        }
+        _ => return Err(format!("no workload {workload}")),
+    })
+}
+
+/// What one run does.
+struct Work {
+    workload: String,
+    target: String,
+    title: String,
+    notes: Vec<String>,
+    /// Parameters of the job.
+    parameters: BTreeMap<String, Value>,
+    /// Bytes that a run reads.
+    bytes: u64,
+    /// Local files that it reads.
+    files: Vec<String>,
+    /// The object that it reads, for firstbyte's cache.
+    object: Option<String>,
+}
+
+impl Work {
+    fn of(target: &Target, workload: &str, request: &Request) -> Result<Self, String> {
+        let mut work = Self {
+            workload: workload.to_owned(),
+            target: target.location.clone(),
+            title: String::new(),
+            notes: Vec::new(),
+            parameters: BTreeMap::new(),
+            bytes: 0,
+            files: Vec::new(),
+            object: None,
+        };
+        match workload {
+            "list" => work.listing(target),
+            "many-small" | "copy-tree" | "hydrate" => work.files(target, request)?,
+            "upload" => work.upload(request)?,
+            "command" => work.command(request)?,
+            _ => work.object(target, request)?,
+        }
+        if let Some(concurrency) = request.concurrency {
+            work.parameters.insert("concurrency".into(), json!(concurrency));
+        }
+        Ok(work)
+    }
+
+    fn listing(&mut self, target: &Target) {
+        let complete = matches!(&target.found, Found::Tree(Shape { complete: true, .. }));
+        self.title = format!("names below {}", target.location);
+        self.parameters.insert("recursive".into(), json!(true));
+        if !complete {
+            self.notes.push("All names are listed; a large target takes long.".into());
+        }
+    }
+
+    fn files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+        let Found::Tree(shape) = &target.found else {
+            return Err(format!("{}: {} needs a directory, prefix or bucket", target.location, self.workload));
+        };
+        let (files, bytes, after) = shape.first(request.files.unwrap_or(FILES));
+        if let Some(after) = after.filter(|_| self.workload == "many-small") {
+            self.parameters.insert("names".into(), json!(format!("..{after}")));
+            self.notes.push(format!("Only the first {files} files in byte order are read."));
+        } else if after.is_some() {
+            return Err(format!("{}: has more than {files} files: name a smaller prefix, or give --files", target.location));
+        }
+        self.title = format!("{files} files below {}", target.location);
+        self.bytes = bytes;
+        if target.local {
+            let root = Path::new(&target.location);
+            let names = shape.sizes.keys().take(files as usize);
+            self.files = names.map(|name| root.join(name).display().to_string()).collect();
+        }
+        Ok(())
+    }
+
+    fn upload(&mut self, request: &Request) -> Result<(), String> {
+        if !request.write {
+            return Err("upload writes to the target: give --write".into());
+        }
+        let source = request.source.as_ref().ok_or("upload: what is copied? give --source")?;
+        self.title = format!("{} to {}", source.display(), self.target);
+        self.parameters.insert("source".into(), json!(source));
+        self.parameters.insert("write".into(), json!(true));
+        Ok(())
+    }
+
+    fn command(&mut self, request: &Request) -> Result<(), String> {
+        if request.command.is_empty() {
+            return Err("command: which? write it after --".into());
+        }
+        self.title = format!("{} on {}", request.command.join(" "), self.target);
+        self.parameters.insert("command".into(), json!(request.command));
+        Ok(())
+    }
+
+    /// A workload of one object: the target itself, or the largest below it.
+    fn object(&mut self, target: &Target, request: &Request) -> Result<(), String> {
+        let (name, size) = match &target.found {
+            Found::Object(size) => (None, *size),
+            Found::Tree(shape) => {
+                let (name, size) = shape.largest().ok_or("no files")?;
+                (Some(name.to_owned()), size)
+            }
+        };
+        let most = request.size.unwrap_or(SIZE).min(size);
+        let shown = name.as_deref().unwrap_or(&target.location);
+        self.title = format!("{} of {shown}, {size} bytes", self.workload);
+        if let Some(name) = &name {
+            self.parameters.insert("object".into(), json!(name));
+        }
+        let base = target.location.trim_end_matches('/');
+        let whole = name.map_or_else(|| target.location.clone(), |name| format!("{base}/{name}"));
+        self.bytes = match self.workload.as_str() {
+            "rand-read" | "mixed" => {
+                let block = request.block.unwrap_or(BLOCK);
+                self.parameters.insert("block".into(), json!(block));
+                self.parameters.insert("count".into(), json!(READS));
+                block * READS
+            }
+            "open" | "cold-start" => {
+                self.parameters.insert("read".into(), json!(request.read));
+                if size > most {
+                    self.parameters.insert("until".into(), json!("part"));
+                    self.notes.push(format!("The object is larger than {most} bytes, so only a part of it is read; --size raises the limit."));
+                }
+                size.min(most)
+            }
+            _ => {
+                if size > most {
+                    self.parameters.insert("size".into(), json!(most));
+                }
+                most
+            }
+        };
+        if target.local {
+            self.files = vec![whole];
+        } else {
+            self.object = Some(whole);
+        }
+        Ok(())
+    }
+
+    fn contender(&self, way: &Way, jobs: u32, request: &Request, several: bool) -> Contender {
+        let mut job = self.parameters.clone();
+        job.insert("workload".into(), json!(self.workload));
+        job.insert("target".into(), json!(self.target));
+        job.insert("access".into(), json!(way.access));
+        if !request.options.is_empty() {
+            job.insert("options".into(), json!(request.options));
+        }
+        let hydrated = way.state == CacheState::Hydrated;
+        // A hydrated cache is kept for all runs of a contender; others begin with none.
+        let cache = if hydrated { "{disk}/hydrated" } else { "{out}/cache-{job}" };
+        if way.access == "mount" || self.workload == "hydrate" {
+            job.insert("cache".into(), json!(cache));
+        }
+        if way.access == "mount" {
+            job.insert("mount".into(), json!("{out}/mount-{job}"));
+        }
+        if way.access == "cp" && self.workload != "upload" || self.workload == "copy-tree" {
+            job.insert("destination".into(), json!("{out}/copy-{job}"));
+        }
+        let suffix = if several { format!(" x{jobs}") } else { String::new() };
+        Contender {
+            name: format!("{}{suffix}", way.name),
+            job: Some(json!(job)),
+            jobs: Some(jobs),
+            memory_limit: request.memory_limit.clone(),
+            cpus: request.cpus,
+            cache: Cache {
+                state: way.state,
+                files: self.files.clone(),
+                object: self.object.clone(),
+                dir: self.object.as_ref().map(|_| cache.replace("{job}", "0")),
+            },
+            bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
+            workload: self.workload.clone(),
+            target: self.target.clone(),
+            parameters: BTreeMap::from([("jobs".to_owned(), f64::from(jobs))]),
+            ..Contender::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: usize) -> Target {
+        let sizes = (0..files).map(|n| (format!("f{n:03}"), 1000 + n as u64)).collect();
+        let found = Found::Tree(Shape { sizes, complete: true });
+        Target { location: "s3://b/p/".into(), local: false, found }
+    }
+
+    #[test]
+    fn what_fits_depends_on_what_is_there() {
+        assert_eq!(fitting(&tree(3)), ["open", "rand-read", "list"]);
+        assert_eq!(fitting(&tree(30)), ["open", "many-small", "list"]);
+    }
+
+    #[test]
+    fn only_the_first_files_are_read() {
+        let request = Request { files: Some(10), ..Request::default() };
+        let case = case(&tree(30), "many-small", &request, &[1]).unwrap();
+        let job = case.contenders[0].job.as_ref().unwrap();
+        assert_eq!(job["names"], "..f010");
+        assert_eq!(case.contenders[0].bytes.as_deref(), Some("10045"));
+    }
+
+    #[test]
+    fn a_target_is_not_written_without_permission() {
+        let error = case(&tree(3), "upload", &Request::default(), &[1]).unwrap_err();
+        assert!(error.contains("--write"), "{error}");
+    }
+
+    #[test]
+    fn each_number_of_jobs_is_a_contender() {
+        let case = case(&tree(3), "open", &Request::default(), &[1, 4]).unwrap();
+        let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
+        assert_eq!(names[..2], ["cp, then read x1", "cp, then read x4"]);
+    }
+}

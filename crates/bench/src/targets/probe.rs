@@ -1,0 +1,105 @@
+//! What a target is and how much is there, found by as few requests as it takes.
+
+use std::collections::BTreeMap;
+
+use firstbyte::Client;
+use firstbyte::location::{Kind, Location};
+use firstbyte::store::ListOptions;
+
+use crate::error::{Error, Result};
+
+/// Entries that are looked at. A large target is measured by its first ones.
+const ENTRIES: usize = 20_000;
+
+/// A target that was looked at.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// As it was given.
+    pub location: String,
+    /// True for a path on a mounted file system.
+    pub local: bool,
+    /// What it is.
+    pub found: Found,
+}
+
+/// What a target is.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// One file or object of so many bytes.
+    Object(u64),
+    /// A directory, prefix or bucket.
+    Tree(Shape),
+}
+
+/// The files of a tree.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    /// Sizes by name, of the first entries.
+    pub sizes: BTreeMap<String, u64>,
+    /// False if there is more.
+    pub complete: bool,
+}
+
+impl Shape {
+    /// The largest file and its bytes.
+    #[must_use]
+    pub fn largest(&self) -> Option<(&str, u64)> {
+        self.sizes.iter().map(|(name, size)| (name.as_str(), *size)).max_by_key(|(_, size)| *size)
+    }
+
+    /// The files of at most `size` bytes, by name, at most `count`: how many, their bytes, and the
+    /// name after the last one.
+    #[must_use]
+    pub fn first(&self, count: u64) -> (u64, u64, Option<&str>) {
+        let taken = self.sizes.iter().take(count as usize);
+        let (files, bytes) = taken.fold((0, 0), |(files, bytes), (_, size)| (files + 1, bytes + size));
+        (files, bytes, self.sizes.keys().nth(count as usize).map(String::as_str))
+    }
+}
+
+/// Looks at a target.
+///
+/// # Errors
+/// It is missing, empty, or cannot be read.
+pub fn probe(client: &Client, location: &str) -> Result<Target> {
+    let failed = |what: String| Error::Target { location: location.to_owned(), what };
+    let parsed = Location::parse(location.as_ref()).map_err(|error| failed(error.to_string()))?;
+    let local = matches!(parsed, Location::Local(_));
+    let object = client.store().stat(&parsed);
+    if let Ok(stat) = &object
+        && stat.kind != Kind::Directory
+    {
+        let size = stat.size().ok_or_else(|| failed("its length is not known, so it cannot be measured".into()))?;
+        if size == 0 {
+            return Err(failed("is empty; name an object with content".into()));
+        }
+        return Ok(Target { location: location.to_owned(), local, found: Found::Object(size) });
+    }
+    let shape = shape_of(client, location);
+    match (shape, object) {
+        (Ok(shape), _) if !shape.sizes.is_empty() => {
+            Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape) })
+        }
+        (Ok(_), Ok(_)) => Err(failed("has no files; name a directory or prefix with some".into())),
+        (_, Err(error)) => Err(failed(error.to_string())),
+        (Err(error), Ok(_)) => Err(failed(error.to_string())),
+    }
+}
+
+fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
+    let options = ListOptions { recursive: true, ..ListOptions::default() };
+    let mut shape = Shape { complete: true, ..Shape::default() };
+    for entry in client.list(location, &options)? {
+        let entry = entry?;
+        if shape.sizes.len() == ENTRIES {
+            shape.complete = false;
+            break;
+        }
+        if entry.kind == Kind::File
+            && let Ok(name) = String::from_utf8(entry.name)
+        {
+            shape.sizes.insert(name, entry.size.unwrap_or_default());
+        }
+    }
+    Ok(shape)
+}

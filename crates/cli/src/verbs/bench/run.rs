@@ -1,0 +1,273 @@
+//! `bench run`: executes a plan and writes its runs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use firstbyte_advise::result::{Machine, Outcome, Run};
+use firstbyte_bench::engine::{self, Ending, Event, Settings};
+use firstbyte::Client;
+use firstbyte_bench::plan::Plan;
+use firstbyte_bench::results::Writer;
+use firstbyte_bench::targets::{self, Request, Target};
+use firstbyte_location::units::{parse_duration, parse_size};
+use firstbyte_transfer::Concurrency;
+use serde_json::json;
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::signals;
+
+/// Measure, and write each run at once
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte bench run s3://bucket/data/ /mnt/data --out results.jsonl
+  firstbyte bench run s3://bucket/big.bam --workload rand-read --parallel-jobs 1,2,4
+  firstbyte bench run /mnt/nfs/data --expect-fs nfs4 --dry-run
+  firstbyte bench run --plan peers/minio.toml --case minio-big --out results.jsonl
+Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
+pub struct RunArgs {
+    /// What is measured: directories, files, objects, prefixes, buckets
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// A workload instead of those that fit: open, one-big, many-small, seq-read, rand-read, list,
+    /// copy-tree, hydrate, upload, mapped, fio, mixed, command; may be repeated
+    #[arg(long = "workload", value_name = "NAME")]
+    workloads: Vec<String>,
+    /// Most bytes of one object that a run reads
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Most files that a run reads
+    #[arg(long, value_name = "N")]
+    files: Option<u64>,
+    /// Bytes of a read in seq-read and rand-read
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    block: Option<u64>,
+    /// The part of an object that `open` reads before all of it: a size or a percentage
+    #[arg(long, value_name = "PART", default_value = "1%")]
+    read: String,
+    /// Jobs at once; several numbers compare them
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    parallel_jobs: Vec<u32>,
+    /// Another program as a contender: NAME=COMMAND with {target} and {out}; may be repeated
+    #[arg(long = "with", value_name = "NAME=COMMAND", value_parser = parse_peer)]
+    peers: Vec<(String, Vec<String>)>,
+    /// The command of the workload `command`, with {target}
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// The local file or directory that `upload` copies
+    #[arg(long, value_name = "PATH")]
+    source: Option<PathBuf>,
+    /// Let workloads write to the targets
+    #[arg(long)]
+    write: bool,
+    /// Greatest memory of each contender with its page cache
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Processors that each contender may use
+    #[arg(long, value_name = "N")]
+    cpus: Option<f64>,
+    /// Fail unless the local targets are on this type of file system
+    #[arg(long, value_name = "TYPE")]
+    expect_fs: Option<String>,
+    /// Measure a plan, a TOML file, instead of targets
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads"], required_unless_present = "targets")]
+    plan: Option<PathBuf>,
+    /// Only these cases of the plan; may be repeated
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// Replace a variable of the plan; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    vars: Vec<(String, String)>,
+    /// Write the runs into this file, or continue it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Measured rounds, instead of those of the plan
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Stop before more bytes than this were read or moved
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_bytes: Option<u64>,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    max_time: Option<std::time::Duration>,
+    /// Show the cases and their contenders, without running them
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn parse_peer(text: &str) -> std::result::Result<(String, Vec<String>), String> {
+    let (name, command) = parse_pair(text)?;
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { Err("the command is empty".into()) } else { Ok((name, words)) }
+}
+
+fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Runs it.
+pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    let plan = match &args.plan {
+        Some(path) => load(path, args)?,
+        None => of_targets(args, globals)?,
+    };
+    if args.dry_run {
+        return show(&plan, globals);
+    }
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stopped);
+    signals::on_interrupt(move || flag.store(true, Ordering::Relaxed))?;
+    let stop = || stopped.load(Ordering::Relaxed);
+    let settings = Settings {
+        firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
+        // A plan is measured alike everywhere; targets are reached as the user reaches them.
+        env: if args.plan.is_some() { clean_environment() } else { std::env::vars_os().collect() },
+        disk: std::env::temp_dir(),
+        words: args.plan.as_deref().map(words_of).unwrap_or_default(),
+        rounds: args.rounds,
+        max_bytes: args.max_bytes,
+        max_seconds: args.max_time.map(|time| time.as_secs_f64()),
+        stop: &stop,
+    };
+    let command = std::env::args().skip(1).collect();
+    let header = engine::header(&plan, &settings, command, Machine::default());
+    let mut writer = match &args.out {
+        Some(path) => Writer::open(path, header)?,
+        None => Writer::in_memory(header),
+    };
+    let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| watch(&event, globals))?;
+    finish(ending, &writer, globals)
+}
+
+/// The plan of the targets.
+fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
+    let client = Client::new(globals.options())?;
+    let targets: Vec<Target> =
+        args.targets.iter().map(|target| targets::probe(&client, target)).collect::<std::result::Result<_, _>>()?;
+    let request = Request {
+        workloads: args.workloads.clone(),
+        size: args.size,
+        files: args.files,
+        block: args.block,
+        read: args.read.clone(),
+        concurrency: match globals.concurrency {
+            Concurrency::Auto => None,
+            Concurrency::Fixed(count) => Some(count),
+        },
+        parallel_jobs: args.parallel_jobs.clone(),
+        write: args.write,
+        options: options_of(globals),
+        peers: args.peers.clone(),
+        memory_limit: args.memory_limit.clone(),
+        cpus: args.cpus,
+        command: args.command.clone(),
+        source: args.source.clone(),
+    };
+    Ok(targets::plan(&targets, &request)?)
+}
+
+/// The global options that say how targets are reached, for the jobs.
+fn options_of(globals: &Globals) -> Vec<String> {
+    let named = [
+        ("--endpoint-url", globals.endpoint_url.clone()),
+        ("--profile", globals.profile.clone()),
+        ("--region", globals.region.clone()),
+        ("--ca-bundle", globals.ca_bundle.as_ref().map(|path| path.display().to_string())),
+        ("--memory", globals.memory.map(|bytes| bytes.to_string())),
+    ];
+    let flags = [("--no-sign-request", globals.no_sign_request), ("--request-payer", globals.request_payer)];
+    let named = named.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
+    let flags = flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name.to_owned());
+    named.chain(flags).collect()
+}
+
+/// The plan of a file with the cases that were asked for.
+fn load(path: &Path, args: &RunArgs) -> Result<Plan> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
+    let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
+    let mut plan = Plan::parse(&path.display().to_string(), &text, &vars)?;
+    if args.cases.is_empty() {
+        return Ok(plan);
+    }
+    let known: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
+    if let Some(unknown) = args.cases.iter().find(|name| !known.contains(&name.as_str())) {
+        let advice = format!("its cases are {}", known.join(", "));
+        return Err(Error::usage(format!("{}: no case {unknown}", path.display())).advise(advice));
+    }
+    plan.cases.retain(|case| args.cases.contains(&case.name));
+    Ok(plan)
+}
+
+/// The environment of contenders of a plan: nothing that would send a tool elsewhere or make it
+/// trust otherwise.
+fn clean_environment() -> BTreeMap<OsString, OsString> {
+    let foreign = |name: &str| {
+        ["AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT"].iter().any(|prefix| name.starts_with(prefix))
+            || name.to_ascii_lowercase().ends_with("_proxy")
+    };
+    std::env::vars_os().filter(|(name, _)| !foreign(&name.to_string_lossy())).collect()
+}
+
+/// `{plan}` is the directory of the plan, whose programs are beside it.
+fn words_of(plan: &Path) -> BTreeMap<String, String> {
+    let directory = plan.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    BTreeMap::from([("plan".to_owned(), directory.display().to_string())])
+}
+
+fn show(plan: &Plan, globals: &Globals) -> Result<Exit> {
+    for case in &plan.cases {
+        if globals.json {
+            console::print(json!({"case": case.name, "contenders": case.contenders.len(), "rounds": case.rounds}))?;
+            continue;
+        }
+        console::print(format_args!("{}  {}", case.name, case.title))?;
+        for contender in &case.contenders {
+            console::print(format_args!("  {}: {} runs", contender.name, case.rounds + 1))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Says on standard error what happens.
+fn watch(event: &Event<'_>, globals: &Globals) {
+    if globals.quiet {
+        return;
+    }
+    match event {
+        Event::Case(case) => console::say(format_args!("== {}: {}", case.name, case.title)),
+        Event::Run(run) => console::say(line_of(run)),
+        Event::Note(note) => console::say(format_args!("   {note}")),
+    }
+}
+
+fn line_of(run: &Run) -> String {
+    let round = if run.round == 0 { "warm-up".to_owned() } else { format!("round {}", run.round) };
+    let figures = match run.outcome {
+        Outcome::Ok => format!("{:.3} s  {:.2} s CPU", run.seconds, run.user_seconds + run.system_seconds),
+        _ => run.error.clone().unwrap_or_default(),
+    };
+    let marks = run.marks.iter().map(|mark| format!("; left out: {mark}")).collect::<String>();
+    format!("   {round:8} {:24} {figures}{marks}", run.contender)
+}
+
+fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
+    let runs = &writer.results().runs;
+    let failed = runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
+    if globals.json {
+        console::print(json!({"verb": "bench", "runs": runs.len(), "failed": failed}))?;
+    }
+    match ending {
+        Ending::Interrupted => Err(Error::interrupted()),
+        Ending::Limit(why) => Err(Error::failed(why).advise("the same command line with a higher limit continues")),
+        Ending::Complete if failed > 0 => Ok(Exit::Partial),
+        Ending::Complete => Ok(Exit::Done),
+    }
+}

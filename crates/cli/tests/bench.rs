@@ -1,0 +1,268 @@
+//! `bench run` as users run it: plans with real processes and real servers, kills, wrong content,
+//! missing programs, limits.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use firstbyte_advise::result::{Outcome, Results, Run};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Ran, World};
+
+const SLEEPERS: &str = r#"
+[[case]]
+name = "sleep"
+title = "two sleepers"
+rounds = 3
+destination = "disk"
+goals = [{ metric = "seconds", over = "long", at_most = 0.9 }]
+[[case.contender]]
+name = "short"
+command = ["sleep", "0.01"]
+[[case.contender]]
+name = "long"
+command = ["sleep", "0.05"]
+"#;
+
+fn bench(world: &World, plan: &str, more: &[&str]) -> (Output, Option<Results>) {
+    let plan = world.write("plan.toml", plan.as_bytes());
+    let out = world.path("results.jsonl");
+    let mut words = vec!["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    words.extend(more);
+    let output = world.command(&words).output().unwrap();
+    (output, read(&out))
+}
+
+fn read(out: &Path) -> Option<Results> {
+    Results::parse(&fs::read_to_string(out).ok()?).ok()
+}
+
+fn message(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn rounds(runs: &[Run], contender: &str) -> Vec<u32> {
+    runs.iter().filter(|run| run.contender == contender).map(|run| run.round).collect()
+}
+
+#[test]
+fn contenders_take_turns_and_every_run_is_written() {
+    let world = World::new();
+    let (output, results) = bench(&world, SLEEPERS, &[]);
+    assert!(output.status.success(), "{}", message(&output));
+    let results = results.unwrap();
+    assert_eq!(results.header.cases[0].subject, "short");
+    for contender in ["short", "long"] {
+        assert_eq!(rounds(&results.runs, contender), [0, 1, 2, 3]);
+    }
+    // Both contenders of a round run before any of the next.
+    let order: Vec<u32> = results.runs.iter().map(|run| run.round).collect();
+    assert_eq!(order, [0, 0, 1, 1, 2, 2, 3, 3]);
+    for run in &results.runs {
+        let least = if run.contender == "short" { 0.01 } else { 0.05 };
+        assert!(run.outcome == Outcome::Ok && run.seconds >= least, "{run:?}");
+        assert!(run.peak_memory_bytes > 0);
+    }
+}
+
+#[test]
+fn the_same_line_continues_what_a_kill_ended() {
+    let world = World::new();
+    let plan = world.write("plan.toml", SLEEPERS.replace("0.05", "0.2").as_bytes());
+    let out = world.path("results.jsonl");
+    let words = ["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let mut killed = world.command(&words).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while read(&out).is_none_or(|results| results.runs.len() < 3) {
+        assert!(Instant::now() < until, "no runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let before = read(&out).unwrap().runs;
+    assert!(before.len() < 8);
+    assert!(world.command(&words).status().unwrap().success());
+    let after = read(&out).unwrap().runs;
+    assert_eq!(after[..before.len()], before[..]);
+    let set: BTreeSet<_> = after.iter().map(|run| (run.contender.clone(), run.round)).collect();
+    assert_eq!((after.len(), set.len()), (8, 8));
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
+    let world = World::new();
+    let mark = world.path("mark");
+    let plan = SLEEPERS.replace("[\"sleep\", \"0.05\"]", &format!("[\"sh\", \"-c\", \"echo $$ > {}; sleep 60\"]", mark.display()));
+    let plan = world.write("plan.toml", plan.as_bytes());
+    let out = world.path("results.jsonl");
+    let words = ["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let running = world.command(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let pid = loop {
+        match fs::read_to_string(&mark) {
+            Ok(pid) if pid.ends_with('\n') => break pid.trim().to_owned(),
+            _ => assert!(Instant::now() < until, "the contender never started"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", message(&output));
+    assert!(!PathBuf::from(format!("/proc/{pid}")).exists(), "the contender still runs");
+    assert!(read(&out).unwrap().runs.iter().all(|run| run.contender == "short"));
+}
+
+#[test]
+fn wrong_content_failures_and_long_runs_are_outcomes() {
+    let world = World::new();
+    let plan = r#"
+[[case]]
+name = "outcomes"
+rounds = 3
+timeout = 0.5
+[[case.data]]
+name = "big"
+size = "3MiB"
+seed = 5
+[[case.contender]]
+name = "right"
+command = ["cp", "{data.big}", "{out}/"]
+check = { same = "{data.big}" }
+[[case.contender]]
+name = "wrong"
+command = ["sh", "-c", "head -c 3145727 {data.big} > {out}/big; printf x >> {out}/big"]
+check = { same = "{data.big}" }
+[[case.contender]]
+name = "failing"
+command = ["sh", "-c", "echo no such luck >&2; exit 7"]
+[[case.contender]]
+name = "hanging"
+command = ["sleep", "60"]
+"#;
+    let (output, results) = bench(&world, plan, &[]);
+    assert_eq!(output.status.code(), Some(3), "{}", message(&output));
+    let runs = results.unwrap().runs;
+    assert_eq!(rounds(&runs, "right"), [0, 1, 2, 3]);
+    // Two failures in a row leave a contender out.
+    for (name, outcome, text) in [
+        ("wrong", Outcome::Wrong, "wrong content at byte 3145727"),
+        ("failing", Outcome::Failed, "exit code 7: no such luck"),
+        ("hanging", Outcome::TimedOut, "ended by the engine"),
+    ] {
+        assert_eq!(rounds(&runs, name), [0, 1], "{name}");
+        let run = runs.iter().find(|run| run.contender == name).unwrap();
+        assert_eq!(run.outcome, outcome);
+        assert!(run.error.as_ref().unwrap().contains(text), "{run:?}");
+    }
+}
+
+#[test]
+fn services_get_ports_are_filled_and_end() {
+    let world = World::new();
+    let plan = r#"
+[[case]]
+name = "served"
+rounds = 1
+[[case.data]]
+name = "object"
+under = "root/bucket"
+size = "1MiB"
+[[case.services]]
+name = "own"
+command = ["{firstbyte}", "serve", "{data}/root", "--listen", "127.0.0.1:0"]
+ready = "address"
+[[case.services]]
+name = "link"
+command = ["{firstbyte}", "--json", "link", "--to", "127.0.0.1:{own.port}", "--rtt", "5ms"]
+ready = "address"
+stand_in = "link: 5 ms"
+[[case.contender]]
+name = "firstbyte"
+command = ["{firstbyte}", "-q", "cp", "{link.url}/bucket/object", "{out}/"]
+check = { same = "{data.object}" }
+bytes = "1MiB"
+[[case.contender]]
+name = "pid"
+command = ["sh", "-c", "echo '{{\"pid\": {own.pid}, \"seconds\": 2}}'"]
+prints = "metrics"
+"#;
+    let (output, results) = bench(&world, plan, &[]);
+    assert!(output.status.success(), "{}", message(&output));
+    let results = results.unwrap();
+    assert_eq!(results.header.cases[0].stand_ins, ["link: 5 ms"]);
+    let run = results.runs.iter().find(|run| run.contender == "pid").unwrap();
+    assert_eq!(run.seconds, 2.0);
+    let pid = run.metrics["pid"] as u32;
+    assert!(!PathBuf::from(format!("/proc/{pid}")).exists(), "the server still runs");
+    assert_eq!(results.runs.iter().find(|run| run.contender == "firstbyte").unwrap().bytes, Some(1 << 20));
+}
+
+#[test]
+fn jobs_run_at_once_and_each_has_its_figures() {
+    let world = World::new();
+    let plan = r#"
+[[case]]
+name = "jobs"
+rounds = 1
+[[case.contender]]
+name = "three"
+jobs = 3
+command = ["sh", "-c", "sleep 0.1; echo '{{\"bytes\": 1{job}}}'"]
+prints = "metrics"
+"#;
+    let (output, results) = bench(&world, plan, &[]);
+    assert!(output.status.success(), "{}", message(&output));
+    let run = &results.unwrap().runs[1];
+    assert_eq!(run.jobs.iter().map(|job| job.bytes.unwrap()).collect::<Vec<_>>(), [10, 11, 12]);
+    assert_eq!(run.bytes, Some(33));
+}
+
+#[test]
+fn limits_stop_before_they_are_passed() {
+    let world = World::new();
+    let plan = SLEEPERS.replace("name = \"short\"", "name = \"short\"\nbytes = \"1MiB\"");
+    let (output, results) = bench(&world, &plan, &["--max-bytes", "2MiB"]);
+    Ran::from(output).fails(1, &["--max-bytes", "continues"]);
+    assert_eq!(rounds(&results.unwrap().runs, "short"), [0, 1]);
+}
+
+#[test]
+fn nonsense_gets_one_line_and_exit_code_2() {
+    let world = World::new();
+    for (plan, part) in [
+        ("nonsense", "plan.toml"),
+        ("[[case]]\nname = \"a\"", "no contenders"),
+        ("[[case]]\nname = \"a\"\n[[case.contender]]\nname = \"b\"", "either a command or a job"),
+        (&SLEEPERS.replace("\"long\"", "\"short\""), "two contenders are called"),
+        (&SLEEPERS.replace("over = \"long\"", "over = \"other\""), "not a contender"),
+        (&SLEEPERS.replace("\"0.05\"", "\"{nothing}\""), "{nothing} has no value"),
+        (&SLEEPERS.replace("rounds", "runds"), "runds"),
+    ] {
+        let (output, _) = bench(&world, plan, &[]);
+        Ran::from(output).fails(2, &["plan.toml", part]);
+        fs::remove_file(world.path("results.jsonl")).ok();
+    }
+    let (output, _) = bench(&world, SLEEPERS, &["--case", "other"]);
+    Ran::from(output).fails(2, &["no case other", "its cases are sleep"]);
+    let (output, _) = bench(&world, SLEEPERS, &["--set", "size=1"]);
+    Ran::from(output).fails(2, &["no variable size"]);
+}
+
+#[test]
+fn results_of_another_plan_or_a_newer_build_are_left_alone() {
+    let world = World::new();
+    let (output, _) = bench(&world, SLEEPERS, &[]);
+    assert!(output.status.success(), "{}", message(&output));
+    let before = fs::read(world.path("results.jsonl")).unwrap();
+    let (output, _) = bench(&world, &SLEEPERS.replace("0.01", "0.02"), &[]);
+    Ran::from(output).fails(1, &["results.jsonl", "another command line"]);
+    assert_eq!(fs::read(world.path("results.jsonl")).unwrap(), before);
+    world.write("results.jsonl", b"{\"record\":\"header\",\"schema\":99}\n");
+    let (output, _) = bench(&world, SLEEPERS, &[]);
+    Ran::from(output).fails(1, &["results.jsonl", "schema 99", "newer"]);
+}
+
