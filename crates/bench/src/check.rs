@@ -31,7 +31,10 @@ fn same_trees(original: &Path, found: &Path) -> Result<(), String> {
     if let Some(name) = original.file_name().map(PathBuf::from)
         && here.keys().all(|path| path.starts_with(&name))
     {
-        here = here.into_iter().filter_map(|(key, at)| Some((key.strip_prefix(&name).ok()?.into(), at))).collect();
+        here = here
+            .into_iter()
+            .filter_map(|(key, at)| Some((key.strip_prefix(&name).ok()?.into(), at)))
+            .collect();
     }
     if expected.len() != here.len() {
         return Err(format!("{} files where {} were expected", here.len(), expected.len()));
@@ -119,7 +122,12 @@ mod tests {
     fn trees_are_compared_by_names_and_contents() {
         let original = tree(&[("a", "1"), ("d/b", "22")]);
         assert_eq!(same(original.path(), tree(&[("a", "1"), ("d/b", "22")]).path()), Ok(()));
-        for wrong in [&[("a", "1")][..], &[("a", "1"), ("d/b", "23")], &[("a", "1"), ("d/c", "22")], &[("a", "1"), ("d/b", "2")]] {
+        for wrong in [
+            &[("a", "1")][..],
+            &[("a", "1"), ("d/b", "23")],
+            &[("a", "1"), ("d/c", "22")],
+            &[("a", "1"), ("d/b", "2")],
+        ] {
             assert!(same(original.path(), tree(wrong).path()).is_err(), "{wrong:?}");
         }
     }
@@ -129,7 +137,9 @@ mod tests {
         let original = tree(&[("a", "1")]);
         let file = original.path().join("a");
         assert_eq!(same(&file, tree(&[("other", "1")]).path()), Ok(()));
-        assert!(same(&file, tree(&[("other", "2")]).path()).unwrap_err().ends_with("wrong content at byte 0"));
+        assert!(
+            same(&file, tree(&[("other", "2")]).path()).unwrap_err().ends_with("wrong content at byte 0")
+        );
         assert!(same(&file, tree(&[]).path()).unwrap_err().starts_with("0 files"));
     }
 }

@@ -73,7 +73,12 @@ pub enum Ending {
 
 /// The header of the results of a plan.
 #[must_use]
-pub fn header(plan: &Plan, settings: &Settings<'_>, command: Vec<String>, machine: result::Machine) -> Header {
+pub fn header(
+    plan: &Plan,
+    settings: &Settings<'_>,
+    command: Vec<String>,
+    machine: result::Machine,
+) -> Header {
     let cases = plan.cases.iter().map(|case| described(case, plan, settings)).collect();
     let mut digest = Sha256::new();
     digest.update(serde_json::to_vec(plan).unwrap_or_default());
@@ -203,7 +208,7 @@ fn run_case(
 ) -> Result<Option<Ending>> {
     let settings = budget.settings;
     let prepared = prepare::prepare(plan, case, stage, settings)?;
-    let scene = Scene { case, prepared: &prepared, settings };
+    let scene = Scene { plan: &plan.name, case, prepared: &prepared, settings };
     let missing = missing_programs(case, &prepared, settings);
     for name in &missing {
         watch(Event::Note(&format!("{name}: not installed, left out")));
@@ -220,7 +225,8 @@ fn run_case(
         for contender in order(&case.contenders, round) {
             let position = positions.entry(round).or_insert(0_u32);
             let done: BTreeSet<u32> = writer.rounds_of(&case.name, &contender.name);
-            if missing.contains(&contender.name) || done.contains(&round) || left_out(writer, case, contender) {
+            if missing.contains(&contender.name) || done.contains(&round) || left_out(writer, case, contender)
+            {
                 *position += u32::from(done.contains(&round));
                 continue;
             }

@@ -257,7 +257,7 @@ pub enum Ready {
     /// Once it accepts connections on `{port}`.
     #[default]
     Port,
-    /// Once it prints a line with `HOST:PORT`, as `serve` and `link` do; that port is `{NAME.port}`.
+    /// Once it prints a line with `HOST:PORT`, as `serve` and `link` do: that is `{NAME.port}`.
     Address,
     /// Once it prints any line.
     Line,
@@ -272,7 +272,11 @@ impl Plan {
         let wrong = |what: String| Error::Plan { plan: name.to_owned(), what };
         let mut plan: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            wrong(format!("line {}: {}", before.matches('\n').count() + 1, error.message().replace('\n', ", ")))
+            wrong(format!(
+                "line {}: {}",
+                before.matches('\n').count() + 1,
+                error.message().replace('\n', ", ")
+            ))
         })?;
         if plan.name.is_empty() {
             name.clone_into(&mut plan.name);
@@ -366,7 +370,9 @@ impl Contender {
 fn filled(value: &Value, words: &Words) -> std::result::Result<Value, String> {
     Ok(match value {
         Value::String(text) => Value::String(words.fill(text)?),
-        Value::Array(all) => Value::Array(all.iter().map(|one| filled(one, words)).collect::<std::result::Result<_, _>>()?),
+        Value::Array(all) => {
+            Value::Array(all.iter().map(|one| filled(one, words)).collect::<std::result::Result<_, _>>()?)
+        }
         Value::Object(all) => {
             let pair = |(name, value): (&String, &Value)| Ok((name.clone(), filled(value, words)?));
             Value::Object(all.iter().map(pair).collect::<std::result::Result<_, String>>()?)

@@ -2,7 +2,7 @@
 //!
 //! A target is looked at once ([`probe`]): what it is, and how much is there. Each workload that
 //! fits becomes a case; its contenders are the ways to the data. Targets are only read unless
-//! writing is allowed. The plan is a value, so `--dry-run` shows what would be done.
+//! writing is allowed. The plan is a value, so `--dry-run` can show it.
 
 mod cases;
 mod probe;
@@ -59,7 +59,8 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     }
     let mut cases = Vec::new();
     for target in targets {
-        let names = if request.workloads.is_empty() { cases::fitting(target) } else { request.workloads.clone() };
+        let names =
+            if request.workloads.is_empty() { cases::fitting(target) } else { request.workloads.clone() };
         for workload in names {
             cases.push(cases::case(target, &workload, request, jobs).map_err(wrong)?);
         }

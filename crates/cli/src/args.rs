@@ -10,10 +10,10 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use crate::globals::Globals;
 use crate::render::console;
 use crate::verbs::{
-    bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs,
-    hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs, ls::LsArgs, manual::ManualArgs,
-    mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs,
-    sync::SyncArgs, unmount::UnmountArgs,
+    bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs,
+    doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs, ls::LsArgs,
+    manual::ManualArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs,
+    status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.

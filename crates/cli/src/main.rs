@@ -20,8 +20,8 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Exit, Result};
 use verbs::{
-    bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve, stat,
-    status, sync, unmount,
+    bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve,
+    stat, status, sync, unmount,
 };
 
 fn main() -> ExitCode {

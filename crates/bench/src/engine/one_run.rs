@@ -26,6 +26,8 @@ const ERROR: usize = 300;
 
 /// A case with what was prepared for it.
 pub(super) struct Scene<'a> {
+    /// Name of the plan, for messages.
+    pub(super) plan: &'a str,
     pub(super) case: &'a Case,
     pub(super) prepared: &'a Prepared,
     pub(super) settings: &'a Settings<'a>,
@@ -41,7 +43,8 @@ impl Scene<'_> {
     pub(super) fn bytes_of(&self, contender: &Contender) -> Result<Option<u64>> {
         let Some(text) = &contender.bytes else { return Ok(None) };
         let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
-        let bytes = units::parse_size(&text).map_err(|error| self.wrong(contender, format!("bytes: {error}")))?;
+        let bytes =
+            units::parse_size(&text).map_err(|error| self.wrong(contender, format!("bytes: {error}")))?;
         Ok(Some(bytes * u64::from(contender.jobs.unwrap_or(1))))
     }
 
@@ -128,7 +131,8 @@ impl Scene<'_> {
     fn check(&self, contender: &Contender, at: &Path, words: &Words) -> std::result::Result<(), String> {
         let check = &contender.check;
         if let Some(original) = &check.same {
-            let found = check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
+            let found =
+                check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
             check::same(Path::new(&words.fill(original)?), Path::new(&found))?;
         }
         do_command(&words.fill_all(&check.command)?, self.settings).map_err(|error| error.to_string())
@@ -136,14 +140,18 @@ impl Scene<'_> {
 
     fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
         for command in commands {
-            let command = words.fill_all(command).map_err(|what| Error::Plan { plan: self.case.name.clone(), what })?;
+            let command = words.fill_all(command).map_err(|what| self.in_case(what))?;
             do_command(&command, self.settings)?;
         }
         Ok(())
     }
 
     fn wrong(&self, contender: &Contender, what: String) -> Error {
-        Error::Plan { plan: self.case.name.clone(), what: format!("contender {}: {what}", contender.name) }
+        self.in_case(format!("contender {}: {what}", contender.name))
+    }
+
+    fn in_case(&self, what: String) -> Error {
+        Error::Plan { plan: self.plan.to_owned(), what: format!("case {}: {what}", self.case.name) }
     }
 }
 

@@ -35,7 +35,8 @@ impl Drop for Prepared {
 
 /// Prepares a case.
 pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settings<'_>) -> Result<Prepared> {
-    let wrong = |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let wrong =
+        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
     let mut words = Words::default();
     words.set("firstbyte", settings.firstbyte.display());
     words.set("memory", stage.path(Place::Memory).display());
@@ -87,7 +88,8 @@ pub(super) fn do_command(command: &[String], settings: &Settings<'_>) -> Result<
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let said =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").to_owned();
     Err(failed(format!("{}: {last}", output.status)))
 }
@@ -99,21 +101,18 @@ enum Made {
 }
 
 /// Makes data and returns its path.
-fn make(
-    data: &Data,
-    case: &Case,
-    stage: &Stage,
-    words: &Words,
-) -> std::result::Result<PathBuf, Made> {
+fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::Result<PathBuf, Made> {
     let filled = |text: &Option<String>, what: &str| {
-        let text = text.as_deref().ok_or_else(|| Made::Plan(format!("data {}: {what} is missing", data.name)))?;
+        let text =
+            text.as_deref().ok_or_else(|| Made::Plan(format!("data {}: {what} is missing", data.name)))?;
         words.fill(text).map_err(Made::Plan)
     };
     let unit = |error: units::UnitError| Made::Plan(format!("data {}: {error}", data.name));
     let size = |what| units::parse_size(&filled(&data.size, what)?).map_err(unit);
     let count = |text: &Option<String>, what: &str| {
         let text = filled(text, what)?;
-        text.parse::<u64>().map_err(|_| Made::Plan(format!("data {}: {what} = {text:?} is no number", data.name)))
+        text.parse::<u64>()
+            .map_err(|_| Made::Plan(format!("data {}: {what} = {text:?} is no number", data.name)))
     };
     let root = stage.directory(data.place, &format!("data-{}", file_name(&case.name))).map_err(Made::File)?;
     let directory = root.join(&data.under);

@@ -93,7 +93,10 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
         ("list", true) => vec![way("path", "path", Any)],
         ("list", false) => vec![way("ls", "open", Any)],
         (_, true) => vec![path, way("path, warm", "path", Warm)],
-        ("open" | "cold-start" | "one-big" | "many-small" | "seq-read" | "rand-read" | "mixed" | "command", false) => {
+        (
+            "open" | "cold-start" | "one-big" | "many-small" | "seq-read" | "rand-read" | "mixed" | "command",
+            false,
+        ) => {
             vec![cp, open, mount, hydrated]
         }
         _ => return Err(format!("no workload {workload}")),
@@ -152,14 +155,20 @@ impl Work {
 
     fn files(&mut self, target: &Target, request: &Request) -> Result<(), String> {
         let Found::Tree(shape) = &target.found else {
-            return Err(format!("{}: {} needs a directory, prefix or bucket", target.location, self.workload));
+            return Err(format!(
+                "{}: {} needs a directory, prefix or bucket",
+                target.location, self.workload
+            ));
         };
         let (files, bytes, after) = shape.first(request.files.unwrap_or(FILES));
         if let Some(after) = after.filter(|_| self.workload == "many-small") {
             self.parameters.insert("names".into(), json!(format!("..{after}")));
             self.notes.push(format!("Only the first {files} files in byte order are read."));
         } else if after.is_some() {
-            return Err(format!("{}: has more than {files} files: name a smaller prefix, or give --files", target.location));
+            return Err(format!(
+                "{}: has more than {files} files: name a smaller prefix, or give --files",
+                target.location
+            ));
         }
         self.title = format!("{files} files below {}", target.location);
         self.bytes = bytes;

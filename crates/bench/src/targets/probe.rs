@@ -69,7 +69,8 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
     if let Ok(stat) = &object
         && stat.kind != Kind::Directory
     {
-        let size = stat.size().ok_or_else(|| failed("its length is not known, so it cannot be measured".into()))?;
+        let size =
+            stat.size().ok_or_else(|| failed("its length is not known, so it cannot be measured".into()))?;
         if size == 0 {
             return Err(failed("is empty; name an object with content".into()));
         }

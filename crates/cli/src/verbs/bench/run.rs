@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use firstbyte::Client;
 use firstbyte_advise::result::{Machine, Outcome, Run};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
-use firstbyte::Client;
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::results::Writer;
 use firstbyte_bench::targets::{self, Request, Target};
@@ -149,8 +149,11 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 /// The plan of the targets.
 fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
     let client = Client::new(globals.options())?;
-    let targets: Vec<Target> =
-        args.targets.iter().map(|target| targets::probe(&client, target)).collect::<std::result::Result<_, _>>()?;
+    let targets: Vec<Target> = args
+        .targets
+        .iter()
+        .map(|target| targets::probe(&client, target))
+        .collect::<std::result::Result<_, _>>()?;
     let request = Request {
         workloads: args.workloads.clone(),
         size: args.size,
@@ -225,7 +228,9 @@ fn words_of(plan: &Path) -> BTreeMap<String, String> {
 fn show(plan: &Plan, globals: &Globals) -> Result<Exit> {
     for case in &plan.cases {
         if globals.json {
-            console::print(json!({"case": case.name, "contenders": case.contenders.len(), "rounds": case.rounds}))?;
+            console::print(
+                json!({"case": case.name, "contenders": case.contenders.len(), "rounds": case.rounds}),
+            )?;
             continue;
         }
         console::print(format_args!("{}  {}", case.name, case.title))?;
@@ -266,7 +271,9 @@ fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
     }
     match ending {
         Ending::Interrupted => Err(Error::interrupted()),
-        Ending::Limit(why) => Err(Error::failed(why).advise("the same command line with a higher limit continues")),
+        Ending::Limit(why) => {
+            Err(Error::failed(why).advise("the same command line with a higher limit continues"))
+        }
         Ending::Complete if failed > 0 => Ok(Exit::Partial),
         Ending::Complete => Ok(Exit::Done),
     }
