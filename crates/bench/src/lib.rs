@@ -19,6 +19,7 @@ pub mod machine;
 pub mod mounts;
 pub mod noise;
 pub mod plan;
+pub mod report;
 pub mod results;
 mod services;
 mod stage;

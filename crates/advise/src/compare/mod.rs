@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::result::{Case, Results, Run};
 use crate::statistics::significance::{chance, corrected};
-use crate::statistics::{Ratio, Summary, disturbance, ratio, summarise};
+use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
 /// The threshold for most uses: what two processes that share two processors repeat within.
@@ -67,7 +67,8 @@ pub struct Change {
 /// 1 / 1.05.
 #[must_use]
 pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
-    let files = of_files(&a.header, &b.header);
+    let mut files = of_files(&a.header, &b.header);
+    files.notes.extend(noise_notes(a, b));
     let (of_a, of_b) = (counted(a), counted(b));
     let mut changes = Vec::new();
     let mut chances = Vec::new();
@@ -82,8 +83,7 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Vec<Change> {
             let mut obstacles = of_contenders(line, other, before, after);
             obstacles.extend(&cases);
             obstacles.extend(&files);
-            let processors = (a.header.machine.processors, b.header.machine.processors);
-            obstacles.notes.extend(noise_notes(before, after, processors));
+            obstacles.notes.extend(few_notes(before, after));
             let (change, chance) = pair(key, before, after, obstacles);
             changes.push(change);
             chances.push(chance);
@@ -148,11 +148,11 @@ fn outcome(ratio: Ratio, chance: f64, threshold: f64) -> Outcome {
     }
 }
 
-/// Notes on few and on disturbed runs.
-fn noise_notes(before: &[&Run], after: &[&Run], processors: (usize, usize)) -> Vec<String> {
+/// A note for each file whose machine was noisy.
+fn noise_notes(a: &Results, b: &Results) -> Vec<String> {
     let mut notes = Vec::new();
-    for (when, runs, processors) in [("before", before, processors.0), ("after", after, processors.1)] {
-        let found = disturbance(runs.iter().copied(), processors);
+    for (when, results) in [("before", a), ("after", b)] {
+        let found = disturbance(&results.runs, results.header.machine.processors);
         if found.warns() {
             notes.push(format!(
                 "{when}: the machine did other work during {} of {} runs, up to {:.0} % of its processors.",
@@ -161,11 +161,15 @@ fn noise_notes(before: &[&Run], after: &[&Run], processors: (usize, usize)) -> V
                 found.worst * 100.0
             ));
         }
-        if (1..crate::statistics::FEW_BELOW).contains(&runs.len()) {
-            notes.push(format!("{when}: fewer than {} runs.", crate::statistics::FEW_BELOW));
-        }
     }
     notes
+}
+
+/// A note for each side with few runs.
+fn few_notes(before: &[&Run], after: &[&Run]) -> Vec<String> {
+    let sides = [("before", before), ("after", after)].into_iter();
+    let few = sides.filter(|(_, runs)| (1..FEW_BELOW).contains(&runs.len()));
+    few.map(|(when, _)| format!("{when}: fewer than {FEW_BELOW} runs.")).collect()
 }
 
 /// Contenders of `one` that `other` lacks; `when` names `one`.

@@ -1,0 +1,21 @@
+//! Reports of results: an HTML page that needs no network, Markdown, and text for a terminal.
+//!
+//! Pure: results in, text out. What a figure means is decided by `advise::statistics`; here it gets
+//! words and a place. Called by `bench report` and `bench compare`, and by `demo`.
+
+mod case_html;
+mod compared;
+mod data;
+mod html;
+mod markdown;
+mod scaling;
+mod terminal;
+mod words;
+
+pub use compared::compared;
+pub use html::html;
+pub use markdown::markdown;
+pub use terminal::terminal;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! What changed between two results files, for a terminal.
+
+use std::collections::BTreeMap;
+
+use firstbyte_advise::compare::{Change, Outcome};
+
+use super::words::seconds;
+
+/// The changes as aligned lines, what is slower first; notes are listed once below them.
+#[must_use]
+pub fn compared(changes: &[Change]) -> String {
+    let mut ordered: Vec<&Change> = changes.iter().collect();
+    ordered.sort_by_key(|change| order(change.outcome));
+    let rows: Vec<[String; 5]> = ordered.iter().map(|change| row(change)).collect();
+    let mut widths = [0; 5];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for change in &ordered {
+        for note in &change.notes {
+            notes.entry(note).or_default().push(format!("{} / {}", change.case, change.contender));
+        }
+    }
+    for (note, of) in notes {
+        let whose = if of.len() == changes.len() { "all".to_owned() } else { of.join(", ") };
+        text.push_str(&format!("note ({whose}): {note}\n"));
+    }
+    text.push_str(&summary(changes));
+    text
+}
+
+fn order(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Slower => 0,
+        Outcome::Faster => 1,
+        Outcome::TooNoisy => 2,
+        Outcome::NoChange => 3,
+        Outcome::NotComparable => 4,
+    }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Slower => "SLOWER",
+        Outcome::Faster => "faster",
+        Outcome::TooNoisy => "too noisy",
+        Outcome::NoChange => "no change",
+        Outcome::NotComparable => "not comparable",
+    }
+}
+
+fn row(change: &Change) -> [String; 5] {
+    let time = |summary: &Option<firstbyte_advise::statistics::Summary>| {
+        summary.as_ref().map_or_else(|| "-".into(), |summary| seconds(summary.median))
+    };
+    let ratio = change.ratio.map_or_else(String::new, |ratio| {
+        format!("{:.2}x ({:.2} to {:.2})", ratio.value, ratio.interval.low, ratio.interval.high)
+    });
+    [
+        outcome(change.outcome).to_owned(),
+        change.case.clone(),
+        change.contender.clone(),
+        format!("{} -> {}", time(&change.before), time(&change.after)),
+        ratio,
+    ]
+}
+
+fn summary(changes: &[Change]) -> String {
+    let count = |wanted: Outcome| changes.iter().filter(|change| change.outcome == wanted).count();
+    let all =
+        [Outcome::Slower, Outcome::Faster, Outcome::NoChange, Outcome::TooNoisy, Outcome::NotComparable];
+    let parts: Vec<String> = all.map(|one| format!("{} {}", count(one), outcome(one).to_lowercase())).into();
+    format!("{}\n", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slower_comes_first_and_a_note_of_all_is_said_once() {
+        let change = |case: &str, outcome| Change {
+            case: case.into(),
+            contender: "ours".into(),
+            before: None,
+            after: None,
+            ratio: None,
+            chance: None,
+            outcome,
+            notes: vec!["Another build.".into()],
+        };
+        let text = compared(&[change("a", Outcome::NoChange), change("b", Outcome::Slower)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("SLOWER") && lines[0].contains('b'), "{text}");
+        assert_eq!(lines[2], "note (all): Another build.");
+        assert_eq!(lines[3], "1 slower, 0 faster, 1 no change, 0 too noisy, 0 not comparable");
+    }
+}

@@ -1,0 +1,143 @@
+//! Results as one HTML page that needs no network.
+//!
+//! Tables and bars are written here, so that the page is complete without JavaScript. The script
+//! adds the charts and the table of raw runs. A content security policy refuses every request.
+
+use std::fmt::Write;
+
+use firstbyte_advise::result::{Case, Results};
+use firstbyte_advise::statistics::{contenders, verdicts};
+use serde_json::json;
+
+use super::case_html;
+use super::data;
+use super::scaling::scalings;
+use super::words::{best, cases, escape, headline, machine, noise, subject, title, varies};
+
+const PAGE: &str = include_str!("page.html");
+const CSS: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+const CHART_CSS: &str = include_str!("uplot/uPlot.min.css");
+const CHART_SCRIPT: &str = include_str!("uplot/uPlot.iife.min.js");
+
+/// All results as one HTML page.
+#[must_use]
+pub fn html(results: &[Results]) -> String {
+    let (mut body, mut charts) = (String::new(), Vec::new());
+    for (index, (results, case)) in cases(results).enumerate() {
+        let lines = contenders(results, case);
+        let scalings = scalings(case, &lines);
+        case_html::section(&mut body, index, results, case, &lines, &scalings);
+        charts.push(data::of_case(results, case, &lines, &scalings));
+    }
+    // In a script element only `</` and `<!--` end or change what the parser reads.
+    let data = json!({ "cases": charts }).to_string().replace('<', "\\u003c");
+    let headline = headline(results);
+    let parts = [
+        ("HEADLINE", escape(headline.first().map_or("", String::as_str))),
+        ("LEAD", escape(headline.get(1..).unwrap_or_default().join(" "))),
+        ("ABOUT", about(results)),
+        ("OVERVIEW", overview(results)),
+        ("CASES", body),
+        ("CSS", format!("{CHART_CSS}\n{CSS}")),
+        ("DATA", data),
+        ("CHARTS", CHART_SCRIPT.to_owned()),
+        ("SCRIPT", SCRIPT.to_owned()),
+    ];
+    fill(PAGE, &parts)
+}
+
+/// Replaces each `{{NAME}}` once; what is put in is not searched again.
+fn fill(page: &str, parts: &[(&str, String)]) -> String {
+    let mut pieces = page.split("{{");
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once("}}").unwrap_or((piece, ""));
+        out.push_str(parts.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text));
+        out.push_str(rest);
+    }
+    out
+}
+
+/// Date, machine, build and command of each file, and its warnings.
+fn about(results: &[Results]) -> String {
+    let mut out = String::new();
+    for results in results {
+        let header = &results.header;
+        if let Some(warning) = noise(results) {
+            let _ = write!(out, "<p class=\"warning\"><strong>Noise.</strong> {}</p>", escape(warning));
+        }
+        let date = header.started.replace('T', " ");
+        let mut facts = vec![
+            ("Date", date.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned() + " UTC"),
+            ("Machine", machine(&header.machine)),
+            ("Build", format!("firstbyte {}", header.firstbyte)),
+            ("Command", format!("firstbyte {}", header.command.join(" "))),
+        ];
+        if header.started.is_empty() {
+            facts.remove(0);
+        }
+        out.push_str("<dl class=\"facts\">");
+        for (name, value) in facts {
+            let tag = if name == "Command" { "code" } else { "span" };
+            let _ = write!(out, "<div><dt>{name}</dt><dd><{tag}>{}</{tag}></dd></div>", escape(value));
+        }
+        out.push_str("</dl>");
+        more_facts(&mut out, results);
+    }
+    out
+}
+
+fn more_facts(out: &mut String, results: &Results) {
+    let machine = &results.header.machine;
+    let versions: Vec<String> =
+        machine.versions.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    let lists =
+        [("Programs", &versions), ("Limits of the cgroup", &machine.cgroup), ("Mounts", &machine.mounts)];
+    if lists.iter().all(|(_, list)| list.is_empty()) {
+        return;
+    }
+    out.push_str("<details class=\"more\"><summary>Programs, limits and mounts</summary>");
+    for (title, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+        let items: String = list.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
+        let _ = write!(out, "<h4>{title}</h4><ul>{items}</ul>");
+    }
+    out.push_str("</details>");
+}
+
+/// A table of all cases, if there are several.
+fn overview(results: &[Results]) -> String {
+    if cases(results).count() < 2 {
+        return String::new();
+    }
+    let rows: String =
+        cases(results).enumerate().map(|(index, (results, case))| row(index, results, case)).collect();
+    format!(
+        "<section><h2>Overview</h2><div class=\"scroll\"><table class=\"overview\"><thead><tr><th>Case</th>\
+         <th>Fastest</th><th class=\"n\">Subject / fastest other</th><th>Goals</th></tr></thead>\
+         <tbody>{rows}</tbody></table></div></section>"
+    )
+}
+
+fn row(index: usize, results: &Results, case: &Case) -> String {
+    let lines = contenders(results, case);
+    let median = |name: &str| lines.iter().find(|line| line.name == name)?.seconds.as_ref().map(|s| s.median);
+    let others = lines.iter().filter(|line| line.name != subject(case));
+    let other = others.filter_map(|line| median(&line.name)).reduce(f64::min);
+    let ratio = median(subject(case)).zip(other).map(|(own, other)| format!("{:.2}x", own / other));
+    let fastest = if varies(case) { "see its charts" } else { best(&lines).map_or("-", |line| &line.name) };
+    let verdicts = verdicts(results, case);
+    let met = verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
+    let goals = match verdicts.len() {
+        0 => String::new(),
+        all => {
+            format!("<span class=\"{}\">{met} of {all} met</span>", if met == all { "met" } else { "short" })
+        }
+    };
+    format!(
+        "<tr><th><a href=\"#case-{index}\">{}</a></th><td>{}</td><td class=\"n\">{}</td><td>{goals}</td></tr>",
+        escape(title(case)),
+        escape(fastest),
+        ratio.filter(|_| !varies(case)).unwrap_or_default(),
+    )
+}

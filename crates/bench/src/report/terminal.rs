@@ -1,0 +1,121 @@
+//! Results as text: aligned columns and bars that fit a given width.
+
+use std::fmt::Write;
+
+use firstbyte_advise::result::{Case, Results};
+use firstbyte_advise::statistics::{Contender, contenders, verdicts};
+
+use super::words::{basis, goal, machine, noise, reservations, seconds, sentence, title};
+
+/// The narrowest width that is laid out for.
+const NARROWEST: usize = 24;
+
+/// All results as text whose lines have at most `width` columns.
+#[must_use]
+pub fn terminal(results: &[Results], width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let mut out = String::new();
+    for results in results {
+        let header = &results.header;
+        wrap(&mut out, &format!("firstbyte {}, {}", header.firstbyte, machine(&header.machine)), width);
+        if let Some(warning) = noise(results) {
+            wrap(&mut out, &format!("WARNING: {warning}"), width);
+        }
+        for case in &header.cases {
+            out.push('\n');
+            section(&mut out, results, case, width);
+        }
+    }
+    out
+}
+
+fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
+    wrap(out, title(case), width);
+    for stand_in in &case.stand_ins {
+        wrap(out, &format!("stand-in: {stand_in}"), width);
+    }
+    let lines = contenders(results, case);
+    bars(out, &lines, width);
+    if let Some(text) = sentence(case, &lines) {
+        wrap(out, &text, width);
+    }
+    for verdict in verdicts(results, case) {
+        let text = goal(case, &verdict);
+        wrap(out, &format!("{}: {}, goal {}: {}", text.what, text.value, text.bound, text.state), width);
+    }
+}
+
+/// A line for each contender: name, median, as many columns as there is room for, and a bar.
+fn bars(out: &mut String, lines: &[Contender], width: usize) {
+    let cells: Vec<Vec<String>> = lines.iter().map(|line| columns(line, width)).collect();
+    let names = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(width / 3);
+    let count = cells.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..count).map(|at| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let used = 2 + names + widths.iter().map(|width| width + 2).sum::<usize>() + 2;
+    let room = width.saturating_sub(used);
+    let most = lines.iter().filter_map(|line| Some(line.seconds.as_ref()?.median)).fold(0.0, f64::max);
+    for (line, row) in lines.iter().zip(&cells) {
+        let mut text = format!("  {:names$}", cut(&line.name, names));
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        if let Some(seconds) = line.seconds.as_ref().filter(|_| most > 0.0) {
+            let _ = write!(text, "  {}", bar(seconds.median / most, room));
+        }
+        let _ = writeln!(out, "{}", cut(text.trim_end(), width));
+    }
+}
+
+/// The columns beside a name; how many depends on the width alone.
+fn columns(line: &Contender, width: usize) -> Vec<String> {
+    let Some(s) = &line.seconds else {
+        let count = 1 + 2 * usize::from(width >= 80) + usize::from(width >= 120);
+        return std::iter::once("no run".to_owned())
+            .chain(std::iter::repeat_n(String::new(), count - 1))
+            .collect();
+    };
+    let mut cells = vec![seconds(s.median)];
+    if width >= 80 {
+        cells.push(format!("({} - {})", seconds(s.interval.low), seconds(s.interval.high)));
+        cells.push(line.ratio.map_or_else(String::new, |ratio| format!("{:.2}x", ratio.value)));
+    }
+    if width >= 120 {
+        let mut remarks = vec![basis(line.basis).to_owned()];
+        remarks.extend(reservations(line));
+        cells.push(format!("{} runs, {}", s.count, remarks.join(", ")));
+    }
+    cells
+}
+
+/// A bar of `part` of `room` columns, to an eighth of one.
+fn bar(part: f64, room: usize) -> String {
+    let eighths = (part.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    format!("{}{rest}", "█".repeat(eighths / 8))
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Breaks text at spaces; a word that is too long is cut.
+fn wrap(out: &mut String, text: &str, width: usize) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            out.push_str(&line);
+            out.push('\n');
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&cut(word, width));
+    }
+    out.push_str(&line);
+    out.push('\n');
+}

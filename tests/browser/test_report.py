@@ -1,0 +1,143 @@
+"""The report page in a real browser: phone and desktop width, no request, no error, every chart with its table.
+
+Runs the example `report` of `firstbyte-bench`, which it builds. `REPORT_SHOTS=DIR` keeps screenshots.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import made_results
+import pytest
+from playwright.sync_api import sync_playwright
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+SHOTS = os.environ.get("REPORT_SHOTS")
+PHONE, DESKTOP = (360, 740), (1440, 900)
+RUNS = 10_000
+CHROMIUM_ARGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def report():
+    """The program that writes reports."""
+    if given := os.environ.get("REPORT_PROGRAM"):
+        return given
+    subprocess.run(["cargo", "build", "--locked", "--quiet", "-p", "firstbyte-bench", "--example", "report"], cwd=ROOT, check=True)
+    return TARGET / "debug" / "examples" / "report"
+
+
+@pytest.fixture
+def made(report, tmp_path):
+    """Makes the page of a results file; returns its address."""
+
+    def make(text):
+        (tmp_path / "made.jsonl").write_text(text)
+        html = subprocess.run([report, "html", tmp_path / "made.jsonl"], capture_output=True, check=True).stdout
+        (tmp_path / "report.html").write_bytes(html)
+        return (tmp_path / "report.html").as_uri()
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page at a size; at the end it must have had no error and no request but for itself."""
+    contexts, problems, requests = [], [], []
+
+    def start(url, size, **more):
+        contexts.append(browser.new_context(viewport={"width": size[0], "height": size[1]}, **more))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: m.type in ("error", "warning") and problems.append(m.text))
+        page.on("request", lambda request: request.url not in (url, "data:,") and requests.append(request.url))
+        page.goto(url)
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+    assert not requests, requests
+
+
+def draw_all(page):
+    """Scrolls through the page, so that every chart is drawn."""
+    for figure in page.locator("figure.chart").all():
+        figure.scroll_into_view_if_needed()
+        figure.locator("canvas").wait_for()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def shoot(page, name):
+    if SHOTS:
+        page.screenshot(path=pathlib.Path(SHOTS) / f"{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_it_opens_on_phone_and_desktop(made, opened, size, scheme):
+    page = opened(made(made_results.results()), size, color_scheme=scheme)
+    draw_all(page)
+    shoot(page, f"{size[0]}-{scheme}")
+    charts = page.locator("figure.chart")
+    assert charts.count() >= 6, "runs of three cases, throughput, two of scaling"
+    assert page.locator("figure.chart canvas").count() == charts.count()
+    for figure in charts.all():
+        assert figure.locator("table tr").count() > 1, figure.inner_text()
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= size[0], f"{width} px on a screen of {size[0]}"
+    assert "report" in page.title(), "no text of the results ran as a script"
+
+
+def test_it_is_complete_without_scripts(made, opened):
+    page = opened(made(made_results.results()), DESKTOP, java_script_enabled=False)
+    text = page.locator("body").inner_text()
+    for wanted in ["s5cmd", "stand-in", "0.6 Gbit/s", "Kept out of the summary", "page cache before the run", "emulated", "exit code 1"]:
+        assert wanted in text, wanted
+    assert page.locator(".bar").count() > 10
+
+
+def test_it_follows_the_colour_scheme_and_the_width(made, opened):
+    page = opened(made(made_results.results()), DESKTOP, color_scheme="light")
+    draw_all(page)
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page.wait_for_function(f"[...document.querySelectorAll('.u-wrap')].every((plot) => plot.offsetWidth < {PHONE[0]})")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_ten_thousand_runs_load_and_are_listed(made, opened):
+    url = made(made_results.many(RUNS))
+    began = time.monotonic()
+    page = opened(url, DESKTOP)
+    page.wait_for_selector("body[data-ready]")
+    page.locator("figure.chart canvas").first.wait_for()
+    print(json.dumps({"runs": RUNS, "seconds": round(time.monotonic() - began, 3)}))
+    page.locator("details.raw summary").click()
+    page.wait_for_selector(f"details.raw[data-complete='{RUNS}']")
+    assert page.locator("details.raw tbody tr").count() == RUNS
+
+
+def test_the_chart_library_is_what_its_note_says():
+    folder = ROOT / "crates" / "bench" / "src" / "report" / "uplot"
+    noted = dict(reversed(line) for line in re.findall(r"^([0-9a-f]{64})  (\S+)$", (folder / "README.md").read_text(), re.M))
+    for name in ["uPlot.iife.min.js", "uPlot.min.css"]:
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == noted[name], name
