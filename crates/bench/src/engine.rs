@@ -102,7 +102,6 @@ fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case 
         target: contender.target.clone(),
         parameters: contender.parameters.clone(),
     };
-    let services = plan.services.iter().chain(&case.services);
     result::Case {
         name: case.name.clone(),
         title: case.title.clone(),
@@ -111,7 +110,7 @@ fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case 
         contenders: case.contenders.iter().map(line).collect(),
         goals: case.goals.clone(),
         rounds: settings.rounds.unwrap_or(case.rounds),
-        stand_ins: services.filter_map(|service| service.stand_in.clone()).collect(),
+        stand_ins: plan.services_of(case).filter_map(|service| service.stand_in.clone()).collect(),
     }
 }
 

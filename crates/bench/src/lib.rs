@@ -13,6 +13,7 @@ pub mod data;
 pub mod engine;
 mod error;
 pub mod fio;
+mod inherit;
 pub mod job;
 mod launch;
 pub mod machine;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::inherit;
 use crate::words::Words;
 
 /// A measurement: data, services, and cases one after another.
@@ -22,9 +23,11 @@ pub struct Plan {
     pub name: String,
     /// Values that a command line may replace, by name: `size = "1GiB"`.
     pub vars: BTreeMap<String, String>,
-    /// The services that all cases share.
+    /// Environment variables of contenders and commands, not of services.
+    pub env: BTreeMap<String, String>,
+    /// The services that cases have in common. Each case starts its own.
     pub services: Vec<Service>,
-    /// The data that all cases share.
+    /// The data that cases have in common. Each case makes its own.
     pub data: Vec<Data>,
     /// The comparisons.
     #[serde(rename = "case")]
@@ -41,6 +44,14 @@ pub struct Case {
     pub title: String,
     /// What a reader has to know, a paragraph each.
     pub notes: Vec<String>,
+    /// An earlier case. What this one does not say is as it is there; `vars` and `env` are merged.
+    pub like: Option<String>,
+    /// Names of the plan's data and services that this case needs; absent: all of them.
+    pub uses: Option<Vec<String>>,
+    /// Values of placeholders, before those of the plan.
+    pub vars: BTreeMap<String, String>,
+    /// Environment variables, before those of the plan.
+    pub env: BTreeMap<String, String>,
     /// Data of this case alone, made before its services start.
     pub data: Vec<Data>,
     /// Services of this case alone, started in order and ended with the case.
@@ -77,6 +88,10 @@ impl Default for Case {
             name: String::new(),
             title: String::new(),
             notes: Vec::new(),
+            like: None,
+            uses: None,
+            vars: BTreeMap::new(),
+            env: BTreeMap::new(),
             data: Vec::new(),
             services: Vec::new(),
             setup: Vec::new(),
@@ -278,6 +293,9 @@ impl Plan {
                 error.message().replace('\n', ", ")
             ))
         })?;
+        if plan.cases.iter().any(|case| case.like.is_some()) {
+            plan = inherit::resolve(text).map_err(wrong)?;
+        }
         if plan.name.is_empty() {
             name.clone_into(&mut plan.name);
         }
@@ -297,10 +315,26 @@ impl Plan {
     /// Whether names are unique, sizes are sizes, and goals name contenders.
     fn validate(&self) -> std::result::Result<(), String> {
         unique("case", self.cases.iter().map(|case| &case.name))?;
+        let services = self.services.iter().map(|service| &service.name);
+        let shared: Vec<&String> = self.data.iter().map(|data| &data.name).chain(services).collect();
         for case in &self.cases {
-            case.validate().map_err(|what| format!("case {}: {what}", case.name))?;
+            let named = |what: String| format!("case {}: {what}", case.name);
+            if let Some(unknown) = case.uses.iter().flatten().find(|name| !shared.contains(name)) {
+                return Err(named(format!("uses {unknown:?}, which is no data or service of the plan")));
+            }
+            case.validate().map_err(named)?;
         }
         Ok(())
+    }
+
+    /// The data of a case: what it uses of the plan's, then its own.
+    pub(crate) fn data_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Data> {
+        self.data.iter().filter(|data| case.needs(&data.name)).chain(&case.data)
+    }
+
+    /// The services of a case: what it uses of the plan's, then its own.
+    pub(crate) fn services_of<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Service> {
+        self.services.iter().filter(|service| case.needs(&service.name)).chain(&case.services)
     }
 }
 
@@ -312,6 +346,11 @@ impl Case {
             Some(first) if self.subject.is_empty() => &first.name,
             _ => &self.subject,
         }
+    }
+
+    /// True if it needs the data or the service of this name, which the plan has.
+    fn needs(&self, name: &String) -> bool {
+        self.uses.as_ref().is_none_or(|uses| uses.contains(name))
     }
 
     fn validate(&self) -> std::result::Result<(), String> {

@@ -1,7 +1,6 @@
 //! One run of one contender: a fresh destination, its jobs, the check of its content, its figures.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,7 +108,7 @@ impl Scene<'_> {
 
     fn launches(&self, contender: &Contender, at: &Path, words: &Words) -> Result<Vec<Launch>> {
         let wrong = |what| self.wrong(contender, what);
-        let mut env: BTreeMap<OsString, OsString> = self.settings.env.clone();
+        let mut env = self.prepared.env.clone();
         for (name, value) in &contender.env {
             env.insert(name.into(), words.fill(value).map_err(wrong)?.into());
         }
@@ -135,13 +134,13 @@ impl Scene<'_> {
                 check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
             check::same(Path::new(&words.fill(original)?), Path::new(&found))?;
         }
-        do_command(&words.fill_all(&check.command)?, self.settings).map_err(|error| error.to_string())
+        do_command(&words.fill_all(&check.command)?, &self.prepared.env).map_err(|error| error.to_string())
     }
 
     fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
         for command in commands {
             let command = words.fill_all(command).map_err(|what| self.in_case(what))?;
-            do_command(&command, self.settings)?;
+            do_command(&command, &self.prepared.env)?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! What a case needs before its first run: data from seeds, running services, and commands that
 //! fill them.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -14,10 +16,15 @@ use crate::services::{self, Running};
 use crate::stage::Stage;
 use crate::words::Words;
 
+/// Environment variables.
+pub(super) type Environment = BTreeMap<OsString, OsString>;
+
 /// A case that is ready to run. Dropping it ends its services and removes its data.
 pub(super) struct Prepared {
     /// The values of all placeholders but those of a run.
     pub(super) words: Words,
+    /// The environment of contenders and commands.
+    pub(super) env: Environment,
     /// In the order of their start.
     pub(super) services: Vec<Running>,
     /// Destinations and data, removed at the end.
@@ -41,16 +48,16 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     words.set("firstbyte", settings.firstbyte.display());
     words.set("memory", stage.path(Place::Memory).display());
     words.set("disk", stage.path(Place::Disk).display());
-    for (name, value) in plan.vars.iter().chain(&settings.words) {
+    for (name, value) in plan.vars.iter().chain(&case.vars).chain(&settings.words) {
         words.set(name, value);
     }
-    let mut prepared = Prepared { words, services: Vec::new(), made: Vec::new() };
+    let mut prepared = Prepared { words, env: settings.env.clone(), services: Vec::new(), made: Vec::new() };
     for (place, name) in [(Place::Memory, "data"), (Place::Disk, "data.disk")] {
         let root = stage.directory(place, &format!("data-{}", file_name(&case.name)))?;
         prepared.words.set(name, root.display());
         prepared.made.push(root);
     }
-    for data in plan.data.iter().chain(&case.data) {
+    for data in plan.data_of(case) {
         stopped(settings)?;
         let path = make(data, case, stage, &prepared.words).map_err(|error| match error {
             Made::Plan(what) => wrong(what),
@@ -60,16 +67,26 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     }
     let root = stage.directory(Place::Memory, &format!("services-{}", file_name(&case.name)))?;
     prepared.made.push(root.clone());
-    for service in plan.services.iter().chain(&case.services) {
+    for service in plan.services_of(case) {
         stopped(settings)?;
         prepared.services.push(services::start(service, &root, &mut prepared.words, &settings.env)?);
-        for command in &service.setup {
-            do_command(&prepared.words.fill_all(command).map_err(wrong)?, settings)?;
+        for (name, value) in plan.env.iter().chain(&case.env) {
+            // It may name a service that starts later.
+            if let Ok(value) = prepared.words.fill(value) {
+                prepared.env.insert(name.into(), value.into());
+            }
         }
+        for command in &service.setup {
+            do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env)?;
+        }
+    }
+    for (name, value) in plan.env.iter().chain(&case.env) {
+        let value = prepared.words.fill(value).map_err(|what| wrong(format!("env {name}: {what}")))?;
+        prepared.env.insert(name.into(), value.into());
     }
     for command in &case.setup {
         stopped(settings)?;
-        do_command(&prepared.words.fill_all(command).map_err(wrong)?, settings)?;
+        do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env)?;
     }
     Ok(prepared)
 }
@@ -79,11 +96,11 @@ fn stopped(settings: &Settings<'_>) -> Result<()> {
 }
 
 /// Runs a command that is not measured.
-pub(super) fn do_command(command: &[String], settings: &Settings<'_>) -> Result<()> {
+pub(super) fn do_command(command: &[String], env: &Environment) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };
     let mut process = Command::new(program);
-    process.args(words).env_clear().envs(&settings.env).stdin(Stdio::null());
+    process.args(words).env_clear().envs(env).stdin(Stdio::null());
     let output = process.output().map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
