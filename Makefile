@@ -35,11 +35,12 @@ docs: build ## docs/options.md, and the man pages in target/man1, from the comma
 	mv $(CARGO_TARGET_DIR)/options.md docs/options.md
 	$(FIRSTBYTE) manual --man $(CARGO_TARGET_DIR)/man1
 
-bench: build ## firstbyte against its peers, alternating; ROWS="loopback-minio ..." picks rows; writes docs/benchmarks.md
+bench: build ## firstbyte beside its peers; ROWS="minio-big first-byte ..." measures these again; writes docs/benchmarks.md
 	@scripts/need.sh servers peers
-	cargo build --release --locked -p firstbyte-layout --example rename_loop -p firstbyte-testkit --example slow_fs
+	cargo build --release --locked -p firstbyte-layout --example rename_loop
 	@scripts/module.sh --release
-	@.venv/bin/python peers/bench.py --firstbyte $(FIRSTBYTE) $(if $(ROWS),--rows $(ROWS)) $(BENCH_FLAGS)
+	@scripts/bench.sh $(FIRSTBYTE) $(ROWS)
+	$(FIRSTBYTE) bench report peers/results/*.jsonl --format markdown --out docs/benchmarks.md
 
 soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients

@@ -1,10 +1,11 @@
-"""What a random read costs at the least: `bare_get.py URL READS BYTES` asks for that many ranges, one after the other.
+"""Random reads over one plain HTTP connection: `bare_get.py URL READS BYTES` gets that many ranges, one after another.
 
-One plain connection, kept alive, no library. The object's size comes from a HEAD outside the timing, the places from the seed
-that the mounts' readers use. Prints the seconds.
+No library, one kept-alive connection. The object's size comes from a HEAD request outside the timing. The offsets
+come from the seed that mounted.py uses. Prints `seconds`.
 """
 
 import http.client
+import json
 import random
 import sys
 import time
@@ -25,7 +26,7 @@ def main() -> int:
         connection.request("GET", url.path, headers={"Range": f"bytes={at}-{at + length - 1}"})
         if len(connection.getresponse().read()) != length:
             raise SystemExit("a short answer")
-    print(time.perf_counter() - began)
+    print(json.dumps({"seconds": time.perf_counter() - began}))
     return 0
 
 

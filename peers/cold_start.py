@@ -1,57 +1,58 @@
-"""One cold start, for the bench: `cold_start.py WAY --url URL --at DIR --program FIRSTBYTE`, WAY being download, open or mount.
+"""One of several cold starts at once: `cold_start.py WAY --url URL --at DIR --job N --jobs N ...`.
 
-Prints as JSON how many seconds after the job's start the object was mounted, opened, its first byte there, a hundredth of it
-read, all of it read. What a job does that needs the object as a file is done by each way as it must: a download has nothing
-to open before it has everything.
+WAY is download, open or mount. Each job is behind a `link` of its own; all jobs begin when the last of them is ready,
+so that the start of Python is not measured. Prints how many seconds after the common start the object was mounted and
+opened, its first byte was there, a hundredth of it was read, and all of it. Each way does what it must if the job needs
+the object as a file: a download has nothing to open before it has everything. DIR is common to all jobs. Credentials
+come from the environment.
 """
 
 import argparse
 import json
-import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from servers import AWS, CLEAN
-
-KEY = "big.bin"
+KEY = "big"
 PIECE = 1 << 20
-STAGES = ("mounted", "opened", "first byte", "1 % read", "all read")
+# A job that waits longer for the others fails.
+PATIENCE = 60
 
 
 class Watch:
     """When what was reached."""
 
     def __init__(self) -> None:
-        self.began, self.reached = time.perf_counter(), dict.fromkeys(STAGES)
+        self.began, self.reached = time.perf_counter(), {}
 
     def note(self, stage: str) -> None:
-        self.reached[stage] = time.perf_counter() - self.began
+        self.reached[f"{stage}_seconds"] = time.perf_counter() - self.began
 
 
 def read(file, size: int, watch: Watch) -> None:
     """First byte, a hundredth spread over the object, then all of it."""
     watch.note("opened")
     file.read(1)
-    watch.note("first byte")
+    watch.note("first_byte")
     pieces = max(size // 100 // PIECE, 1)
     for number in range(pieces):
         file.seek(number * (size // pieces))
         file.read(PIECE)
-    watch.note("1 % read")
+    watch.note("part")
     file.seek(0)
     done, buffer = 0, bytearray(PIECE)
     while count := file.readinto(buffer):
         done += count
     if done != size:
         raise SystemExit(f"{done} of {size} bytes")
-    watch.note("all read")
+    watch.note("all")
 
 
 def download(chosen: argparse.Namespace, at: Path, watch: Watch) -> None:
     copy = [chosen.program, "-q", "--endpoint-url", chosen.url, "cp", f"s3://bench/{KEY}", f"{at}/"]
-    subprocess.run(copy, env=CLEAN | AWS, check=True)
+    subprocess.run(copy, check=True)
     with open(at / KEY, "rb", buffering=0) as file:
         read(file, chosen.size, watch)
 
@@ -59,7 +60,6 @@ def download(chosen: argparse.Namespace, at: Path, watch: Watch) -> None:
 def opened(chosen: argparse.Namespace, at: Path, watch: Watch) -> None:
     import firstbyte
 
-    os.environ |= AWS
     with firstbyte.open(f"s3://bench/{KEY}", endpoint_url=chosen.url, cache=str(at / "cache"), buffering=0) as file:
         read(file, chosen.size, watch)
 
@@ -68,13 +68,33 @@ def mount(chosen: argparse.Namespace, at: Path, watch: Watch) -> None:
     point = at / "mnt"
     point.mkdir()
     flags = ["--endpoint-url", chosen.url, "mount", "s3://bench", str(point), "--cache", str(at / "cache")]
-    subprocess.run([chosen.program, "-q", *flags], env=CLEAN | AWS, check=True)
+    subprocess.run([chosen.program, "-q", *flags], check=True)
     watch.note("mounted")
     try:
         with open(point / KEY, "rb", buffering=0) as file:
             read(file, chosen.size, watch)
     finally:
         subprocess.run([chosen.program, "unmount", str(point)], check=True)
+
+
+def link(chosen: argparse.Namespace) -> subprocess.Popen:
+    """Starts this job's own link and turns `chosen.url` to it."""
+    to = chosen.url.removeprefix("http://")
+    words = ["--json", "link", "--listen", "127.0.0.1:0", "--to", to, "--preset", chosen.link]
+    process = subprocess.Popen([chosen.program, *words], stdout=subprocess.PIPE, text=True)
+    port = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())[1]
+    chosen.url = f"http://127.0.0.1:{port}"
+    return process
+
+
+def wait_for_others(chosen: argparse.Namespace) -> None:
+    """Returns when all jobs are here."""
+    (chosen.at / f"ready-{chosen.job}").touch()
+    until = time.monotonic() + PATIENCE
+    while len(list(chosen.at.glob("ready-*"))) < chosen.jobs:
+        if time.monotonic() > until:
+            raise SystemExit("the other jobs did not start")
+        time.sleep(0.01)
 
 
 WAYS = {"download": download, "open": opened, "mount": mount}
@@ -84,15 +104,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("way", choices=WAYS)
     parser.add_argument("--url", required=True)
-    parser.add_argument("--at", required=True, type=Path, help="a directory of its own")
+    parser.add_argument("--at", required=True, type=Path, help="a directory that all jobs share")
     parser.add_argument("--program", required=True)
     parser.add_argument("--size", required=True, type=int)
+    parser.add_argument("--link", required=True, help="preset of the link")
+    parser.add_argument("--job", required=True, type=int)
+    parser.add_argument("--jobs", required=True, type=int)
     chosen = parser.parse_args()
-    # All of a crowd start when the last of them is ready to: at the end of this line.
-    sys.stdin.readline()
-    watch = Watch()
-    WAYS[chosen.way](chosen, chosen.at, watch)
-    print(json.dumps(watch.reached))
+    own = chosen.at / f"job-{chosen.job}"
+    own.mkdir()
+    proxy = link(chosen)
+    try:
+        wait_for_others(chosen)
+        watch = Watch()
+        WAYS[chosen.way](chosen, own, watch)
+    finally:
+        proxy.terminate()
+        proxy.communicate()
+    print(json.dumps({"seconds": watch.reached["all_seconds"], "bytes": chosen.size} | watch.reached))
     return 0
 
 

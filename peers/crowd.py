@@ -1,36 +1,23 @@
-"""A thousand HTTP clients in one process: epoll, one receive buffer, every byte compared with the original."""
+"""Many HTTP clients in one process: `crowd.py URL FILE CLIENTS PID`.
 
+All of them get URL at once, which must be FILE byte for byte, beside as many connections that stopped in the middle of
+a request. Prints `errors`, `seconds` (the slowest client), `unfairness` (the slowest over the middle one) and
+`server_peak_bytes`, the largest resident set of process PID. One thread with epoll and one receive buffer.
+"""
+
+import json
+import re
 import resource
 import selectors
 import socket
-import statistics
+import sys
 import time
-from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 # Several times what a fair server needs; a stuck client must not stop the row.
 TIMEOUT = 120
 BUFFER = 1 << 18
-
-
-@dataclass
-class Outcome:
-    """What the crowd saw."""
-
-    times: list[float]
-    errors: int
-
-    @property
-    def unfairness(self) -> float:
-        """The slowest client's time over the median's."""
-        return max(self.times) / statistics.median(self.times) if self.times else float("inf")
-
-    def __str__(self) -> str:
-        if not self.times:
-            return f"no client served, {self.errors} errors"
-        return (
-            f"{len(self.times)} clients served, {self.errors} errors, median {statistics.median(self.times):.1f} s, "
-            f"slowest {max(self.times):.1f} s"
-        )
 
 
 class Client:
@@ -61,25 +48,10 @@ class Client:
         return self.at == len(want)
 
 
-def run(port: int, path: str, want: bytes, count: int) -> Outcome:
-    """`count` clients that start together, beside as many connections that stopped in mid-request."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
-    half_open = [socket.create_connection(("127.0.0.1", port), TIMEOUT) for _ in range(count)]
-    for connection in half_open:
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-    clients = [Client(port, request) for _ in range(count)]
-    outcome = drive(clients, memoryview(want))
-    for connection in half_open:
-        connection.close()
-    return outcome
-
-
-def drive(clients: list[Client], want: memoryview) -> Outcome:
-    """Runs all downloads to their end."""
+def drive(clients: list[Client], want: memoryview) -> tuple[list[float], int]:
+    """Runs all downloads to their end; returns when each ended, in order, and how many failed."""
     buffer = memoryview(bytearray(BUFFER))
-    outcome = Outcome([], 0)
+    ends, errors = [], 0
     with selectors.DefaultSelector() as selector:
         for client in clients:
             selector.register(client.socket, selectors.EVENT_READ, client)
@@ -95,13 +67,35 @@ def drive(clients: list[Client], want: memoryview) -> Outcome:
                     if length == 0:
                         raise ValueError("closed early")
                 except (ValueError, OSError):
-                    outcome.errors += 1
+                    errors += 1
                     done = True
                 else:
                     if done:
-                        outcome.times.append(time.monotonic() - began)
+                        ends.append(time.monotonic() - began)
                 if done:
                     selector.unregister(client.socket)
                     client.socket.close()
-        outcome.errors += len(selector.get_map())
-    return outcome
+        return ends, errors + len(selector.get_map())
+
+
+def main() -> int:
+    url, want, count, pid = urlsplit(sys.argv[1]), Path(sys.argv[2]).read_bytes(), int(sys.argv[3]), sys.argv[4]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
+    half_open = [socket.create_connection(("127.0.0.1", url.port), TIMEOUT) for _ in range(count)]
+    for connection in half_open:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+    request = f"GET {url.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    ends, errors = drive([Client(url.port, request) for _ in range(count)], memoryview(want))
+    for connection in half_open:
+        connection.close()
+    peak = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+    figures = {"errors": errors, "server_peak_bytes": peak}
+    if ends:
+        figures |= {"seconds": ends[-1], "unfairness": ends[-1] / ends[len(ends) // 2]}
+    print(json.dumps(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

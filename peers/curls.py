@@ -1,41 +1,35 @@
-"""Eight curl processes reading one file in ranges, each on its one kept-alive connection."""
+"""Writes what eight curl processes are to request: `curls.py URL PREFIX nothing|others` writes PREFIX-0 to PREFIX-7.
 
-import enum
-import shlex
+Each is a configuration for `curl -K`: it reads its share of URL/big in ranges on one kept-alive connection. With
+`others`, a HEAD request, a listing and a PUT come before each range.
+"""
+
+import sys
 from pathlib import Path
-
-from servers import Server
 
 CLIENTS = 8
 RANGE = 8 << 20
 SIZE = 1 << 30
 
 
-class Before(enum.Enum):
-    """What each range request follows on its connection."""
-
-    NOTHING = enum.auto()
-    HEAD_LIST_PUT = enum.auto()
-
-
-def ranges(stage: Path, server: Server, before: Before) -> list[str]:
-    """A shell command that reads the whole file once, in ranges, by CLIENTS clients together."""
-    put = stage / "put"
+def main() -> int:
+    url, prefix, before = sys.argv[1:]
+    put = Path(f"{prefix}-put")
     put.write_bytes(b"x" * 1000)
-    configs = []
     for client in range(CLIENTS):
         requests = []
         for at in range(client * RANGE, SIZE, CLIENTS * RANGE):
-            if before is Before.HEAD_LIST_PUT:
+            if before == "others":
                 requests += [
-                    f'url = "{server.url}/data/big.bin"\nhead\noutput = /dev/null',
-                    f'url = "{server.url}/data/"\noutput = /dev/null',
-                    f'url = "{server.url}/data/put-{client}"\nupload-file = "{put}"\noutput = /dev/null',
+                    f'url = "{url}/big"\nhead',
+                    f'url = "{url}/"',
+                    f'url = "{url}/put-{client}"\nupload-file = "{put}"',
                 ]
-            requests.append(f'url = "{server.url}/data/big.bin"\nrange = {at}-{at + RANGE - 1}\noutput = /dev/null')
-        config = stage / f"curl-{server.port}-{before.name}-{client}"
-        config.write_text("\nnext\n".join(f"{request}\nsilent\nfail" for request in requests) + "\n")
-        configs.append(config)
-    start = "; ".join(f"curl -K {shlex.quote(str(config))} & p{n}=$!" for n, config in enumerate(configs))
-    # A background command's failure shows only where it is waited for.
-    return ["sh", "-c", start + "".join(f"; wait $p{n} || exit 1" for n in range(len(configs)))]
+            requests.append(f'url = "{url}/big"\nrange = {at}-{at + RANGE - 1}')
+        text = "\nnext\n".join(f"{request}\noutput = /dev/null\nsilent\nfail" for request in requests)
+        Path(f"{prefix}-{client}").write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The barest S3 listing: pages through a bucket over one connection. Usage: list_keys.py ENDPOINT EXPECTED"""
+"""The barest S3 listing: pages through the bucket `bench` over one connection. Usage: list_keys.py ENDPOINT EXPECTED"""
 
 import http.client
 import re

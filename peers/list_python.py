@@ -1,10 +1,11 @@
-"""One listing from Python, for the bench: `list_python.py WAY DIRECTORY`.
+"""One listing from Python: `list_python.py WAY DIRECTORY`.
 
-A process each, so that none inherits another's memory or caches. Prints the seconds that importing the package and
-listing took, Python's own start left out; exits with 1 if it sees another number of entries than `--expect` says.
+Each runs in a process of its own, so that none inherits another's memory or caches. Prints `seconds`: importing the
+package and listing, without the start of Python. Exits with 1 if the number of entries is not that of `--expect`.
 """
 
 import argparse
+import json
 import sys
 import time
 
@@ -98,7 +99,7 @@ def main() -> int:
     chosen = parser.parse_args()
     began = time.perf_counter()
     count = WAYS[chosen.way](chosen.directory)
-    print(time.perf_counter() - began)
+    print(json.dumps({"seconds": time.perf_counter() - began, "entries": count}))
     if chosen.expect is not None and count != chosen.expect:
         print(f"{chosen.way}: {count} entries, {chosen.expect} expected", file=sys.stderr)
         return 1

@@ -1,25 +1,23 @@
-"""One measurement through a mount, for the bench: mounts, times the work, unmounts, prints the seconds.
+"""One work through a mount: mounts, does the work, unmounts, prints `seconds`.
 
     mounted.py TOOL --url URL --at DIR [--cache DIR] WORK [...]
 
-A process each, so that every run has a mount of its own: its page cache and inodes begin empty, whatever ran before. Unless
-`--cache` names one that is kept, the tool's cache begins empty too, which is looked at before mounting and not assumed.
-The clock starts with the work, but for `ready` and `first`, where it starts with the mount command.
+Each run is a process and a mount of its own: its page cache and inodes begin empty, whatever ran before. Unless
+`--cache` names a directory that is kept, the tool's cache begins empty too, which is checked before mounting. The clock
+starts with the work, except for `ready` and `first`, where it starts with the mount command. Credentials come from the
+environment.
 """
 
 import argparse
 import concurrent.futures
-import mmap
+import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from servers import AWS, CLEAN, KEY, SECRET
 
 BLOCK = 4096
 # A mount that is not ready by then never will be.
@@ -29,21 +27,21 @@ READY = 20
 class Mount:
     """A bucket mounted by one of the tools, or a directory that stands for itself (`native`)."""
 
-    def __init__(self, chosen: argparse.Namespace):
+    def __init__(self, chosen: argparse.Namespace, cache: str | None):
         self.tool, self.url, self.program = chosen.tool, chosen.url, chosen.program
         self.at = Path(chosen.at) / "mnt"
-        self.cache = Path(chosen.cache or Path(chosen.at) / "cache")
+        self.cache = Path(cache or Path(chosen.at) / "cache")
         self.flags = chosen.flag
         self.at.mkdir(parents=True, exist_ok=True)
         self.cache.mkdir(parents=True, exist_ok=True)
-        if not chosen.cache and any(self.cache.iterdir()):
+        if not cache and any(self.cache.iterdir()):
             raise SystemExit(f"{self.cache} is not empty: not cold")
 
     def __enter__(self) -> Path:
         if self.tool == "native":
             return self.cache
         command, env = getattr(self, self.tool)()
-        subprocess.run(command, env=CLEAN | env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, env=os.environ | env, check=True, stdout=subprocess.DEVNULL)
         until = time.monotonic() + READY
         while not os.path.ismount(self.at):
             if time.monotonic() > until:
@@ -59,23 +57,19 @@ class Mount:
 
     def firstbyte(self) -> tuple[list, dict]:
         own = ["mount", "s3://bench", self.at, "--cache", self.cache, *self.flags]
-        return [self.program, "-q", "--endpoint-url", self.url, *own], AWS
+        return [self.program, "-q", "--endpoint-url", self.url, *own], {}
 
     def s3fs(self) -> tuple[list, dict]:
         keys = self.at.parent / "s3fs.keys"
-        keys.write_text(f"{KEY}:{SECRET}\n")
+        keys.write_text(f"{os.environ['AWS_ACCESS_KEY_ID']}:{os.environ['AWS_SECRET_ACCESS_KEY']}\n")
         keys.chmod(0o600)
         options = f"url={self.url},use_path_request_style,passwd_file={keys},ro,use_cache={self.cache}"
         return ["s3fs", "bench", self.at, "-o", options, *self.flags], {}
 
     def rclone(self) -> tuple[list, dict]:
         cached = ["--read-only", "--vfs-cache-mode", "full", "--cache-dir", self.cache]
-        return ["rclone", "--config", "/dev/null", "mount", ":s3:bench", self.at, "--daemon", *cached, *self.flags], {
-            "RCLONE_S3_PROVIDER": "Minio",
-            "RCLONE_S3_ENDPOINT": self.url,
-            "RCLONE_S3_ACCESS_KEY_ID": KEY,
-            "RCLONE_S3_SECRET_ACCESS_KEY": SECRET,
-        }
+        own = ["mount", ":s3:bench", self.at, "--daemon", *cached, *self.flags]
+        return ["rclone", *own], {"RCLONE_S3_ENDPOINT": self.url}
 
 
 # -- works: each is told where the files are and what to do, and does it once ----------------------------------------
@@ -98,16 +92,6 @@ def whole(root: Path, key: str) -> None:
             done += read
     if done != size:
         raise SystemExit(f"{done} of {size} bytes")
-
-
-def part(root: Path, key: str) -> None:
-    """One hundredth of a file, in pieces of 1 MiB spread over it."""
-    with open(root / key, "rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        pieces = max(size // 100 // (1 << 20), 1)
-        for number in range(pieces):
-            file.seek(number * (size // pieces))
-            file.read(1 << 20)
 
 
 def scattered(root: Path, key: str, reads: int, threads: int) -> None:
@@ -137,21 +121,17 @@ def names(root: Path, prefix: str) -> None:
     subprocess.run(["ls", "-f", root / prefix], check=True, stdout=subprocess.DEVNULL)
 
 
-def mapped(root: Path, key: str) -> None:
-    """Every page of a file, faulted in through a mapping."""
-    with open(root / key, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
-        sum(pages[at] for at in range(0, len(pages), BLOCK))
-
-
-def command(root: Path, words: list[str]) -> None:
+def command(root: Path, words: list[str], output: str) -> None:
     """A program in the directory."""
-    subprocess.run(words, cwd=root, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(output, "wb") as file:
+        subprocess.run(words, cwd=root, check=True, stdout=file, stderr=subprocess.DEVNULL)
 
 
-def timed(work: Callable[[], None]) -> float:
+def ready(mount: Mount) -> float:
+    """Seconds from the mount command to the mount point."""
     began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+    with mount:
+        return time.perf_counter() - began
 
 
 def main() -> int:
@@ -163,35 +143,41 @@ def main() -> int:
     parser.add_argument("--cache", help="a cache that is kept; for `native` the directory itself")
     parser.add_argument("--flag", action="append", default=[], help="one more word for the mount command")
     parser.add_argument("--before", type=int, default=0, help="times the work is done before it is timed")
+    parser.add_argument("--output", default="/dev/null", help="where `command` writes its standard output")
     parser.add_argument("--reads", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("work", choices=["ready", "first", "whole", "part", "scattered", "copy", "names", "mapped", "command"])
+    parser.add_argument("work", choices=["ready", "first", "whole", "scattered", "copy", "names", "command"])
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
-    mount, words = Mount(chosen), chosen.words
+    words, at = chosen.words, Path(chosen.at)
+    figures = {}
+    if chosen.work == "ready":
+        figures["seconds"] = ready(Mount(chosen, chosen.cache))
+        if chosen.cache:
+            # Once more with an empty cache at once, so that the difference is of two neighbours.
+            figures["more_seconds"] = figures["seconds"] - ready(Mount(chosen, None))
+        print(json.dumps(figures))
+        return 0
     works: dict[str, Callable[[Path], None]] = {
-        "ready": lambda root: None,
         "first": lambda root: first(root, words[0]),
         "whole": lambda root: whole(root, words[0]),
-        "part": lambda root: part(root, words[0]),
         "scattered": lambda root: scattered(root, words[0], chosen.reads, chosen.threads),
-        "copy": lambda root: copy(root, words[0], Path(chosen.at) / "copy"),
+        "copy": lambda root: copy(root, words[0], at / "copy"),
         "names": lambda root: names(root, words[0]),
-        "mapped": lambda root: mapped(root, words[0]),
-        "command": lambda root: command(root, words),
+        "command": lambda root: command(root, words, chosen.output),
     }
     work = works[chosen.work]
     began = time.perf_counter()
-    with mount as root:
-        if chosen.work in ("ready", "first"):
-            work(root)
-            seconds = time.perf_counter() - began
-        else:
+    with Mount(chosen, chosen.cache) as root:
+        if chosen.work != "first":
             for _ in range(chosen.before):
                 work(root)
-                shutil.rmtree(Path(chosen.at) / "copy", ignore_errors=True)
-            seconds = timed(lambda: work(root))
-    print(seconds)
+            began = time.perf_counter()
+        work(root)
+        figures["seconds"] = time.perf_counter() - began
+    if chosen.work == "scattered":
+        figures["reads_per_second"] = chosen.reads / figures["seconds"]
+    print(json.dumps(figures))
     return 0
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from measure import Failed
+from data import Failed
 from servers import AWS, CLEAN, Server
 
 MIB = 1 << 20

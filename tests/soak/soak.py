@@ -1,6 +1,6 @@
 """The long runs behind the promise "nothing lost, nothing torn": many kills, many faults, every result compared.
 
-`make soak`, or `make soak SOAK_FLAGS="--runs kill-s3 --times 5"`. Uses the servers and data of the bench.
+`make soak`, or `make soak SOAK_FLAGS="--runs kill-s3 --times 5"`.
 """
 
 import argparse
@@ -17,13 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "peers"))
-
-import data  # noqa: E402
-import mounts  # noqa: E402
-from measure import Failed  # noqa: E402
-from servers import AWS, CLEAN, Server, Servers  # noqa: E402
-from tools import Tools  # noqa: E402
+import data
+import mounts
+from data import Failed
+from servers import AWS, CLEAN, Server, Servers
+from tools import Tools
 
 GIB = 1 << 30
 # What a kill may cost at most: of this many requests each the chunk it was at and what lay in its socket behind that; for
@@ -67,7 +65,7 @@ class Soak:
 
     def minio(self, size: int) -> tuple[Tools, Path]:
         """MinIO holding `big.bin` with a full-object checksum, as firstbyte stores it."""
-        tools = Tools(self.firstbyte, self.stage, self.servers.minio(fresh(self.stage / "minio")))
+        tools = Tools(self.servers.minio(fresh(self.stage / "minio")))
         tools.make_bucket()
         file = data.big(self.stage / "big.bin", size)
         self.to_the_end("--endpoint-url", tools.server.url, str(file), "s3://bench/big.bin")

@@ -1,4 +1,4 @@
-"""Starts the servers that rows need, on free loopback ports, and ends exactly those it started."""
+"""Starts the servers that the long runs need, on free loopback ports, and ends exactly those it started."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KEY, SECRET = "benchbench", "benchbench-secret"
-# What every S3 tool here reads.
+# What S3 tools read.
 AWS = {
     "AWS_ACCESS_KEY_ID": KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -37,20 +37,14 @@ class Server:
 
     pid: int
     port: int
-    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}"
-
-    def peak_bytes(self) -> int:
-        """Most memory it ever held at once."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) * 1024
+        return f"http://127.0.0.1:{self.port}"
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """A port that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -67,7 +61,7 @@ def wait_for(port: int, process: subprocess.Popen) -> None:
 
 
 class Servers(contextlib.ExitStack):
-    """The servers of one bench run; leaving the context ends them."""
+    """The servers of one run; leaving the context ends them."""
 
     def __init__(self, stage: Path, firstbyte: Path):
         super().__init__()
@@ -76,13 +70,13 @@ class Servers(contextlib.ExitStack):
         self.closing = threading.Event()
         self.callback(self.closing.set)
 
-    def start(self, command: list[str], port: int, env: dict[str, str] | None = None, scheme: str = "http") -> Server:
+    def start(self, command: list[str], port: int, env: dict[str, str] | None = None) -> Server:
         """Starts a server that listens on `port`."""
         log = self.enter_context(open(self.stage / f"{os.path.basename(command[0])}-{port}.log", "w"))
         process = subprocess.Popen(command, env=CLEAN | (env or {}), stdout=log, stderr=log, cwd=self.stage)
         self.callback(stop, process)
         wait_for(port, process)
-        return Server(process.pid, port, scheme)
+        return Server(process.pid, port)
 
     def nginx(self, root: Path) -> Server:
         """nginx over `root`, tuned as its manual says for files: sendfile, no access log; PUT and listings allowed."""
@@ -102,26 +96,13 @@ class Servers(contextlib.ExitStack):
         )
         return self.start(["nginx", "-p", str(home), "-c", str(home / "nginx.conf")], port)
 
-    def vsftpd(self, root: Path) -> Server:
-        """vsftpd over `root`, anonymous, read-only."""
-        port = free_port()
-        conf = self.stage / f"vsftpd-{port}.conf"
-        conf.write_text(
-            f"listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\nanonymous_enable=YES\n"
-            f"anon_root={root}\nno_anon_password=YES\nuse_sendfile=YES\nxferlog_enable=NO\nseccomp_sandbox=NO\n"
-            "secure_chroot_dir=/var/empty\nrun_as_launching_user=YES\n"
-        )
-        return self.start(["vsftpd", str(conf)], port, scheme="ftp")
-
-    def minio(self, root: Path, certificates: Path | None = None) -> Server:
-        """MinIO over `root`, with TLS where a directory of certificates is given."""
+    def minio(self, root: Path) -> Server:
+        """MinIO over `root`."""
         port, console = free_port(), free_port()
         command = ["minio", "server", "--quiet", "--address", f"127.0.0.1:{port}"]
         command += ["--console-address", f"127.0.0.1:{console}"]
-        if certificates:
-            command += ["--certs-dir", str(certificates)]
         env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
-        server = self.start([*command, str(root)], port, env, "https" if certificates else "http")
+        server = self.start([*command, str(root)], port, env)
         # What is deleted or overwritten stays on the stage, which is memory, for minutes: uploads would fill it.
         trash = root / ".minio.sys" / "tmp" / ".trash"
         threading.Thread(target=self.empty, args=(trash,), daemon=True).start()
@@ -141,8 +122,7 @@ class Servers(contextlib.ExitStack):
 
     def link(self, to: Server, *flags: str) -> Server:
         """Our link proxy in front of `to`."""
-        server = self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
-        return Server(server.pid, server.port, to.scheme)
+        return self.own(["--json", "link", "--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{to.port}", *flags])
 
     def own(self, arguments: list[str]) -> Server:
         """Starts firstbyte as a server and waits for the address it prints."""
@@ -172,16 +152,3 @@ def stop(process: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def certificates(directory: Path) -> Path:
-    """A certificate authority and a certificate for 127.0.0.1 signed by it; returns the directory MinIO wants."""
-    directory.mkdir()
-    run = lambda *words: subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)  # noqa: E731
-    (directory / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=bench CA",
-        "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
-    run("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", "private.key", "-out", "request")
-    run("x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-        "-extfile", "san", "-out", "public.crt")  # fmt: skip
-    return directory

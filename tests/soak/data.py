@@ -1,0 +1,27 @@
+"""Test data from a seed, and digests of what arrived."""
+
+import hashlib
+import random
+from pathlib import Path
+
+MIB = 1 << 20
+SEED = 20
+
+
+class Failed(Exception):
+    """A run that did not end as it must, or delivered wrong content."""
+
+
+def big(path: Path, size: int) -> Path:
+    """A file of `size` random bytes."""
+    source = random.Random(SEED)
+    with open(path, "wb") as file:
+        for at in range(0, size, MIB):
+            file.write(source.randbytes(min(MIB, size - at)))
+    return path
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
