@@ -2,7 +2,7 @@
 //!
 //! A plan is a value: nothing here touches files or processes. Every word of a command may have
 //! placeholders, see [`crate::words`]. The engine executes a plan; `bench run` and the suites make
-//! plans, and `plans/*.toml` in this crate are those of the published benchmarks.
+//! plans, and `peers/*.toml` are those of the published benchmarks.
 
 use std::collections::BTreeMap;
 
