@@ -12,7 +12,8 @@ use support::{Ran, World};
 fn measured(world: &World, plan: &str, more: &[&str]) -> Results {
     let plan = world.write("plan.toml", plan.as_bytes());
     let out = world.path("results.jsonl");
-    let mut words = vec!["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let mut words =
+        vec!["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
     words.extend(more);
     let output = world.command(&words).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -90,14 +91,17 @@ env = { OWN = "{number}{number}" }
 #[test]
 fn names_that_are_not_there_get_one_line() {
     let world = World::new();
-    let case = |fields: &str| format!("[[case]]\nname = \"a\"\n{fields}\n[[case.contender]]\nname = \"b\"\ncommand = [\"true\"]\n");
+    let case = |fields: &str| {
+        format!("[[case]]\nname = \"a\"\n{fields}\n[[case.contender]]\nname = \"b\"\ncommand = [\"true\"]\n")
+    };
     for (plan, part) in [
         (case("uses = [\"minio\"]"), "uses \"minio\", which is no data or service"),
         (case("like = \"z\""), "which is no case before it"),
         (case("env = { A = \"{nothing}\" }"), "{nothing} has no value"),
     ] {
         let path = world.write("plan.toml", plan.as_bytes());
-        let output = world.command(&["bench", "run", "--plan", path.to_str().unwrap()]).output().unwrap();
+        let output =
+            world.command(&["-q", "bench", "run", "--plan", path.to_str().unwrap()]).output().unwrap();
         Ran::from(output).fails(2, &["plan.toml", part]);
     }
 }
