@@ -52,7 +52,7 @@ fn every_plan_of_the_benchmarks_is_one() {
             cases += String::from_utf8_lossy(&output.stdout).lines().count();
         }
     }
-    assert!(cases >= 51, "{cases} cases");
+    assert!(cases >= 50, "{cases} cases");
 }
 
 #[test]
