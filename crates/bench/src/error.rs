@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use firstbyte_advise::result;
 
+use crate::{cache, cgroup};
+
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -74,6 +76,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A cache state cannot be brought about.
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+    /// Limits on memory or processors cannot be set.
+    #[error(transparent)]
+    Limits(#[from] cgroup::Error),
     /// The user stopped the measurement.
     #[error("interrupted")]
     Interrupted,

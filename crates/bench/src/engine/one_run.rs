@@ -11,13 +11,17 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
-use super::prepare::{Prepared, do_command};
+use super::prepare::{self, do_command};
+use crate::cache::{self, Object, Prepared, Spec, Tools, Traffic};
+use crate::cgroup::{Group, Limits};
 use crate::check;
 use crate::error::{Error, Result};
 use crate::launch::{self, Ended, Figures, Launch};
+use crate::noise::Meter;
 use crate::plan::{Case, Contender, Prints};
 use crate::services::Counters;
 use crate::stage::Stage;
+use crate::throughput::Sampler;
 use crate::words::Words;
 
 /// Longest error text of a run.
@@ -28,7 +32,7 @@ pub(super) struct Scene<'a> {
     /// Name of the plan, for messages.
     pub(super) plan: &'a str,
     pub(super) case: &'a Case,
-    pub(super) prepared: &'a Prepared,
+    pub(super) prepared: &'a prepare::Prepared,
     pub(super) settings: &'a Settings<'a>,
 }
 
@@ -68,12 +72,17 @@ impl Scene<'_> {
             ..Run::default()
         };
         self.do_all(&self.case.before, words)?;
-        let launches = self.launches(contender, at, words)?;
+        let group = self.group(contender, words)?;
+        let launches = self.launches(contender, at, words, group.as_ref())?;
         let scratch = self.scratch(at)?;
-        let counted = self.counters(contender);
+        let mut state = self.prepare_cache(contender, words, run.bytes)?;
+        state.observe_before();
+        let (counted, noise) = (self.counters(contender), Meter::start());
+        let moved = Sampler::of_destination(at.to_owned());
         run.at = now();
         let ended = launch::run_together(&launches, &scratch, longest, self.settings.stop)?;
         let _ = std::fs::remove_dir_all(&scratch);
+        run.throughput = moved.finish();
         if (self.settings.stop)() {
             return Err(Error::Interrupted);
         }
@@ -81,7 +90,13 @@ impl Scene<'_> {
             run.wire_bytes = Some(after.bytes.saturating_sub(before.bytes));
             run.requests = Some(after.requests.saturating_sub(before.requests));
         }
+        if let Some(group) = &group {
+            run.storage_bytes = group.usage().read_bytes;
+        }
         record(&mut run, contender, &ended);
+        run.noise = noise.finish(run.user_seconds + run.system_seconds);
+        let traffic = Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
+        (run.cache, run.marks) = cache::conclude(state, &traffic);
         if run.outcome == Outcome::Ok
             && let Err(what) = self.check(contender, at, words)
         {
@@ -106,7 +121,50 @@ impl Scene<'_> {
         Ok(scratch)
     }
 
-    fn launches(&self, contender: &Contender, at: &Path, words: &Words) -> Result<Vec<Launch>> {
+    /// The group whose limits hold for all jobs of a run together, if it has limits.
+    fn group(&self, contender: &Contender, words: &Words) -> Result<Option<Group>> {
+        let memory = contender.memory_limit.as_deref().map(|text| {
+            let text = words.fill(text)?;
+            units::parse_size(&text).map_err(|error| format!("memory_limit: {error}"))
+        });
+        let memory_bytes = memory.transpose().map_err(|what| self.wrong(contender, what))?;
+        if memory_bytes.is_none() && contender.cpus.is_none() {
+            return Ok(None);
+        }
+        let limits = Limits { memory_bytes, cpus: contender.cpus };
+        Ok(Some(Group::create("run", &limits)?))
+    }
+
+    /// Brings the cache state of a contender about.
+    fn prepare_cache(&self, contender: &Contender, words: &Words, bytes: Option<u64>) -> Result<Prepared> {
+        let plan = &contender.cache;
+        let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
+        let files = plan.files.iter().map(filled).collect::<Result<Vec<_>>>()?;
+        let object = match (&plan.object, &plan.dir) {
+            (Some(location), Some(dir)) => {
+                Some(Object { location: filled(location)?, cache: filled(dir)?.into() })
+            }
+            _ => None,
+        };
+        let spec = Spec {
+            state: plan.state,
+            files: files.into_iter().map(PathBuf::from).collect(),
+            objects: object.into_iter().collect(),
+            expected_bytes: bytes,
+            ..Spec::default()
+        };
+        let env = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
+        let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env: env.collect::<Result<_>>()? };
+        Ok(cache::prepare(&spec, &tools)?)
+    }
+
+    fn launches(
+        &self,
+        contender: &Contender,
+        at: &Path,
+        words: &Words,
+        group: Option<&Group>,
+    ) -> Result<Vec<Launch>> {
         let wrong = |what| self.wrong(contender, what);
         let mut env = self.prepared.env.clone();
         for (name, value) in &contender.env {
@@ -117,7 +175,8 @@ impl Scene<'_> {
                 let mut own = words.clone();
                 own.set("job", job);
                 let command = contender.words(&own).map_err(wrong)?;
-                Ok(Launch { command, env: env.clone(), at: at.to_owned(), join: Vec::new() })
+                let join = group.map(Group::procs).unwrap_or_default();
+                Ok(Launch { command, env: env.clone(), at: at.to_owned(), join })
             })
             .collect()
     }

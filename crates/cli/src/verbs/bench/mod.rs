@@ -3,7 +3,9 @@
 //! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
 //! changed between two of them. `job` is one workload as a process of its own; the engine runs it.
 
+mod compare;
 mod job;
+mod report;
 mod run;
 
 use clap::{Args, Subcommand};
@@ -21,6 +23,8 @@ pub struct BenchArgs {
 #[derive(Subcommand)]
 enum Action {
     Run(run::RunArgs),
+    Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
     #[command(hide = true)]
     Job(job::JobArgs),
 }
@@ -29,6 +33,8 @@ enum Action {
 pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
         Action::Run(args) => run::run(args, globals),
+        Action::Report(args) => report::run(args),
+        Action::Compare(args) => compare::run(args, globals),
         Action::Job(args) => job::run(args),
     }
 }

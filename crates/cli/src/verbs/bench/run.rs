@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use firstbyte::Client;
-use firstbyte_advise::result::{Machine, Outcome, Run};
+use firstbyte::{Client, environment};
+use firstbyte_advise::result::{Outcome, Run};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::results::Writer;
@@ -137,7 +138,9 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         stop: &stop,
     };
     let command = std::env::args().skip(1).collect();
-    let header = engine::header(&plan, &settings, command, Machine::default());
+    let local: Vec<PathBuf> = local_targets(args).map(PathBuf::from).collect();
+    let machine = machine::describe(&[local, vec![std::env::temp_dir()]].concat(), &environment::variable);
+    let header = engine::header(&plan, &settings, command, machine);
     let mut writer = match &args.out {
         Some(path) => Writer::open(path, header)?,
         None => Writer::in_memory(header),
@@ -148,6 +151,12 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
 
 /// The plan of the targets.
 fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
+    if let Some(expected) = &args.expect_fs {
+        for path in local_targets(args) {
+            machine::expect_file_system(Path::new(path), expected)
+                .map_err(|error| Error::failed(error.to_string()))?;
+        }
+    }
     let client = Client::new(globals.options())?;
     let targets: Vec<Target> = args
         .targets
@@ -174,6 +183,11 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         source: args.source.clone(),
     };
     Ok(targets::plan(&targets, &request)?)
+}
+
+/// The targets that are paths.
+fn local_targets(args: &RunArgs) -> impl Iterator<Item = &str> {
+    args.targets.iter().map(String::as_str).filter(|target| !target.contains("://"))
 }
 
 /// The global options that say how targets are reached, for the jobs.

@@ -1,0 +1,54 @@
+//! `bench compare`: what changed between two results files beyond noise.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte_advise::compare::{Outcome, compare};
+use firstbyte_bench::{report, results};
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+
+/// Say what changed between two results files beyond noise
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte bench compare before.jsonl after.jsonl
+  firstbyte bench compare before.jsonl after.jsonl --threshold 3%
+Exit codes: 0 nothing is slower, 1 something is slower or the files cannot be read.")]
+pub struct CompareArgs {
+    /// The earlier results
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The later results
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// The least change that matters
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
+    threshold: f64,
+}
+
+fn parse_percent(text: &str) -> std::result::Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>().ok();
+    let fits = number.filter(|percent| (0.0..=1000.0).contains(percent) && *percent > 0.0);
+    fits.map(|percent| percent / 100.0).ok_or_else(|| "write a percentage above 0, for example 5%".into())
+}
+
+/// Runs it.
+pub fn run(args: &CompareArgs, globals: &Globals) -> Result<Exit> {
+    let (before, after) = (results::read(&args.before)?, results::read(&args.after)?);
+    let changes = compare(&before, &after, args.threshold);
+    if changes.is_empty() {
+        let message = format!("{} and {} have no case in common", args.before.display(), args.after.display());
+        return Err(Error::failed(message).advise("compare two runs of one plan"));
+    }
+    if globals.json {
+        let rows = serde_json::to_string(&changes).map_err(|error| Error::failed(error.to_string()))?;
+        console::print(rows)?;
+    } else {
+        console::print(report::compared(&changes).trim_end())?;
+    }
+    let slower = changes.iter().any(|change| change.outcome == Outcome::Slower);
+    Ok(if slower { Exit::Failed } else { Exit::Done })
+}

@@ -1,0 +1,68 @@
+//! `bench report`: renders results files.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use firstbyte_bench::{report, results};
+
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+
+/// Columns of a report for a terminal, where it is not known how wide that is.
+const WIDTH: u16 = 100;
+
+/// Render results: an HTML page that needs no network, Markdown, or text
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte bench report results.jsonl                        # on the terminal
+  firstbyte bench report results.jsonl --out report.html      # one file, to show
+  firstbyte bench report a.jsonl b.jsonl --format markdown")]
+pub struct ReportArgs {
+    /// Results files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the report into this file instead of standard output
+    #[arg(long, value_name = "PAGE")]
+    out: Option<PathBuf>,
+    /// The form [default: html for --out *.html, markdown for *.md, else text]
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    Html,
+    Markdown,
+    Text,
+}
+
+/// Runs it.
+pub fn run(args: &ReportArgs) -> Result<Exit> {
+    let all = args.files.iter().map(|path| results::read(path)).collect::<firstbyte_bench::Result<Vec<_>>>()?;
+    let text = match args.format.unwrap_or_else(|| form_of(args.out.as_ref())) {
+        Form::Html => report::html(&all),
+        Form::Markdown => report::markdown(&all),
+        Form::Text => report::terminal(&all, usize::from(columns())),
+    };
+    match &args.out {
+        Some(path) => std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?,
+        None => console::print(text.trim_end())?,
+    }
+    Ok(Exit::Done)
+}
+
+fn form_of(out: Option<&PathBuf>) -> Form {
+    match out.and_then(|path| path.extension()).and_then(|extension| extension.to_str()) {
+        Some("html" | "htm") => Form::Html,
+        Some("md") => Form::Markdown,
+        _ => Form::Text,
+    }
+}
+
+/// Columns of the terminal that standard output is.
+fn columns() -> u16 {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    size.map_or(WIDTH, |size| if size.ws_col == 0 { WIDTH } else { size.ws_col })
+}

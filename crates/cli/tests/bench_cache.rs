@@ -1,0 +1,94 @@
+//! Caches that something else warms between the moment when the engine emptied them and the run:
+//! each time the run is marked, and without the adversary it is not.
+
+mod support;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use firstbyte_advise::result::CacheState;
+use firstbyte_bench::cache::{self, Object, Spec, Tools, Traffic};
+use firstbyte_bench::data;
+use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY};
+use support::World;
+use support::place::Place;
+use support::servers::S3;
+
+const SIZE: u64 = 3 << 20;
+
+/// The marks of a run that reads nothing itself. `adversary` acts between the preparation and the
+/// observation.
+fn marks(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) -> (Option<bool>, Vec<String>) {
+    let mut prepared = cache::prepare(spec, tools).unwrap();
+    adversary();
+    prepared.observe_before();
+    let traffic = Traffic { wire_bytes: Some(SIZE), requests: Some(1), storage_bytes: None };
+    let (evidence, marks) = cache::conclude(prepared, &traffic);
+    (evidence.held, marks)
+}
+
+#[track_caller]
+fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce()) {
+    let (held, quiet) = marks(spec, tools, || {});
+    assert_eq!((held, quiet), (Some(true), vec![]));
+    let (held, warmed) = marks(spec, tools, adversary);
+    assert_eq!(held, Some(false));
+    assert!(warmed.iter().all(|mark| mark.starts_with("meant to be cold, but")) && !warmed.is_empty(), "{warmed:?}");
+}
+
+/// A directory on a file system whose files can be out of memory: tmpfs has none.
+fn on_a_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn cold(files: Vec<PathBuf>) -> Spec {
+    Spec { state: CacheState::Cold, files, expected_bytes: Some(SIZE), ..Spec::default() }
+}
+
+fn read(path: &Path) {
+    assert_eq!(fs::read(path).unwrap().len() as u64, SIZE);
+}
+
+#[test]
+fn a_path_that_was_read() {
+    let directory = on_a_disk();
+    let path = directory.path().join("data");
+    data::file(&path, SIZE, 1).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    only_the_adversary_is_seen(&cold(vec![path.clone()]), &Tools::default(), || read(&path));
+}
+
+#[test]
+fn a_file_of_a_mount_that_was_read() {
+    let server = S3::ours();
+    data::file(&server.root.join(BUCKET).join("data"), SIZE, 1).unwrap();
+    let place = Place::new(World::with_s3(&server));
+    place.mount(&format!("s3://{BUCKET}"), &[]);
+    let path = place.directory.join("data");
+    let spec = Spec { mount: Some(place.directory.clone()), ..cold(vec![path.clone()]) };
+    only_the_adversary_is_seen(&spec, &Tools::default(), || read(&path));
+}
+
+#[test]
+fn an_object_that_was_hydrated() {
+    let server = S3::ours();
+    data::file(&server.root.join(BUCKET).join("data"), SIZE, 1).unwrap();
+    let directory = on_a_disk();
+    let (location, cache) = (format!("s3://{BUCKET}/data"), directory.path().join("cache"));
+    let env = [
+        ("FIRSTBYTE_ENDPOINT_URL", server.url.as_str()),
+        ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let env: Vec<(String, String)> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let firstbyte = PathBuf::from(env!("CARGO_BIN_EXE_firstbyte"));
+    let tools = Tools { firstbyte: firstbyte.clone(), env: env.clone() };
+    let spec = Spec { objects: vec![Object { location: location.clone(), cache: cache.clone() }], ..cold(vec![]) };
+    only_the_adversary_is_seen(&spec, &tools, || {
+        let mut command = Command::new(firstbyte);
+        command.args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);
+        assert!(command.status().unwrap().success());
+    });
+}
