@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use firstbyte::Client;
 use firstbyte::{Client, environment};
 use firstbyte_advise::result::{Outcome, Run};
+use firstbyte_bench::machine;
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::results::Writer;
