@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{Job, Outcome, Run};
+use firstbyte_advise::result::{Job, Noise, Outcome, Run};
 use firstbyte_location::units;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -77,7 +77,7 @@ impl Scene<'_> {
         let scratch = self.scratch(at)?;
         let mut state = self.prepare_cache(contender, words, run.bytes)?;
         state.observe_before();
-        let (counted, noise) = (self.counters(contender), Meter::start());
+        let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start());
         let moved = Sampler::of_destination(at.to_owned());
         run.at = now();
         let ended = launch::run_together(&launches, &scratch, longest, self.settings.stop)?;
@@ -94,7 +94,7 @@ impl Scene<'_> {
             run.storage_bytes = group.usage().read_bytes;
         }
         record(&mut run, contender, &ended);
-        run.noise = noise.finish(run.user_seconds + run.system_seconds);
+        run.noise = during(noise.finish(run.user_seconds + run.system_seconds), run.seconds / began.elapsed().as_secs_f64());
         let traffic = Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
         (run.cache, run.marks) = cache::conclude(state, &traffic);
         if run.outcome == Outcome::Ok
@@ -211,6 +211,13 @@ impl Scene<'_> {
     fn in_case(&self, what: String) -> Error {
         Error::Plan { plan: self.plan.to_owned(), what: format!("case {}: {what}", self.case.name) }
     }
+}
+
+/// The share of what disturbed the machine that falls into the run itself: the meter also sees the
+/// launchers start and end.
+fn during(noise: Noise, share: f64) -> Noise {
+    let of = |seconds: Option<f64>| seconds.map(|seconds| seconds * share.min(1.0));
+    Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
 }
 
 /// Puts what the jobs did into the record of their run.

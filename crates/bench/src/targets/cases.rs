@@ -172,6 +172,9 @@ impl Work {
         }
         self.title = format!("{files} files below {}", target.location);
         self.bytes = bytes;
+        if !target.local && after.is_none() {
+            self.object = Some(format!("{}/", target.location.trim_end_matches('/')));
+        }
         if target.local {
             let root = Path::new(&target.location);
             let names = shape.sizes.keys().take(files as usize);
