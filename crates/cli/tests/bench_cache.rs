@@ -34,7 +34,10 @@ fn only_the_adversary_is_seen(spec: &Spec, tools: &Tools, adversary: impl FnOnce
     assert_eq!((held, quiet), (Some(true), vec![]));
     let (held, warmed) = marks(spec, tools, adversary);
     assert_eq!(held, Some(false));
-    assert!(warmed.iter().all(|mark| mark.starts_with("meant to be cold, but")) && !warmed.is_empty(), "{warmed:?}");
+    assert!(
+        warmed.iter().all(|mark| mark.starts_with("meant to be cold, but")) && !warmed.is_empty(),
+        "{warmed:?}"
+    );
 }
 
 /// A directory on a file system whose files can be out of memory: tmpfs has none.
@@ -85,7 +88,8 @@ fn an_object_that_was_hydrated() {
     let env: Vec<(String, String)> = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let firstbyte = PathBuf::from(env!("CARGO_BIN_EXE_firstbyte"));
     let tools = Tools { firstbyte: firstbyte.clone(), env: env.clone() };
-    let spec = Spec { objects: vec![Object { location: location.clone(), cache: cache.clone() }], ..cold(vec![]) };
+    let spec =
+        Spec { objects: vec![Object { location: location.clone(), cache: cache.clone() }], ..cold(vec![]) };
     only_the_adversary_is_seen(&spec, &tools, || {
         let mut command = Command::new(firstbyte);
         command.args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);

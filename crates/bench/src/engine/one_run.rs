@@ -94,8 +94,12 @@ impl Scene<'_> {
             run.storage_bytes = group.usage().read_bytes;
         }
         record(&mut run, contender, &ended);
-        run.noise = during(noise.finish(run.user_seconds + run.system_seconds), run.seconds / began.elapsed().as_secs_f64());
-        let traffic = Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
+        run.noise = during(
+            noise.finish(run.user_seconds + run.system_seconds),
+            run.seconds / began.elapsed().as_secs_f64(),
+        );
+        let traffic =
+            Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
         (run.cache, run.marks) = cache::conclude(state, &traffic);
         if run.outcome == Outcome::Ok
             && let Err(what) = self.check(contender, at, words)
