@@ -116,7 +116,7 @@ fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Wai
     let [figures, output, errors] = ["figures", "out", "err"].map(|kind| scratch.with_extension(kind));
     let create = |path: &PathBuf| File::create(path).map_err(Error::file(path));
     let _ = std::fs::remove_file(&figures);
-    let mut command = launcher()?;
+    let mut command = launcher();
     command.arg("run").arg(&figures).args(&launch.join).arg("--").args(&launch.command);
     command.env_clear().envs(&launch.env).current_dir(&launch.at);
     command.stdin(start).stdout(create(&output)?).stderr(create(&errors)?).process_group(0);
@@ -125,11 +125,11 @@ fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Wai
 }
 
 /// A command that is this program as a launcher.
-pub(crate) fn launcher() -> Result<Command> {
-    let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
-    let mut command = Command::new(own);
+pub(crate) fn launcher() -> Command {
+    // Also if the file was replaced or removed since the engine started.
+    let mut command = Command::new("/proc/self/exe");
     command.arg(LAUNCHER);
-    Ok(command)
+    command
 }
 
 fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> bool) -> Result<Vec<Ended>> {

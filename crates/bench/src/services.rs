@@ -68,7 +68,7 @@ pub(crate) fn start(
     let command = own.fill_all(&service.command).map_err(wrong)?;
     let log = dir.join("service.log");
     let file = File::create(&log).map_err(Error::file(&log))?;
-    let mut launcher = launch::launcher()?;
+    let mut launcher = launch::launcher();
     launcher.args(["serve", "--"]).args(&command).env_clear().envs(env).current_dir(&dir);
     for (name, value) in &service.env {
         launcher.env(name, own.fill(value).map_err(wrong)?);

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::{Outcome, Results, Run};
@@ -40,6 +40,19 @@ fn bench(world: &World, plan: &str, more: &[&str]) -> (Output, Option<Results>) 
 
 fn read(out: &Path) -> Option<Results> {
     Results::parse(&fs::read_to_string(out).ok()?).ok()
+}
+
+/// Starts a measurement, and gives the process id that one of its commands wrote into `mark`.
+fn started(mut command: Command, mark: &Path) -> (Child, String) {
+    let running = command.stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match fs::read_to_string(mark) {
+            Ok(pid) if pid.ends_with('\n') => return (running, pid.trim().to_owned()),
+            _ => assert!(Instant::now() < until, "the command never started"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// True if the process exists and has not ended: init may take a while to reap an orphan.
@@ -110,20 +123,27 @@ fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
     let plan = world.write("plan.toml", plan.as_bytes());
     let out = world.path("results.jsonl");
     let words = ["-q", "bench", "run", "--plan", plan.to_str().unwrap(), "--out", out.to_str().unwrap()];
-    let running = world.command(&words).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    let pid = loop {
-        match fs::read_to_string(&mark) {
-            Ok(pid) if pid.ends_with('\n') => break pid.trim().to_owned(),
-            _ => assert!(Instant::now() < until, "the contender never started"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let (running, pid) = started(world.command(&words), &mark);
     kill_process(Pid::from_child(&running), Signal::INT).unwrap();
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", message(&output));
     assert!(!runs(&pid), "the contender still runs");
     assert!(read(&out).unwrap().runs.iter().all(|run| run.contender == "short"));
+}
+
+#[test]
+fn ctrl_c_ends_a_command_that_prepares() {
+    let world = World::new();
+    let mark = world.path("mark");
+    let setup = format!("setup = [[\"sh\", \"-c\", \"echo $$ > {}; sleep 60; true\"]]\n", mark.display());
+    let plan = SLEEPERS.replace("rounds = 3\n", &format!("rounds = 3\n{setup}"));
+    let plan = world.write("plan.toml", plan.as_bytes());
+    let running = world.command(&["-q", "bench", "run", "--plan", plan.to_str().unwrap()]);
+    let (running, pid) = started(running, &mark);
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", message(&output));
+    assert!(!runs(&pid), "the command still runs");
 }
 
 #[test]

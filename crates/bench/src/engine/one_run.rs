@@ -197,13 +197,14 @@ impl Scene<'_> {
                 check.at.as_deref().map_or(Ok(at.display().to_string()), |found| words.fill(found))?;
             check::same(Path::new(&words.fill(original)?), Path::new(&found))?;
         }
-        do_command(&words.fill_all(&check.command)?, &self.prepared.env).map_err(|error| error.to_string())
+        do_command(&words.fill_all(&check.command)?, &self.prepared.env, self.settings.stop)
+            .map_err(|error| error.to_string())
     }
 
     fn do_all(&self, commands: &[Vec<String>], words: &Words) -> Result<()> {
         for command in commands {
             let command = words.fill_all(command).map_err(|what| self.in_case(what))?;
-            do_command(&command, &self.prepared.env)?;
+            do_command(&command, &self.prepared.env, self.settings.stop)?;
         }
         Ok(())
     }

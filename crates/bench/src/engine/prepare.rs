@@ -3,10 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use firstbyte_location::units;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Settings;
 use crate::data::{self, FileSizes};
@@ -77,7 +83,7 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
             }
         }
         for command in &service.setup {
-            do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env)?;
+            do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
         }
     }
     for (name, value) in plan.env.iter().chain(&case.env) {
@@ -86,7 +92,7 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     }
     for command in &case.setup {
         stopped(settings)?;
-        do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env)?;
+        do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
     }
     Ok(prepared)
 }
@@ -95,20 +101,38 @@ fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Runs a command that is not measured.
-pub(super) fn do_command(command: &[String], env: &Environment) -> Result<()> {
+/// Runs a command that is not measured. Once the user stops the measurement, it is killed with all
+/// that it started.
+pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() -> bool) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };
-    let mut process = Command::new(program);
-    process.args(words).env_clear().envs(env).stdin(Stdio::null());
-    let output = process.output().map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
+    let output = || -> io::Result<(File, Child)> {
+        let output = tempfile::tempfile()?;
+        let mut process = Command::new(program);
+        process.args(words).env_clear().envs(env).process_group(0).stdin(Stdio::null());
+        let child = process.stdout(output.try_clone()?).stderr(output.try_clone()?).spawn()?;
+        Ok((output, child))
+    };
+    let (mut output, mut child) = output().map_err(|error| failed(error.to_string()))?;
+    let status = loop {
+        match child.try_wait().map_err(|error| failed(error.to_string()))? {
+            Some(status) => break status,
+            None if stop() => {
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                let _ = child.wait();
+                return Err(Error::Interrupted);
+            }
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if status.success() {
         return Ok(());
     }
-    let said =
-        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").to_owned();
-    Err(failed(format!("{}: {last}", output.status)))
+    let mut said = Vec::new();
+    let _ = output.rewind().and_then(|()| output.read_to_end(&mut said));
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    Err(failed(format!("{status}: {last}")))
 }
 
 /// Why data was not made.
