@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use firstbyte_location::shown;
 use firstbyte_transfer::{Error as Transfer, Stop};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::render::console;
@@ -54,6 +54,19 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
 /// As [`on_interrupt`].
 pub fn on_end(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
     on_signals(&[SIGINT, SIGTERM, SIGHUP], ending, first)
+}
+
+/// Calls `report` each time SIGUSR1 comes, from a thread of its own, as long as the process lives.
+///
+/// # Errors
+/// As [`on_interrupt`].
+pub fn on_report(report: impl Fn() + Send + 'static) -> Result<()> {
+    let mut signals = Signals::new([SIGUSR1]).map_err(|e| Error::io("signal handlers", &e))?;
+    change_mask(libc::SIG_BLOCK, &[SIGUSR1]);
+    thread("reports", move || {
+        change_mask(libc::SIG_UNBLOCK, &[SIGUSR1]);
+        signals.forever().for_each(|_| report());
+    })
 }
 
 fn on_signals(signals: &[i32], ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -140,6 +153,14 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
+/// Calls `first` with the first SIGINT or SIGTERM; what has not ended some time later is abandoned.
+///
+/// # Errors
+/// As [`on_interrupt`].
+pub fn on_ending(ending: Ending, first: impl FnOnce() + Send + 'static) -> Result<()> {
+    on_signals(&[SIGINT, SIGTERM], ending, first)
+}
+
 /// Watches for the signals and gives what to wait on: something arrives with the first one.
 ///
 /// # Errors
@@ -150,5 +171,5 @@ pub fn interruption(ending: Ending) -> Result<mpsc::Receiver<()>> {
         // The receiver is gone where the work is over already.
         let _ = send.send(());
     };
-    on_signals(&[SIGINT, SIGTERM], ending, first).map(|()| receive)
+    on_ending(ending, first).map(|()| receive)
 }

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use firstbyte_testkit::SlowFs;
+use firstbyte_link::{SlowFs, SlowFsConfig};
 use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
@@ -293,7 +293,7 @@ fn a_crowded_directory_of_a_network_file_system_is_pointed_out_once() {
         world.write(&format!("tree/too/{number:05}"), b"");
     }
     fs::create_dir(world.path("mounted")).unwrap();
-    let mounted = SlowFs::mount(&world.path("tree"), &world.path("mounted"), Duration::ZERO).unwrap();
+    let mounted = SlowFs::start(&SlowFsConfig::new(world.path("tree"), [world.path("mounted")])).unwrap();
     let ran = world.run(&["ls", "-R", "mounted"]).ok();
     assert_eq!(lines(&ran).len(), 21_002);
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);

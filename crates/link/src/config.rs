@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use firstbyte_location::units;
 
-use crate::Error;
+use crate::{Burst, Error, Rate};
 
 /// Longest duration of a link's settings.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -23,6 +23,8 @@ pub struct LinkConfig {
     pub rtt: Duration,
     /// Rate of all connections together, per direction.
     pub rate: Option<Rate>,
+    /// A higher total rate for a while, per direction.
+    pub burst: Option<Burst>,
     /// Rate of one connection, per direction.
     pub per_connection: Option<Rate>,
     /// The faults and their probabilities.
@@ -54,8 +56,8 @@ impl LinkConfig {
     /// A link without faults, delay and limits.
     #[must_use]
     pub fn new(listen: SocketAddr, to: impl Into<String>) -> Self {
-        let (rtt, rate, per_connection, faults, seed) = (Duration::ZERO, None, None, Faults::default(), 0);
-        Self { listen, to: to.into(), rtt, rate, per_connection, faults, seed }
+        let (to, rtt, faults) = (to.into(), Duration::ZERO, Faults::default());
+        Self { listen, to, rtt, rate: None, burst: None, per_connection: None, faults, seed: 0 }
     }
 
     /// The same link with the delay and the rates of `preset`.
@@ -77,6 +79,32 @@ impl LinkConfig {
             },
         }
     }
+}
+
+/// What it stands in with, for people.
+impl fmt::Display for LinkConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stand-in for a network: ")?;
+        describe(f, self.rtt, self.rate, self.burst, self.per_connection, "a connection")
+    }
+}
+
+/// Writes the settings of either form of a link; `one` is what the last rate is of.
+pub(crate) fn describe(
+    f: &mut fmt::Formatter<'_>,
+    rtt: Duration,
+    rate: Option<Rate>,
+    burst: Option<Burst>,
+    each: Option<Rate>,
+    one: &str,
+) -> fmt::Result {
+    write!(f, "round trip {rtt:?}")?;
+    match rate {
+        None => write!(f, ", no total rate")?,
+        Some(rate) => write!(f, ", {rate} in all")?,
+    }
+    burst.map_or(Ok(()), |burst| write!(f, " after a burst of {burst}"))?;
+    each.map_or(Ok(()), |rate| write!(f, ", {rate} {one}"))
 }
 
 /// Links that emulate a typical environment.
@@ -116,58 +144,6 @@ impl fmt::Display for Preset {
             Self::Function => "function",
             Self::Region => "region",
         })
-    }
-}
-
-/// A rate in bytes per second; never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(u64);
-
-impl Rate {
-    /// A rate of at least one byte per second.
-    #[must_use]
-    pub const fn bytes_per_second(bytes: u64) -> Self {
-        Self(if bytes == 0 { 1 } else { bytes })
-    }
-
-    /// Bytes per second.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-
-    /// The number of bytes in `time`.
-    #[must_use]
-    pub(crate) fn bytes_in(self, time: Duration) -> u64 {
-        u64::try_from(u128::from(self.0) * time.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
-    }
-
-    /// The time that `bytes` take.
-    #[must_use]
-    pub(crate) fn time_of(self, bytes: u64) -> Duration {
-        Duration::from_nanos(
-            u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.0)).unwrap_or(u64::MAX),
-        )
-    }
-}
-
-impl FromStr for Rate {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(Self::bytes_per_second(units::parse_rate(text)?))
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0 as f64;
-        match self.0 {
-            0..1_000 => write!(f, "{bytes} B/s"),
-            1_000..1_000_000 => write!(f, "{} kB/s", bytes / 1e3),
-            1_000_000..1_000_000_000 => write!(f, "{} MB/s", bytes / 1e6),
-            _ => write!(f, "{} GB/s", bytes / 1e9),
-        }
     }
 }
 
@@ -270,13 +246,5 @@ mod tests {
         for text in ["ms", "-1s", "9999m"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn time_and_bytes_of_a_rate_are_inverse() {
-        let rate = Rate::bytes_per_second(75_000_000);
-        assert_eq!(rate.bytes_in(Duration::from_millis(10)), 750_000);
-        assert_eq!(rate.time_of(750_000), Duration::from_millis(10));
-        assert_eq!(Rate::bytes_per_second(0).get(), 1);
     }
 }

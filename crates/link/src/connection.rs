@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Reads one burst from one side, if the rates allow it.
+    /// Reads one piece from one side, if the rates allow it.
     pub(crate) fn take(&mut self, direction: Direction, shared: &mut Shared<'_>, now: Instant) -> Ready {
         let pace = &mut shared.paces[direction as usize];
         let ready = match direction {

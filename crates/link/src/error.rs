@@ -1,11 +1,16 @@
 //! Errors of this crate.
 
 use std::io;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::shown;
+
+use crate::Burst;
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of a link: its address, its target, or a setting that does not parse.
+/// An error of a link: its address, its target, its mount, or a setting that does not parse.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,4 +47,48 @@ pub enum Error {
         /// What is wrong with it and what to write instead.
         why: &'static str,
     },
+    /// A burst that the total rate does not allow.
+    #[error("burst of {burst}: {why}")]
+    Burst {
+        /// The burst.
+        burst: Burst,
+        /// What is wrong with it and what to do instead.
+        why: String,
+    },
+    /// A directory that cannot be shown, or cannot be mounted at.
+    #[error("{}: {why}", shown(path))]
+    Place {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it and what to do instead.
+        why: String,
+    },
+    /// The kernel has no FUSE, or this container does not show it.
+    #[error(
+        "/dev/fuse: {source}: mounting needs FUSE; load the module (modprobe fuse), or in a container give --device /dev/fuse --cap-add SYS_ADMIN"
+    )]
+    NoDevice {
+        /// Why it cannot be opened.
+        source: io::Error,
+    },
+    /// A directory cannot be mounted at, or cannot be unmounted.
+    #[error(
+        "{}: {what}: {source}; run as root, install fuse3 (fusermount3), or in a container give --cap-add SYS_ADMIN",
+        shown(path)
+    )]
+    Mount {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Something is wrong with a directory.
+    pub(crate) fn place(path: &Path, why: impl Into<String>) -> Self {
+        Self::Place { path: path.to_owned(), why: why.into() }
+    }
 }

@@ -1,5 +1,6 @@
-//! Emulates a slow, distant, shared or faulty network: a TCP proxy with a round-trip time, rates
-//! and faults.
+//! Emulates a slow, distant, shared or faulty network, in two forms: a TCP proxy with a round-trip
+//! time, rates and faults ([`Link`]), and a slow file system ([`SlowFs`]). The rest of this page is
+//! about the proxy.
 //!
 //! A connection opens one round trip after it was accepted. From then on bytes are *transmitted*
 //! (read from one socket at the connection's rate and the link's total rate, in turn with the other
@@ -21,11 +22,15 @@ mod end;
 mod error;
 mod fault;
 mod line;
+mod mount;
 mod pace;
+mod rate;
 mod router;
 mod running;
 
-pub use config::{Chance, Faults, Hold, LinkConfig, Preset, Rate, parse_duration};
+pub use config::{Chance, Faults, Hold, LinkConfig, Preset, parse_duration};
 pub use counters::CounterSnapshot;
 pub use error::{Error, Result};
+pub use mount::{MountSnapshot, SlowFs, SlowFsConfig};
+pub use rate::{Burst, Rate};
 pub use running::{Link, Running};

@@ -2,7 +2,7 @@
 //! writes.
 //!
 //! A line buffers at most twice its bandwidth-delay product. If the receiver is slower, the line
-//! reads at most one more burst, so the sender's buffers fill up, as on a real network.
+//! reads at most one more piece, so the sender's buffers fill up, as on a real network.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
@@ -13,11 +13,6 @@ use firstbyte_location::to_usize;
 use crate::end::End;
 use crate::pace::Pace;
 use crate::{LinkConfig, Rate};
-
-/// Bytes per read: 2 ms at the line's rate, so that the rate is smooth on the scale of short round
-/// trips. At least a packet; at most what makes the system call's cost negligible.
-const BURST: Duration = Duration::from_millis(2);
-const BURST_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
 /// Buffer of a line without a rate: 10 ms at 400 MB/s, more than loopback needs.
 const UNLIMITED_HOLD: u64 = 4 << 20;
@@ -63,24 +58,26 @@ pub(crate) struct Delivered {
     pub(crate) ending: Option<Ending>,
 }
 
-/// Buffers of one burst each, for reuse.
+/// Buffers for one read each, for reuse.
 #[derive(Debug)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
-    burst: usize,
+    size: usize,
 }
 
 impl Spare {
-    pub(crate) fn new(burst: usize) -> Self {
-        Self { buffers: Vec::new(), burst }
+    /// Buffers as large as the largest read on such a link.
+    pub(crate) fn new(config: &LinkConfig) -> Self {
+        let largest = Pace::new(highest(config), Instant::now()).piece();
+        Self { buffers: Vec::new(), size: to_usize(largest) }
     }
 
     fn take(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_else(|| vec![0; self.burst])
+        self.buffers.pop().unwrap_or_else(|| vec![0; self.size])
     }
 
     fn give(&mut self, buffer: Vec<u8>) {
-        if buffer.len() == self.burst && self.buffers.len() < SPARE_BUFFERS {
+        if buffer.len() == self.size && self.buffers.len() < SPARE_BUFFERS {
             self.buffers.push(buffer);
         }
     }
@@ -94,7 +91,6 @@ pub(crate) struct Line {
     written: usize,
     held: usize,
     hold_at_most: usize,
-    burst: usize,
     delay: Duration,
     pace: Pace,
     /// Nothing is read before this time.
@@ -105,29 +101,25 @@ pub(crate) struct Line {
     pub(crate) finished: bool,
 }
 
-/// The largest read on such a link.
-pub(crate) fn burst(config: &LinkConfig) -> usize {
-    let most = slowest(config).map_or(*BURST_BYTES.end(), |rate| rate.bytes_in(BURST));
-    to_usize(most.clamp(*BURST_BYTES.start(), *BURST_BYTES.end()))
-}
-
-fn slowest(config: &LinkConfig) -> Option<Rate> {
-    config.rate.into_iter().chain(config.per_connection).min()
+/// The highest rate that a connection of such a link can have.
+fn highest(config: &LinkConfig) -> Option<Rate> {
+    let total = config.burst.map(|burst| burst.rate).or(config.rate);
+    total.into_iter().chain(config.per_connection).min()
 }
 
 impl Line {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
-        let (burst, delay) = (burst(config), config.rtt / 2);
-        let product = slowest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
+        let delay = config.rtt / 2;
+        let product = highest(config).map_or(UNLIMITED_HOLD, |rate| rate.bytes_in(delay));
+        let piece = Pace::new(highest(config), now).piece();
         // Twice, so that a late wake-up on a busy machine can catch up.
-        let hold_at_most = to_usize(product).saturating_add(burst).saturating_mul(2);
+        let hold_at_most = to_usize(product.saturating_add(piece).saturating_mul(2));
         let pace = Pace::new(config.per_connection, now);
         Self {
             queue: VecDeque::new(),
             written: 0,
             held: 0,
             hold_at_most,
-            burst,
             delay,
             pace,
             opens_at,
@@ -145,7 +137,11 @@ impl Line {
         shared: &mut Pace,
         now: Instant,
     ) -> Ready {
-        let room = if destination.writable { self.hold_at_most } else { self.burst };
+        let room = if destination.writable {
+            self.hold_at_most
+        } else {
+            to_usize(self.pace.piece().min(shared.piece()))
+        };
         if self.ended || !source.readable || self.held >= room {
             return Ready::No;
         }
@@ -158,7 +154,7 @@ impl Line {
         }
     }
 
-    /// Reads at most `limit` bytes and at most one burst from `source`; `change` may alter them.
+    /// Reads at most `limit` bytes and at most one piece from `source`; `change` may alter them.
     /// Returns how many were read.
     pub(crate) fn take(
         &mut self,
@@ -170,7 +166,7 @@ impl Line {
         change: impl FnOnce(&mut [u8]),
     ) -> usize {
         let mut buffer = spare.take();
-        let limit = self.burst.min(to_usize(limit));
+        let limit = to_usize(limit.min(self.pace.piece()).min(shared.piece())).min(buffer.len());
         let length = match source.read(&mut buffer[..limit]) {
             Ok(Some(0)) => {
                 self.end(Load::End, now);
@@ -191,7 +187,7 @@ impl Line {
         shared.send(length, now);
         change(&mut buffer[..length]);
         if length < buffer.len() / 8 {
-            // A small message, such as a request, does not occupy a whole burst's buffer.
+            // A small message, such as a request, does not occupy a whole buffer.
             let small = buffer[..length].to_vec();
             spare.give(std::mem::replace(&mut buffer, small));
         }

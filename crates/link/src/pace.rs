@@ -3,20 +3,29 @@
 //!
 //! Sending `n` bytes occupies the wire for `n / rate`. If a connection was waiting, the next bytes
 //! count from the moment the wire became free rather than from now, which makes up for late
-//! wake-ups. If none was waiting they count from now, so there is no burst after a pause.
+//! wake-ups. If none was waiting they count from now, so nothing is made up for after a pause.
+//!
+//! With a [`Burst`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of the link
+//! use it: the proxy by `busy_until` and `send`, the slow file system by `occupy`.
 
 use std::time::{Duration, Instant};
 
-use crate::Rate;
+use crate::{Burst, Rate};
 
 /// The largest delay that is made up for: longer than scheduling delays on a loaded machine,
 /// shorter than the suspension of a laptop.
-const CATCH_UP: Duration = Duration::from_millis(50);
+pub(crate) const CATCH_UP: Duration = Duration::from_millis(50);
+
+/// Bytes sent in one piece: 2 ms at the current rate, so that the rate is smooth on the scale of
+/// short round trips. At least a packet; at most what makes the system call's cost negligible.
+const PIECE: Duration = Duration::from_millis(2);
+const PIECE_BYTES: std::ops::RangeInclusive<u64> = 1460..=(128 << 10);
 
 /// The rate limit of one wire.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: Option<Rate>,
+    bucket: Option<Bucket>,
     free_at: Instant,
     /// True if a connection was refused in the last round.
     waited: bool,
@@ -26,7 +35,21 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(rate: Option<Rate>, now: Instant) -> Self {
-        Self { rate, free_at: now, waited: false, refused: false }
+        Self { rate, bucket: None, free_at: now, waited: false, refused: false }
+    }
+
+    /// The same wire with a full bucket. Without a rate there is nothing to exceed.
+    pub(crate) fn with_burst(self, burst: Option<Burst>) -> Self {
+        let bucket = self.rate.zip(burst).map(|(rate, burst)| Bucket::full(rate, burst));
+        Self { bucket, ..self }
+    }
+
+    /// Bytes to send in one piece now.
+    pub(crate) fn piece(&self) -> u64 {
+        let rate = self.bucket.as_ref().map_or(self.rate, |bucket| Some(bucket.rate()));
+        rate.map_or(*PIECE_BYTES.end(), |rate| {
+            rate.bytes_in(PIECE).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end())
+        })
     }
 
     /// When the wire will be free; `None` if it is free now.
@@ -36,16 +59,85 @@ impl Pace {
         busy.then_some(self.free_at)
     }
 
-    /// Records that `bytes` are sent.
+    /// When the wire is free, past or future.
+    pub(crate) fn free_at(&self) -> Instant {
+        self.free_at
+    }
+
+    /// Records that `bytes` are sent now.
     pub(crate) fn send(&mut self, bytes: usize, now: Instant) {
-        let Some(rate) = self.rate else { return };
         let earliest = if self.waited { now.checked_sub(CATCH_UP).unwrap_or(now) } else { now };
-        self.free_at = self.free_at.max(earliest) + rate.time_of(bytes as u64);
+        self.occupy(bytes as u64, earliest);
+    }
+
+    /// Sends `bytes` as soon as the wire is free, but not before `earliest`. Returns when the last
+    /// of them is sent.
+    pub(crate) fn occupy(&mut self, bytes: u64, earliest: Instant) -> Instant {
+        let Some(rate) = self.rate else { return earliest };
+        let start = self.free_at.max(earliest);
+        let takes = match &mut self.bucket {
+            None => rate.time_of(bytes),
+            Some(bucket) => {
+                bucket.fill(start - self.free_at);
+                bucket.drain(bytes)
+            }
+        };
+        self.free_at = start + takes;
+        self.free_at
     }
 
     /// Ends a round in which every connection with bytes to send has asked.
     pub(crate) fn end_round(&mut self) {
         self.waited = std::mem::take(&mut self.refused);
+    }
+}
+
+/// The bucket of a [`Burst`]. Its level counts in billionths of bytes, so that a rate times
+/// nanoseconds is exact.
+#[derive(Debug)]
+struct Bucket {
+    base: Rate,
+    burst: Rate,
+    capacity: u128,
+    level: u128,
+}
+
+/// Billionths of a byte in a byte.
+const BILLION: u128 = 1_000_000_000;
+
+impl Bucket {
+    fn full(base: Rate, burst: Burst) -> Self {
+        let capacity = u128::from(burst.bytes) * BILLION;
+        Self { base, burst: burst.rate, capacity, level: capacity }
+    }
+
+    /// The limit now.
+    fn rate(&self) -> Rate {
+        if self.level > 0 { self.burst } else { self.base }
+    }
+
+    /// Fills it for as long as nothing is sent.
+    fn fill(&mut self, idle: Duration) {
+        let filled = u128::from(self.base.get()).saturating_mul(idle.as_nanos());
+        self.level = self.level.saturating_add(filled).min(self.capacity);
+    }
+
+    /// Sends `bytes`: at the burst's rate until it is empty, the rest at the base rate. Returns the
+    /// time that takes.
+    fn drain(&mut self, bytes: u64) -> Duration {
+        let (base, burst) = (u128::from(self.base.get()), u128::from(self.burst.get()));
+        let bytes = u128::from(bytes) * BILLION;
+        // It fills at the base rate meanwhile.
+        let loses = burst.saturating_sub(base);
+        let lasts = self.level.checked_div(loses).unwrap_or(u128::MAX);
+        let takes = if bytes / burst <= lasts {
+            self.level -= bytes / burst * loses;
+            bytes / burst
+        } else {
+            self.level = 0;
+            lasts + (bytes - lasts * burst) / base
+        };
+        Duration::from_nanos(u64::try_from(takes).unwrap_or(u64::MAX))
     }
 }
 
@@ -86,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_burst_after_a_pause() {
+    fn a_pause_is_not_made_up_for() {
         let start = Instant::now();
         let mut pace = pace(start);
         pace.send(1_000, start);
@@ -102,5 +194,68 @@ mod tests {
         let mut pace = Pace::new(None, start);
         pace.send(usize::MAX, start);
         assert_eq!(pace.busy_until(start), None);
+    }
+
+    /// 100 kB above 1 MB/s at 5 MB/s: from full it lasts 25 ms, in which 125 kB are sent.
+    fn bursting(now: Instant) -> Pace {
+        let burst = Burst { bytes: 100_000, rate: Rate::bytes_per_second(5_000_000) };
+        pace(now).with_burst(Some(burst))
+    }
+
+    #[test]
+    fn a_full_bucket_lasts_as_long_as_it_loses_more_than_it_gains() {
+        let start = Instant::now();
+        // In one piece, and in small ones: the same.
+        let mut whole = bursting(start);
+        assert_eq!(whole.occupy(125_000 + 7_000, start), start + 32 * MS);
+        let mut pieces = bursting(start);
+        assert_eq!(pieces.piece(), 10_000);
+        for sent in 1..=25 {
+            assert_eq!(pieces.occupy(5_000, start), start + sent * MS);
+        }
+        assert_eq!(pieces.piece(), 2_000);
+        assert_eq!(pieces.occupy(7_000, start), start + 32 * MS);
+        // Empty, it stays so while bytes are sent without a pause.
+        assert_eq!(whole.occupy(1_000, start), start + 33 * MS);
+    }
+
+    #[test]
+    fn a_bucket_fills_at_the_base_rate_in_pauses_and_no_further_than_full() {
+        let start = Instant::now();
+        let mut pace = bursting(start);
+        let empty = pace.occupy(125_000, start);
+        // 40 kB gained in 40 ms last 10 ms.
+        let later = empty + 40 * MS;
+        assert_eq!(pace.occupy(50_000, later), later + 10 * MS);
+        assert_eq!(pace.occupy(1_000, later), later + 11 * MS);
+        let much_later = later + 10_000 * MS;
+        assert_eq!(pace.occupy(126_000, much_later), much_later + 26 * MS);
+    }
+
+    #[test]
+    fn below_the_base_rate_a_bucket_stays_full() {
+        let start = Instant::now();
+        let mut pace = bursting(start);
+        for turn in 0..1_000 {
+            pace.occupy(500, start + turn * MS);
+        }
+        let later = start + 1_000 * MS;
+        assert_eq!(pace.occupy(125_000, later), later + 25 * MS);
+    }
+
+    #[test]
+    fn a_burst_at_the_base_rate_changes_nothing() {
+        let start = Instant::now();
+        let burst = Burst { bytes: 100_000, rate: Rate::bytes_per_second(1_000_000) };
+        let mut pace = pace(start).with_burst(Some(burst));
+        assert_eq!(pace.occupy(1_000_000, start), start + 1_000 * MS);
+    }
+
+    #[test]
+    fn the_proxy_sends_at_the_burst_rate_as_well() {
+        let start = Instant::now();
+        let mut pace = bursting(start);
+        pace.send(5_000, start);
+        assert_eq!(pace.busy_until(start), Some(start + MS));
     }
 }

@@ -1,6 +1,6 @@
 //! The thread of the link: waits for sockets and the clock, and moves bytes.
 //!
-//! Connections take turns of one burst each. The next round begins with the first one that was
+//! Connections take turns of one piece each. The next round begins with the first one that was
 //! refused, so the total rate is divided evenly. Every wake-up visits every connection, which takes
 //! microseconds for thousands of them and needs no index of deadlines.
 
@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use crate::LinkConfig;
 use crate::connection::{Connection, Direction, Shared};
 use crate::counters::Counters;
-use crate::line::{Ending, Ready, Spare, burst};
+use crate::line::{Ending, Ready, Spare};
 use crate::pace::Pace;
 
 /// Event data of the listener and of the stop signal. Connection n, from 1, has 2n and 2n + 1.
@@ -76,9 +76,8 @@ impl Router {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
-        let paces = [Pace::new(config.rate, now), Pace::new(config.rate, now)];
-        let mut shared =
-            Shared { config: &config, counters: &counters, paces, spare: Spare::new(burst(&config)) };
+        let paces = [(); 2].map(|()| Pace::new(config.rate, now).with_burst(config.burst));
+        let mut shared = Shared { config: &config, counters: &counters, paces, spare: Spare::new(&config) };
         let mut events = Vec::with_capacity(EVENTS);
         let mut wake = None;
         loop {
@@ -187,7 +186,7 @@ impl Router {
         wake.into_iter().chain(due).chain(again).min()
     }
 
-    /// Offers every connection one burst; true if any took one.
+    /// Offers every connection one piece; true if any took one.
     fn round(
         &mut self,
         direction: Direction,

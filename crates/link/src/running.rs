@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::counters::{CounterSnapshot, Counters};
 use crate::router::Router;
-use crate::{Error, LinkConfig, Result};
+use crate::{Burst, Error, LinkConfig, Result};
 
 /// The name of the thread: with it, tools show the CPU time of the link separately.
 const THREAD: &str = "link";
@@ -22,10 +22,11 @@ impl Link {
     /// Listens and forwards on a new thread.
     ///
     /// # Errors
-    /// The target does not resolve, the address is in use, or the system refuses a thread. Whether
+    /// The burst has no lower total rate, the target does not resolve, the address is in use, or the system refuses a thread. Whether
     /// the target accepts connections is not checked: if it does not, clients' connections are
     /// closed.
     pub fn start(config: LinkConfig) -> Result<Running> {
+        Burst::check(config.burst, config.rate)?;
         let to = resolve(&config.to)?;
         let listen = |source| Error::Listen { address: config.listen.to_string(), source };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;

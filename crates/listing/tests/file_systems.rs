@@ -3,10 +3,9 @@
 mod support;
 
 use std::path::Path;
-use std::time::Duration;
 
+use firstbyte_link::{SlowFs, SlowFsConfig};
 use firstbyte_listing::{Detail, Options, Order, walk};
-use firstbyte_testkit::SlowFs;
 use support::mount::{Mounted, is_allowed};
 use support::{Found, TREE, ahead, find, in_order, plant};
 
@@ -85,8 +84,8 @@ fn names_are_those_of_find_through_fuse() {
         let source = tempfile::tempdir().unwrap();
         plant(source.path(), 3_000);
         let at = tempfile::tempdir().unwrap();
-        let mounted = SlowFs::mount(source.path(), at.path(), Duration::ZERO).unwrap();
+        let mounted = SlowFs::start(&SlowFsConfig::new(source.path(), [at.path()])).unwrap();
         compare("fuse", at.path());
-        assert!(mounted.requests() > 3_000);
+        assert!(mounted.counters()[0].requests > 3_000);
     }
 }

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// The type of this program's mounts in the mount table.
 pub(crate) const FS_TYPE: &str = "fuse.firstbyte";
+/// The type of those of `firstbyte link`.
+const LINK_TYPE: &str = "fuse.firstbyte-link";
 /// The number of stacked dead mounts that are removed; a crash leaves one.
 const MOST_STALE: usize = 16;
 
@@ -104,13 +106,17 @@ fn remove_dead(directory: &Path) -> Result<()> {
 /// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the
 /// attributes for ever, so it is asked for what only the daemon can tell; others might hang there.
 fn is_orphaned(directory: &Path) -> Result<bool> {
-    let ours = mounted_at(directory)?.is_some_and(|mounted| mounted.fs_type == FS_TYPE);
+    let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.fs_type));
     let looked = if ours {
         rustix::fs::statfs(directory).map(drop).map_err(io::Error::from)
     } else {
         fs::metadata(directory).map(drop)
     };
     Ok(looked.is_err_and(|error| is_dead(&error)))
+}
+
+fn is_ours(fs_type: &str) -> bool {
+    fs_type == FS_TYPE || fs_type == LINK_TYPE
 }
 
 /// "Transport endpoint is not connected", or aborted while we looked.
@@ -127,7 +133,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
     let path = real(directory)?;
     match mounted_at(&path)? {
         None => return Err(Error::NotOurs { path, found: "nothing is mounted there".into() }),
-        Some(Mounted { fs_type, .. }) if fs_type != FS_TYPE => {
+        Some(Mounted { fs_type, .. }) if !is_ours(&fs_type) => {
             let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
             return Err(Error::NotOurs { path, found });
         }

@@ -14,7 +14,6 @@ mod data;
 mod process;
 mod scripted;
 mod servers;
-mod slow_fs;
 mod subject;
 mod tls_peer;
 
@@ -23,6 +22,5 @@ pub use data::{bytes, bytes_at, scratch, write_file};
 pub use process::{Process, free_port, unprivileged};
 pub use scripted::{Received, Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};
-pub use slow_fs::SlowFs;
 pub use subject::{Capabilities, Place, Subject, Support};
 pub use tls_peer::{Ending, TlsPeer, Unusual};

@@ -1,43 +1,62 @@
-//! `link`: runs the link proxy, which imitates slow networks.
+//! `link`: runs a stand-in for a slow network: the proxy, or with `--mount` the slow file system.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use clap::Args;
-use firstbyte_link::{Chance, Faults, Hold, Link, LinkConfig, Preset, Rate, parse_duration};
-use serde_json::json;
+use firstbyte_link::{
+    Burst, Chance, CounterSnapshot, Faults, Hold, Link, LinkConfig, MountSnapshot, Preset, Rate, SlowFs,
+    SlowFsConfig, parse_duration,
+};
+use firstbyte_location::shown;
+use serde_json::{Value, json};
 
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Stand in for a slow, far, shared or faulty network, between a client and a server
+/// How often it looks whether another program has unmounted it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Stand in for a slow, far, shared or faulty network, between a client and a server or a directory
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   firstbyte link --listen 127.0.0.1:9100 --to 127.0.0.1:9000 --preset function
   firstbyte link --to localhost:9000 --rtt 30ms --per-connection 40MB --rate 400MB
   firstbyte link --to localhost:9000 --cut 1% --corrupt 1% --stall 2%:5s --seed 7
-A fault is drawn once for each request. Prints the address it listens on; ends with Ctrl-C.")]
+  firstbyte link --mount /mnt/a --mount /mnt/b --to data --rtt 2ms --rate 100MB --burst 1GB:600MB/s
+A fault is drawn once for each request. Prints the address it listens on, or the directories it mounted at.
+Prints its counters as JSON on SIGUSR1; ends with Ctrl-C.")]
 pub struct LinkArgs {
-    /// Where clients connect; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
-    listen: String,
-    /// Where their bytes go
+    /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:0]
     #[arg(long, value_name = "HOST:PORT")]
-    to: String,
+    listen: Option<String>,
+    /// Show a directory here, as a slow file system. Give it several times for several clients, each
+    /// with a page cache of its own
+    #[arg(long, value_name = "DIR")]
+    mount: Vec<PathBuf>,
+    /// Where the clients' bytes go, or with --mount the directory to show
+    #[arg(long, value_name = "HOST:PORT|PATH")]
+    to: OsString,
     /// The round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40
     /// MB/s a connection, 400 MB/s in all), none
     #[arg(long, value_name = "PLACE")]
     preset: Option<Preset>,
-    /// Round-trip time
+    /// Round-trip time, or with --mount the delay of each request
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     rtt: Option<Duration>,
-    /// Rate of all connections together
+    /// Rate of all connections, or mounts, together
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// Rate of one connection
+    /// A higher total rate while a bucket of so many bytes lasts, which --rate fills: 1GB:600MB/s
+    #[arg(long, value_name = "BYTES:RATE")]
+    burst: Option<Burst>,
+    /// Rate of one connection, or mount
     #[arg(long, value_name = "RATE")]
     per_connection: Option<Rate>,
     /// How many answers begin late, and by how much: 1%:200ms
@@ -55,18 +74,23 @@ pub struct LinkArgs {
     /// How many answers have a piece of theirs sent twice
     #[arg(long, value_name = "P")]
     duplicate: Option<Chance>,
-    /// What the faults are drawn from
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// What the faults are drawn from [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 impl LinkArgs {
-    fn config(&self) -> Result<LinkConfig> {
-        let place = LinkConfig::new(resolve(&self.listen)?, &self.to)
-            .with_preset(self.preset.unwrap_or(Preset::None));
+    fn proxy(&self) -> Result<LinkConfig> {
+        let listen = self.listen.as_deref().unwrap_or("127.0.0.1:0");
+        let Some(to) = self.to.to_str() else {
+            let to = shown(&self.to).to_string();
+            return Err(Error::usage(format!("--to {to}: not an address")).advise("write HOST:PORT"));
+        };
+        let place = LinkConfig::new(resolve(listen)?, to).with_preset(self.preset.unwrap_or(Preset::None));
         Ok(LinkConfig {
             rtt: self.rtt.unwrap_or(place.rtt),
             rate: self.rate.or(place.rate),
+            burst: self.burst,
             per_connection: self.per_connection.or(place.per_connection),
             faults: Faults {
                 delay: self.delay.unwrap_or_default(),
@@ -75,8 +99,37 @@ impl LinkArgs {
                 corrupt: self.corrupt.unwrap_or_default(),
                 duplicate: self.duplicate.unwrap_or_default(),
             },
-            seed: self.seed,
+            seed: self.seed.unwrap_or_default(),
             ..place
+        })
+    }
+
+    fn slow_fs(&self) -> Result<SlowFsConfig> {
+        if self.listen.is_some() {
+            return Err(Error::usage("--listen and --mount: a link is a proxy or a file system")
+                .advise("give one of them"));
+        }
+        let faults = [
+            ("--delay", self.delay.is_some()),
+            ("--stall", self.stall.is_some()),
+            ("--cut", self.cut.is_some()),
+            ("--corrupt", self.corrupt.is_some()),
+            ("--duplicate", self.duplicate.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        if let Some((option, _)) = faults.into_iter().find(|(_, given)| *given) {
+            return Err(Error::usage(format!("{option} does not apply to --mount"))
+                .advise("faults are those of a connection: leave it out, or use --listen"));
+        }
+        // A preset is that of a network, and none of its rates depends on where it listens.
+        let place = LinkConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)), "")
+            .with_preset(self.preset.unwrap_or(Preset::None));
+        Ok(SlowFsConfig {
+            rtt: self.rtt.unwrap_or(place.rtt),
+            rate: self.rate.or(place.rate),
+            burst: self.burst,
+            per_client: self.per_connection.or(place.per_connection),
+            ..SlowFsConfig::new(&self.to, &self.mount)
         })
     }
 }
@@ -87,23 +140,104 @@ fn resolve(address: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| wrong("no such host".into()))
 }
 
+/// What a running link is asked for.
+enum Request {
+    Counters,
+    End,
+}
+
 /// Runs it.
 pub fn run(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
-    let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
-    let interruption = signals::interruption(ending)?;
-    let running = Link::start(args.config()?).map_err(|error| Error::failed(error.to_string()))?;
+    if args.mount.is_empty() { run_proxy(args, globals) } else { run_slow_fs(args, globals) }
+}
+
+fn run_proxy(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
+    let config = args.proxy()?;
+    let stand_in = config.to_string();
+    let requests = requests()?;
+    let running = Link::start(config).map_err(refuse)?;
+    introduce(&stand_in, globals);
     console::print(running.address())?;
+    let report = |seen: &CounterSnapshot| {
+        json!({
+            "verb": "link", "stand_in": stand_in, "connections": seen.connections, "requests": seen.requests,
+            "bytes_to_server": seen.bytes_to_server, "bytes_to_client": seen.bytes_to_client,
+            "delays": seen.delays, "stalls": seen.stalls, "cuts": seen.cuts,
+            "corruptions": seen.corruptions, "duplicates": seen.duplicates,
+        })
+    };
     // An error means that the sender is gone, which it is only after it has sent.
-    let _ = interruption.recv();
-    let seen = running.stop();
-    if globals.json {
-        console::print(json!({
-                "verb": "link", "connections": seen.connections, "requests": seen.requests,
-                "bytes_to_server": seen.bytes_to_server, "bytes_to_client": seen.bytes_to_client,
-                "delays": seen.delays, "stalls": seen.stalls, "cuts": seen.cuts,
-                "corruptions": seen.corruptions, "duplicates": seen.duplicates,
-        }))?;
+    while let Ok(Request::Counters) = requests.recv() {
+        console::print(report(&running.counters()))?;
     }
-    // Ending it by a signal is the only way there is, so it is no interruption.
+    end(&report(&running.stop()), globals)
+}
+
+fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
+    let config = args.slow_fs()?;
+    let stand_in = config.to_string();
+    let requests = requests()?;
+    let mut running = SlowFs::start(&config).map_err(refuse)?;
+    introduce(&stand_in, globals);
+    for directory in running.directories() {
+        console::print(shown(directory))?;
+    }
+    loop {
+        match requests.recv_timeout(LOOK) {
+            Ok(Request::Counters) => console::print(report(&stand_in, &running.counters()))?,
+            Err(mpsc::RecvTimeoutError::Timeout) if !running.wait(Duration::ZERO) => {}
+            Ok(Request::End) | Err(_) => break,
+        }
+    }
+    let unmounted = running.unmount().map_err(refuse);
+    let exit = end(&report(&stand_in, &running.counters()), globals)?;
+    unmounted.map(|()| exit)
+}
+
+fn report(stand_in: &str, mounts: &[MountSnapshot]) -> Value {
+    let sum = |count: fn(&MountSnapshot) -> u64| mounts.iter().map(count).sum::<u64>();
+    let each = mounts.iter().map(|mount| {
+        json!({
+            "directory": shown(&mount.directory).to_string(), "requests": mount.requests,
+            "reads": mount.reads, "bytes_to_client": mount.bytes_to_client,
+        })
+    });
+    json!({
+        "verb": "link", "stand_in": stand_in, "requests": sum(|mount| mount.requests),
+        "reads": sum(|mount| mount.reads), "bytes_to_client": sum(|mount| mount.bytes_to_client),
+        "mounts": each.collect::<Vec<_>>(),
+    })
+}
+
+/// What signals ask for. Watched before anything is printed, so that none ends the process.
+fn requests() -> Result<Receiver<Request>> {
+    let (send, requests) = mpsc::channel();
+    let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };
+    let counters = send.clone();
+    // The receiver is gone where the link is ending already.
+    signals::on_ending(ending, move || drop(send.send(Request::End)))?;
+    signals::on_report(move || drop(counters.send(Request::Counters)))?;
+    Ok(requests)
+}
+
+fn introduce(stand_in: &str, globals: &Globals) {
+    if !globals.quiet {
+        console::say(stand_in);
+    }
+}
+
+/// Ending it by a signal, or by unmounting, is the only way there is, so it is no interruption.
+fn end(report: &Value, globals: &Globals) -> Result<Exit> {
+    if globals.json {
+        console::print(report)?;
+    }
     Ok(Exit::Done)
+}
+
+fn refuse(error: firstbyte_link::Error) -> Error {
+    use firstbyte_link::Error as Link;
+    match error {
+        Link::Burst { .. } | Link::Setting { .. } | Link::Unit(_) => Error::usage(error.to_string()),
+        error => Error::failed(error.to_string()),
+    }
 }

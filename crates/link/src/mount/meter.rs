@@ -1,0 +1,248 @@
+//! Divides one total rate among clients: pure, on the caller's clock.
+//!
+//! It simulates a wire that all clients share, and one wire of each client. A reply is sent in
+//! pieces, and the next piece is that of the client that was sent the fewest bytes. So clients
+//! share evenly, and what one does not use the others have. Everything counts from the times at
+//! which replies were ready: a caller that asks late gets the same result. Called by `wire`.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::pace::{CATCH_UP, Pace};
+use crate::{Burst, Rate};
+
+/// The rates of a meter.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rates {
+    /// Of all clients together.
+    pub(super) total: Option<Rate>,
+    /// Above the total, for a while.
+    pub(super) burst: Option<Burst>,
+    /// Of each client.
+    pub(super) client: Option<Rate>,
+}
+
+impl Rates {
+    /// Whether anything is limited.
+    pub(super) fn limit(&self) -> bool {
+        self.total.is_some() || self.client.is_some()
+    }
+}
+
+/// Replies of type `T` on their way to clients.
+#[derive(Debug)]
+pub(super) struct Meter<T> {
+    wire: Pace,
+    clients: Vec<Client<T>>,
+    /// The share of the client that was served last: a client that had nothing to send for a while
+    /// has missed its turns.
+    share: u64,
+}
+
+#[derive(Debug)]
+struct Client<T> {
+    wire: Pace,
+    queue: VecDeque<Reply<T>>,
+    /// Bytes sent, and turns missed.
+    share: u64,
+}
+
+#[derive(Debug)]
+struct Reply<T> {
+    ready_at: Instant,
+    left: u64,
+    what: T,
+}
+
+impl<T> Client<T> {
+    /// When the next piece can be sent, as far as this client is concerned.
+    fn starts_at(&self) -> Option<Instant> {
+        self.queue.front().map(|reply| reply.ready_at.max(self.wire.free_at()))
+    }
+}
+
+impl<T> Meter<T> {
+    /// Nothing is on its way to any of `clients`.
+    pub(super) fn new(rates: Rates, clients: usize, now: Instant) -> Self {
+        let client = || Client { wire: Pace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
+        let wire = Pace::new(rates.total, now).with_burst(rates.burst);
+        Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), share: 0 }
+    }
+
+    /// Adds a reply of `bytes`, which may be sent from `ready_at` on. Replies of a client are sent
+    /// in the order in which they were added.
+    pub(super) fn add(&mut self, client: usize, ready_at: Instant, bytes: u64, what: T) {
+        self.clients[client].queue.push_back(Reply { ready_at, left: bytes, what });
+    }
+
+    /// When the next piece is to be sent: [`send`](Self::send) has nothing to do before.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let first = self.clients.iter().filter_map(Client::starts_at).min()?;
+        Some(first.max(self.wire.free_at()))
+    }
+
+    /// Sends what can be sent until `now`; calls `done` with each reply whose last piece is among
+    /// it, and with the time at which that has arrived, which may be later than `now`.
+    pub(super) fn send(&mut self, now: Instant, mut done: impl FnMut(Instant, T)) {
+        while let Some(start) = self.next().filter(|start| *start <= now) {
+            let waiting = |client: &&mut Client<T>| client.starts_at().is_some_and(|at| at <= start);
+            let next =
+                self.clients.iter_mut().filter(waiting).min_by_key(|client| client.share.max(self.share));
+            let Some(client) = next else { return };
+            let Some(reply) = client.queue.front_mut() else { return };
+            let piece = reply.left.min(self.wire.piece()).min(client.wire.piece());
+            let sent = self.wire.occupy(piece, start);
+            // The wire of the client was free while it waited for its turn.
+            let waited_from = start.checked_sub(CATCH_UP).unwrap_or(start).max(reply.ready_at);
+            let arrived = client.wire.occupy(piece, waited_from).max(sent);
+            reply.left -= piece;
+            client.share = client.share.max(self.share);
+            self.share = client.share;
+            client.share += piece;
+            if reply.left == 0
+                && let Some(reply) = client.queue.pop_front()
+            {
+                done(arrived, reply.what);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const MEGABYTE: u64 = 1_000_000;
+
+    fn megabytes(per_second: u64) -> Option<Rate> {
+        Some(Rate::bytes_per_second(per_second * MEGABYTE))
+    }
+
+    /// Runs clients that keep `depth` replies of `size` bytes under way, each asked for `delay`
+    /// before it is ready, until `end`, on a clock that moves by `step`. Returns the bytes that
+    /// arrived at each.
+    fn run(
+        rates: Rates,
+        clients: &[(usize, u64)],
+        delay: Duration,
+        end: Duration,
+        step: Duration,
+    ) -> Vec<u64> {
+        let start = Instant::now();
+        let mut meter = Meter::new(rates, clients.len(), start);
+        let mut arrived = vec![0; clients.len()];
+        let mut arriving: Vec<(Instant, usize)> = Vec::new();
+        for (number, (depth, size)) in clients.iter().enumerate() {
+            (0..*depth).for_each(|_| meter.add(number, start + delay, *size, number));
+        }
+        let mut now = start;
+        while now < start + end {
+            now += step;
+            meter.send(now, |at, number| arriving.push((at, number)));
+            let (due, later) = arriving.into_iter().partition(|(at, _)| *at <= now);
+            arriving = later;
+            for (_, number) in Vec::<(Instant, usize)>::into_iter(due) {
+                arrived[number] += clients[number].1;
+                meter.add(number, now + delay, clients[number].1, number);
+            }
+        }
+        arrived
+    }
+
+    /// Whether `value` is `expected` within one percent.
+    fn is_near(value: u64, expected: u64) -> bool {
+        value.abs_diff(expected) * 100 <= expected
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TICK: Duration = Duration::from_micros(100);
+
+    #[test]
+    fn a_reply_takes_its_time_from_when_it_is_ready() {
+        let start = Instant::now();
+        let mut meter = Meter::new(Rates { total: megabytes(1), ..Rates::default() }, 1, start);
+        meter.add(0, start + 2 * MS, 5_000, "first");
+        meter.add(0, start + 3 * MS, 1_000, "second");
+        meter.add(0, start + 100 * MS, 1_000, "third");
+        let mut done = Vec::new();
+        // Asked late, at once, or often: the same times.
+        meter.send(start + 99 * MS, |at, what| done.push((at, what)));
+        assert_eq!(done, [(start + 7 * MS, "first"), (start + 8 * MS, "second")]);
+        assert_eq!(meter.next(), Some(start + 100 * MS));
+        meter.send(start + 200 * MS, |at, what| done.push((at, what)));
+        assert_eq!(done[2], (start + 101 * MS, "third"));
+        assert_eq!(meter.next(), None);
+    }
+
+    #[test]
+    fn one_client_has_all_and_four_a_quarter_each() {
+        let rates = Rates { total: megabytes(100), ..Rates::default() };
+        let alone = run(rates, &[(2, 131_072)], MS, SECOND, TICK);
+        assert!(is_near(alone[0], 100 * MEGABYTE), "{alone:?}");
+        // Also where some ask for more at once, or in larger pieces.
+        for clients in [[(2, 131_072); 4], [(2, 131_072), (16, 131_072), (32, 16_384), (2, 1_048_576)]] {
+            for share in run(rates, &clients, MS, 4 * SECOND, TICK) {
+                assert!(is_near(share, 100 * MEGABYTE), "{clients:?}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_client_leaves_the_others_have() {
+        let rates = Rates { total: megabytes(100), ..Rates::default() };
+        // 8 KiB each 8 ms: about 1 MB/s.
+        let got = run(rates, &[(1, 8_192), (4, 131_072), (4, 131_072)], 8 * MS, 4 * SECOND, TICK);
+        let rest = (400 * MEGABYTE - got[0]) / 2;
+        assert!(got[0] < 5 * MEGABYTE && is_near(got[1], rest) && is_near(got[2], rest), "{got:?}");
+    }
+
+    #[test]
+    fn a_client_that_comes_later_neither_starves_the_first_nor_is_starved() {
+        let start = Instant::now();
+        let mut meter = Meter::new(Rates { total: megabytes(10), ..Rates::default() }, 2, start);
+        let mut done = [0; 2];
+        (0..2_000).for_each(|_| meter.add(0, start, 10_000, 0));
+        meter.send(start + 1_000 * MS, |_, number: usize| done[number] += 1);
+        assert!(is_near(done[0], 1_000), "{done:?}");
+        (0..2_000).for_each(|_| meter.add(1, start + 1_000 * MS, 10_000, 1));
+        let mut done = [0; 2];
+        meter.send(start + 1_200 * MS, |_, number: usize| done[number] += 1);
+        assert!(done.iter().all(|count| is_near(*count, 100)), "{done:?}");
+    }
+
+    #[test]
+    fn a_client_is_limited_and_the_total_as_well() {
+        let rates = Rates { total: megabytes(100), client: megabytes(40), ..Rates::default() };
+        for (clients, share) in [(1, 40), (2, 40), (4, 25)] {
+            for got in run(rates, &vec![(4, 131_072); clients], MS, 2 * SECOND, TICK) {
+                assert!(is_near(got, 2 * share * MEGABYTE), "{clients} clients: {got}");
+            }
+        }
+        let rates = Rates { client: megabytes(40), ..Rates::default() };
+        for got in run(rates, &[(4, 131_072); 4], MS, 2 * SECOND, TICK) {
+            assert!(is_near(got, 80 * MEGABYTE), "{got}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_shared_as_well_and_ends() {
+        // 30 MB above 100 MB/s at 400 MB/s last 0.1 s, in which 40 MB are sent.
+        let burst = Some(Burst { bytes: 30 * MEGABYTE, rate: Rate::bytes_per_second(400 * MEGABYTE) });
+        let rates = Rates { total: megabytes(100), burst, ..Rates::default() };
+        let got = run(rates, &[(4, 131_072); 4], MS, 100 * MS, TICK);
+        assert!(is_near(got.iter().sum(), 39_600_000), "{got:?}");
+        let got = run(rates, &[(4, 131_072); 4], MS, SECOND, TICK);
+        assert!(got.iter().all(|share| is_near(*share, 130 * MEGABYTE / 4)), "{got:?}");
+    }
+
+    #[test]
+    fn a_caller_that_wakes_late_changes_no_rate() {
+        let rates = Rates { total: megabytes(50), ..Rates::default() };
+        // Two 128 KiB last 5 ms, so 2 ms late is late for each, but never so late that none waits.
+        let got = run(rates, &[(2, 131_072)], Duration::ZERO, 4 * SECOND, 2 * MS);
+        assert!(is_near(got[0], 200 * MEGABYTE), "{got:?}");
+    }
+}

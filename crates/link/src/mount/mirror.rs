@@ -1,0 +1,184 @@
+//! The directory that is shown: its inodes, open files and open directories. Knows nothing of FUSE
+//! and of time. Called by `fuse`, from several threads.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, FileType, Metadata};
+use std::io;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+/// The inode number of the root.
+pub(super) const ROOT: u64 = 1;
+
+/// A directory entry.
+pub(super) struct Named {
+    pub(super) ino: u64,
+    /// `None` for `.` and `..`.
+    pub(super) kind: Option<FileType>,
+    pub(super) name: OsString,
+}
+
+/// Whether what the kernel caches of a file is still what the file contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cached {
+    Valid,
+    Stale,
+}
+
+/// An inode that the kernel knows.
+struct Node {
+    path: PathBuf,
+    /// How often the kernel has looked it up, less what it has forgotten.
+    lookups: u64,
+    /// Length and times when it was last opened.
+    opened: Option<Stamp>,
+}
+
+/// What changes when a file's content does: length, mtime, ctime.
+type Stamp = (u64, i64, i64, i64, i64);
+
+/// A directory as it is shown.
+pub(super) struct Mirror {
+    device: u64,
+    root: u64,
+    nodes: Mutex<HashMap<u64, Node>>,
+    files: Mutex<HashMap<u64, Arc<File>>>,
+    directories: Mutex<HashMap<u64, Arc<Vec<Named>>>>,
+    handles: AtomicU64,
+}
+
+impl Mirror {
+    /// Shows the directory `path`.
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let metadata = std::fs::metadata(path)?;
+        let root = Node { path: path.to_owned(), lookups: 1, opened: None };
+        Ok(Self {
+            device: metadata.dev(),
+            root: metadata.ino(),
+            nodes: Mutex::new(HashMap::from([(ROOT, root)])),
+            files: Mutex::default(),
+            directories: Mutex::default(),
+            handles: AtomicU64::new(1),
+        })
+    }
+
+    /// The inode number to show: that of the file, as far as it is unique.
+    fn number(&self, device: u64, ino: u64) -> u64 {
+        if (device, ino) == (self.device, self.root) {
+            return ROOT;
+        }
+        // Of another file system below the directory: the same file has the same number.
+        match ino ^ (device ^ self.device).rotate_left(40) {
+            ROOT => u64::MAX,
+            number => number,
+        }
+    }
+
+    fn path(&self, ino: u64) -> io::Result<PathBuf> {
+        lock(&self.nodes).get(&ino).map(|node| node.path.clone()).ok_or_else(|| Errno::STALE.into())
+    }
+
+    /// Looks up a name; the kernel knows the inode from then on.
+    pub(super) fn find(&self, parent: u64, name: &OsStr) -> io::Result<(u64, Metadata)> {
+        let path = self.path(parent)?.join(name);
+        let metadata = std::fs::symlink_metadata(&path)?;
+        let number = self.number(metadata.dev(), metadata.ino());
+        let mut nodes = lock(&self.nodes);
+        let node = nodes.entry(number).or_insert(Node { path: PathBuf::new(), lookups: 0, opened: None });
+        node.path = path;
+        node.lookups += 1;
+        Ok((number, metadata))
+    }
+
+    /// The kernel has forgotten `lookups` of its lookups.
+    pub(super) fn forget(&self, ino: u64, lookups: u64) {
+        let mut nodes = lock(&self.nodes);
+        let Some(node) = nodes.get_mut(&ino).filter(|_| ino != ROOT) else { return };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups == 0 {
+            nodes.remove(&ino);
+        }
+    }
+
+    pub(super) fn metadata(&self, ino: u64) -> io::Result<Metadata> {
+        std::fs::symlink_metadata(self.path(ino)?)
+    }
+
+    pub(super) fn read_link(&self, ino: u64) -> io::Result<PathBuf> {
+        std::fs::read_link(self.path(ino)?)
+    }
+
+    pub(super) fn space(&self, ino: u64) -> io::Result<rustix::fs::StatFs> {
+        Ok(rustix::fs::statfs(self.path(ino)?)?)
+    }
+
+    /// Opens a file. Returns its handle, and whether the pages that the kernel has of it are valid:
+    /// they are if nothing changed since it was opened last, as NFS has it.
+    pub(super) fn open(&self, ino: u64) -> io::Result<(u64, Cached)> {
+        let file = File::open(self.path(ino)?)?;
+        let found = file.metadata()?;
+        let stamp = (found.len(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+        let before = lock(&self.nodes).get_mut(&ino).and_then(|node| node.opened.replace(stamp));
+        let cached = if before == Some(stamp) { Cached::Valid } else { Cached::Stale };
+        let handle = self.handle();
+        lock(&self.files).insert(handle, Arc::new(file));
+        Ok((handle, cached))
+    }
+
+    /// Reads up to `size` bytes at `offset`; fewer at the end of the file only.
+    pub(super) fn read(&self, handle: u64, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::BADF)?;
+        let mut bytes = Vec::with_capacity(size);
+        while bytes.len() < size {
+            let at = offset + bytes.len() as u64;
+            match rustix::io::pread(&*file, rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(size);
+        Ok(bytes)
+    }
+
+    pub(super) fn close(&self, handle: u64) {
+        lock(&self.files).remove(&handle);
+    }
+
+    /// Reads a directory; its entries are those of this moment.
+    pub(super) fn open_directory(&self, ino: u64) -> io::Result<u64> {
+        let own = |name: &str| Named { ino, kind: None, name: OsString::from(name) };
+        let mut found = vec![own("."), own("..")];
+        let path = self.path(ino)?;
+        let device = std::fs::metadata(&path)?.dev();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let (ino, kind) = (self.number(device, entry.ino()), Some(entry.file_type()?));
+            found.push(Named { ino, kind, name: entry.file_name() });
+        }
+        let handle = self.handle();
+        lock(&self.directories).insert(handle, Arc::new(found));
+        Ok(handle)
+    }
+
+    pub(super) fn entries(&self, handle: u64) -> io::Result<Arc<Vec<Named>>> {
+        lock(&self.directories).get(&handle).cloned().ok_or_else(|| Errno::BADF.into())
+    }
+
+    pub(super) fn close_directory(&self, handle: u64) {
+        lock(&self.directories).remove(&handle);
+    }
+
+    fn handle(&self) -> u64 {
+        self.handles.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,90 @@
+//! The directories of a slow file system: checks them before anything is mounted, and unmounts.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::{Error, Result};
+
+/// What the kernel may read ahead, KiB. Its usual 128 KiB are sent in 1 ms at 100 MB/s: a client
+/// alone would wait for its own requests and not reach the rate. Clients of NFS are set to more.
+const READ_AHEAD: u32 = 1024;
+
+/// The real path of the directory to show.
+pub(super) fn source(path: &Path) -> Result<PathBuf> {
+    let real =
+        fs::canonicalize(path).map_err(|error| Error::place(path, format!("cannot be shown: {error}")))?;
+    // Reading it tells what is no directory, and what may not be read.
+    fs::read_dir(&real)
+        .map_err(|error| Error::place(path, format!("cannot be shown: {error}; give a directory")))?;
+    Ok(real)
+}
+
+/// The real path of a directory to mount at: an empty one, which the mount would not show itself.
+/// `others` are the directories that were checked before.
+pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<PathBuf> {
+    let real = fs::canonicalize(path).map_err(|error| unusable(path, &error))?;
+    if real.starts_with(source) {
+        return Err(Error::place(path, "lies in the directory that it would show; use one outside"));
+    }
+    if others.contains(&real) {
+        return Err(Error::place(path, "was given twice; each mount needs a directory of its own"));
+    }
+    let mut names = fs::read_dir(&real).map_err(|error| unusable(path, &error))?;
+    match names.next() {
+        None => Ok(real),
+        Some(_) => {
+            Err(Error::place(path, "not empty: a mount would hide what is in it; use an empty directory"))
+        }
+    }
+}
+
+/// Why a directory cannot be mounted at.
+fn unusable(path: &Path, error: &io::Error) -> Error {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOTCONN | Errno::CONNABORTED) => Error::place(
+            path,
+            "the process of what is mounted there has died; unmount it first: firstbyte unmount, or fusermount3 -u",
+        ),
+        Some(Errno::NOENT) => Error::place(path, "no such directory; create it first: mkdir -p"),
+        _ => Error::place(path, format!("cannot be mounted at: {error}; use an empty directory")),
+    }
+}
+
+/// Whether this machine has FUSE and this process may use it.
+pub(super) fn device() -> Result<()> {
+    let opened = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
+}
+
+/// Lets the kernel read [`READ_AHEAD`] ahead in the mount at `directory`, where this process may.
+pub(super) fn read_ahead(directory: &Path) {
+    // What the kernel knows of the root is enough, so this is no request.
+    let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
+    let Ok(found) = found else { return };
+    let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", found.stx_dev_major, found.stx_dev_minor);
+    if let Err(error) = fs::write(&setting, READ_AHEAD.to_string()) {
+        tracing::debug!("{setting}: {error}");
+    }
+}
+
+/// Unmounts now; what is open can be read on until it is closed. By the system call if that is
+/// allowed, else by the helper program.
+pub(super) fn detach(directory: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => {}
+        other => return Ok(other?),
+    }
+    let mut helper = Command::new("fusermount3");
+    helper.args(["-u", "-z", "--"]).arg(directory).stdin(Stdio::null());
+    let output = helper.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}

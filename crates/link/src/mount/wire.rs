@@ -1,0 +1,176 @@
+//! The thread that sends replies when they are due: delayed ones, and read ones as the meter lets
+//! them through. One for all mounts of a slow file system, which share the total rate.
+//!
+//! A reply is prepared before it is due, so its delay includes the work. Called by `fuse`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, num::NonZeroU64};
+
+use super::meter::{Meter, Rates};
+
+/// The name of the thread: with it, tools show its CPU time separately.
+const THREAD: &str = "link";
+
+/// Sends a reply to the kernel.
+type Send = Box<dyn FnOnce() + std::marker::Send>;
+
+/// Delays replies and limits their rate.
+pub(super) struct Wire {
+    rtt: Duration,
+    limited: bool,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    meter: Meter<Send>,
+    /// Replies by the time at which they are due, and by their number.
+    due: BTreeMap<(Instant, u64), Send>,
+    numbered: u64,
+    /// When the thread wakes by itself; `None` if it waits for a reply.
+    wakes_at: Option<Instant>,
+    stopping: bool,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("rtt", &self.rtt).finish_non_exhaustive()
+    }
+}
+
+impl Wire {
+    /// Starts the thread, unless there is nothing to delay and to limit.
+    pub(super) fn start(rtt: Duration, rates: Rates, clients: usize) -> io::Result<Self> {
+        let state = State {
+            meter: Meter::new(rates, clients, Instant::now()),
+            due: BTreeMap::new(),
+            numbered: 0,
+            wakes_at: None,
+            stopping: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
+        let limited = rates.limit();
+        let thread = if limited || !rtt.is_zero() {
+            let shared = Arc::clone(&shared);
+            Some(thread::Builder::new().name(THREAD.to_owned()).spawn(move || shared.run())?)
+        } else {
+            None
+        };
+        Ok(Self { rtt, limited, shared, thread: Mutex::new(thread) })
+    }
+
+    /// Sends a reply after the round trip.
+    pub(super) fn delay(&self, send: impl FnOnce() + std::marker::Send + 'static, began: Instant) {
+        if self.rtt.is_zero() {
+            return send();
+        }
+        let mut state = self.shared.state();
+        let at = began + self.rtt;
+        state.push(at, Box::new(send));
+        self.shared.note(state, at);
+    }
+
+    /// Sends a reply of `bytes` to a client after the round trip and as its rates allow.
+    pub(super) fn meter(
+        &self,
+        client: usize,
+        bytes: u64,
+        send: impl FnOnce() + std::marker::Send + 'static,
+        began: Instant,
+    ) {
+        if !self.limited || bytes == 0 {
+            return self.delay(send, began);
+        }
+        let mut state = self.shared.state();
+        let at = began + self.rtt;
+        state.meter.add(client, at, bytes, Box::new(send));
+        self.shared.note(state, at);
+    }
+
+    /// Ends the thread. What is due later is never sent: nothing is mounted any more.
+    pub(super) fn stop(&self) {
+        self.shared.state().stopping = true;
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The thread has already reported a panic on standard error.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl State {
+    fn push(&mut self, at: Instant, send: Send) {
+        self.numbered += 1;
+        self.due.insert((at, self.numbered), send);
+    }
+
+    /// Takes what is due; returns it and when more will be.
+    fn take(&mut self, now: Instant) -> (Vec<Send>, Option<Instant>) {
+        let mut sent = Vec::new();
+        self.meter.send(now, |at, send| sent.push((at, send)));
+        for (at, send) in sent {
+            self.push(at, send);
+        }
+        let mut due = Vec::new();
+        while let Some(first) = self.due.first_entry().filter(|first| first.key().0 <= now) {
+            due.push(first.remove());
+        }
+        let next = self.due.first_key_value().map(|((at, _), _)| *at);
+        (due, next.into_iter().chain(self.meter.next()).min())
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread if it would sleep beyond `at`.
+    fn note(&self, state: MutexGuard<'_, State>, at: Instant) {
+        let sleeps = state.wakes_at.is_none_or(|wakes_at| at < wakes_at);
+        drop(state);
+        if sleeps {
+            self.wake.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        // Timers are late by up to 50 us otherwise. If it fails, they are.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut state = self.state();
+        while !state.stopping {
+            let now = Instant::now();
+            let (due, next) = state.take(now);
+            if !due.is_empty() {
+                // It looks again before it sleeps, so it need not be woken meanwhile.
+                state.wakes_at = Some(now);
+                drop(state);
+                due.into_iter().for_each(|send| send());
+                state = self.state();
+                continue;
+            }
+            state.wakes_at = next;
+            state = match next {
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(at) => {
+                    let time = at.saturating_duration_since(Instant::now());
+                    self.wake.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
