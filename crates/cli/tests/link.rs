@@ -1,4 +1,4 @@
-//! `link` as users run it: its two forms, the counters that it prints, and lines that make no sense.
+//! `link` as users run it: its two forms, the counters that it prints, and bad command lines.
 
 mod support;
 

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_location::shown;
 
-use crate::Burst;
-
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -50,8 +48,8 @@ pub enum Error {
     /// A burst that the total rate does not allow.
     #[error("burst of {burst}: {why}")]
     Burst {
-        /// The burst.
-        burst: Burst,
+        /// The burst as it is written.
+        burst: String,
         /// What is wrong with it and what to do instead.
         why: String,
     },

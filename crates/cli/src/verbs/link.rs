@@ -36,8 +36,8 @@ pub struct LinkArgs {
     /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:0]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Show a directory here, as a slow file system. Give it several times for several clients, each
-    /// with a page cache of its own
+    /// Show a directory here, as a slow file system. Give it several times for several clients,
+    /// each with a page cache of its own
     #[arg(long, value_name = "DIR")]
     mount: Vec<PathBuf>,
     /// Where the clients' bytes go, or with --mount the directory to show

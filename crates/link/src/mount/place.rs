@@ -19,7 +19,7 @@ const READ_AHEAD: u32 = 1024;
 pub(super) fn source(path: &Path) -> Result<PathBuf> {
     let real =
         fs::canonicalize(path).map_err(|error| Error::place(path, format!("cannot be shown: {error}")))?;
-    // Reading it tells what is no directory, and what may not be read.
+    // Reading it finds what is no directory, and what may not be read.
     fs::read_dir(&real)
         .map_err(|error| Error::place(path, format!("cannot be shown: {error}; give a directory")))?;
     Ok(real)
