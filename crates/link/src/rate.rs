@@ -77,7 +77,8 @@ impl Burst {
     /// # Errors
     /// [`Error::Burst`]: there is no total rate, or it is above that of the burst.
     pub(crate) fn check(burst: Option<Self>, total: Option<Rate>) -> Result<(), Error> {
-        let wrong = |burst: Self, why: &str| Err(Error::Burst { burst: burst.to_string(), why: why.to_owned() });
+        let wrong =
+            |burst: Self, why: &str| Err(Error::Burst { burst: burst.to_string(), why: why.to_owned() });
         match (burst, total) {
             (None, _) => Ok(()),
             (Some(burst), None) => wrong(burst, "there is no total rate that it ends in; add --rate"),
