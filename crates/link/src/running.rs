@@ -22,7 +22,7 @@ impl Link {
     /// Listens and forwards on a new thread.
     ///
     /// # Errors
-    /// The burst has no lower total rate, the target does not resolve, the address is in use, or the
+    /// The burst has no lower total rate, the target does not resolve, the address is used, or the
     /// system refuses a thread. Whether the target accepts connections is not checked: if it does
     /// not, clients' connections are closed.
     pub fn start(config: LinkConfig) -> Result<Running> {
