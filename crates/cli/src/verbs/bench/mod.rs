@@ -22,7 +22,7 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     #[command(hide = true)]
