@@ -12,7 +12,7 @@ use serde_json::json;
 use super::case_html;
 use super::data;
 use super::scaling::scalings;
-use super::words::{best, cases, escape, headline, machine, noise, subject, title, varies};
+use super::words::{cases, escape, fastest, headline, machine, noise, subject, title, varies};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -125,17 +125,20 @@ fn row(index: usize, results: &Results, case: &Case) -> String {
     let others = lines.iter().filter(|line| line.name != subject(case));
     let other = others.filter_map(|line| median(&line.name)).reduce(f64::min);
     let ratio = median(subject(case)).zip(other).map(|(own, other)| format!("{:.2}x", own / other));
-    let fastest = if varies(case) { "see its charts" } else { best(&lines).map_or("-", |line| &line.name) };
+    let fastest = if varies(case) { "see its charts".to_owned() } else { fastest(&lines).join(" or ") };
     let verdicts = verdicts(results, case);
     let met = verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
-    let goals = match verdicts.len() {
+    let unmeasured = verdicts.iter().filter(|verdict| verdict.met.is_none()).count();
+    let goals = match verdicts.len() - unmeasured {
         0 => String::new(),
         all => {
             format!("<span class=\"{}\">{met} of {all} met</span>", if met == all { "met" } else { "short" })
         }
     };
+    let unmeasured =
+        if unmeasured > 0 { format!(" <small>{unmeasured} not measured</small>") } else { String::new() };
     format!(
-        "<tr><th><a href=\"#case-{index}\">{}</a></th><td>{}</td><td class=\"n\">{}</td><td>{goals}</td></tr>",
+        "<tr><th><a href=\"#case-{index}\">{}</a></th><td>{}</td><td class=\"n\">{}</td><td>{goals}{unmeasured}</td></tr>",
         escape(title(case)),
         escape(fastest),
         ratio.filter(|_| !varies(case)).unwrap_or_default(),

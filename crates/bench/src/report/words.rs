@@ -170,7 +170,7 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
         let lines = contenders(results, case);
         if let Some(sentence) = sentence(case, &lines) {
             compared += 1;
-            fastest += usize::from(best(&lines).is_some_and(|line| line.name == subject(case)));
+            fastest += usize::from(self::fastest(&lines) == [subject(case)]);
             single = sentence;
         }
     }
@@ -226,10 +226,6 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
         least / next,
         second.name
     );
-    let overlap = |a: &Contender, b: &Contender| match (&a.seconds, &b.seconds) {
-        (Some(a), Some(b)) => a.interval.high >= b.interval.low,
-        _ => false,
-    };
     if overlap(first, second) {
         text = format!(
             "{} ({}) and {} ({}) are not distinguishable: their intervals overlap.",
@@ -249,8 +245,21 @@ pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     Some(text)
 }
 
+/// True if the interval of `faster` reaches into that of `slower`.
+fn overlap(faster: &Contender, slower: &Contender) -> bool {
+    let intervals = faster.seconds.as_ref().zip(slower.seconds.as_ref());
+    intervals.is_some_and(|(faster, slower)| faster.interval.high >= slower.interval.low)
+}
+
+/// The names of the fastest contender and of those that are not distinguishable from it.
+pub(super) fn fastest(lines: &[Contender]) -> Vec<&str> {
+    let Some(first) = best(lines) else { return Vec::new() };
+    let near = lines.iter().filter(|line| line.name == first.name || overlap(first, line));
+    near.map(|line| line.name.as_str()).collect()
+}
+
 /// The contender with the least median time.
-pub(super) fn best(lines: &[Contender]) -> Option<&Contender> {
+fn best(lines: &[Contender]) -> Option<&Contender> {
     let timed = lines.iter().filter_map(|line| Some((line, line.seconds.as_ref()?.median)));
     timed.min_by(|one, two| one.1.total_cmp(&two.1)).map(|(line, _)| line)
 }
