@@ -2,7 +2,7 @@
 //!
 //! The engine starts `firstbyte bench job JSON`, measures the process from outside, and reads the
 //! figures from the last line of its output. A workload is written once over
-//! [`crate::access::Session`] and works for every way to a target.
+//! `access::Session` and works for every way to a target.
 
 mod error;
 mod latency;

@@ -1,7 +1,7 @@
 //! A plan: the data, services and contenders of a measurement, as TOML or made by the command line.
 //!
 //! A plan is a value: nothing here touches files or processes. Every word of a command may have
-//! placeholders, see [`crate::words`]. The engine executes a plan; `bench run` and the suites make
+//! placeholders, see `words.rs`. The engine executes a plan; `bench run` and the suites make
 //! plans, and `peers/*.toml` are those of the published benchmarks.
 
 use std::collections::BTreeMap;
