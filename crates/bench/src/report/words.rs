@@ -1,5 +1,7 @@
 //! Figures and verdicts in words: the same in every form of the report.
 
+use std::collections::BTreeMap;
+
 use firstbyte_advise::result::{Basis, Case, Machine, Outcome, Results, Run};
 use firstbyte_advise::statistics::{Contender, Verdict, contenders, disturbance, verdicts};
 
@@ -166,11 +168,16 @@ pub(super) fn subject(case: &Case) -> &str {
 /// What all results mean, a sentence each; the most important first.
 pub(super) fn headline(results: &[Results]) -> Vec<String> {
     let (mut fastest, mut compared, mut single) = (0, 0, String::new());
+    let mut wins: BTreeMap<String, usize> = BTreeMap::new();
     for (results, case) in cases(results) {
         let lines = contenders(results, case);
         if let Some(sentence) = sentence(case, &lines) {
             compared += 1;
-            fastest += usize::from(self::fastest(&lines) == [subject(case)]);
+            let first = self::fastest(&lines);
+            fastest += usize::from(first == [subject(case)]);
+            if let [only] = first[..] {
+                *wins.entry(only.to_owned()).or_default() += 1;
+            }
             single = sentence;
         }
     }
@@ -181,7 +188,13 @@ pub(super) fn headline(results: &[Results]) -> Vec<String> {
             results.iter().map(|r| r.runs.len()).sum::<usize>()
         ),
         1 => single,
-        _ => format!("{} is fastest in {fastest} of {compared} comparisons.", common_subject(results)),
+        _ => match wins.iter().max_by_key(|(_, count)| **count) {
+            // Where the subject never is, the reader wants to know what is.
+            Some((name, count)) if fastest == 0 => {
+                format!("{name} is fastest in {count} of {compared} comparisons.")
+            }
+            _ => format!("{} is fastest in {fastest} of {compared} comparisons.", common_subject(results)),
+        },
     }];
     let met: Vec<bool> =
         cases(results).flat_map(|(r, c)| verdicts(r, c)).filter_map(|verdict| verdict.met).collect();
