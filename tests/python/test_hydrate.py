@@ -66,7 +66,8 @@ def test_an_object_is_here_released_and_here_again(place, cache):
         assert file.read() == CONTENT
     released = firstbyte.release(location, cache=cache)
     assert released["objects"] == 1 and released["bytes"] >= len(CONTENT)
-    assert states(cache=cache) == {}
+    # A thread that has just ended a read may hold the file still: its name stays, without a block.
+    assert states(cache=cache) in ({}, {location: "released"})
     assert firstbyte.hydrate(location, cache=cache)["resumed_bytes"] == 0
 
 
