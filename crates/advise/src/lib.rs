@@ -7,3 +7,4 @@
 pub mod compare;
 pub mod result;
 pub mod statistics;
+pub mod usage;
