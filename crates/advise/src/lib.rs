@@ -5,6 +5,7 @@
 //! [`compare`]. Only the edges read and write files.
 
 pub mod compare;
+pub mod prices;
 pub mod result;
 pub mod statistics;
 pub mod usage;

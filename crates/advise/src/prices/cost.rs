@@ -1,0 +1,221 @@
+//! What a usage costs: per job, per month, item by item.
+//!
+//! Invariant: the lines of one period add up to its sum, and what has no price is in `missing`
+//! rather than counted as free. Waiting people are never part of a sum.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::catalogue::{Catalogue, Minimum};
+use super::day::Day;
+use super::nearest::nearest;
+use crate::usage::{Item, Per, Unit, Usage, find_key};
+
+/// What a usage costs in one region by the prices of one day, in US dollars.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Dollars that each job adds.
+    pub per_job: f64,
+    /// Dollars of each month in which no job runs.
+    pub per_month: f64,
+    /// Value of the time that people wait for one job; not part of `per_job`.
+    pub waiting: Option<f64>,
+    /// Each item that has a price.
+    pub lines: Vec<Line>,
+    /// Each item that has no price. If there is one, the sums are lower bounds.
+    pub missing: Vec<Missing>,
+    /// Age of the oldest price, in days; `None` without lines.
+    pub oldest_days: Option<i64>,
+}
+
+/// What one item costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// Key of the price.
+    pub price: String,
+    /// What is billed, in `unit`: what was used, in the unit that is billed, and at least the
+    /// minimum.
+    pub billed: f64,
+    /// The unit that is billed.
+    pub unit: Unit,
+    /// What it is counted for.
+    pub per: Per,
+    /// Dollars for one unit.
+    pub usd_per_unit: f64,
+    /// Dollars.
+    pub usd: f64,
+    /// The day of the price.
+    pub day: Day,
+}
+
+/// An item without a price.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missing {
+    /// Key of the price.
+    pub price: String,
+    /// Why there is none.
+    pub reason: Reason,
+}
+
+/// Why an item has no price.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// There is no such key.
+    Key {
+        /// The closest keys.
+        nearest: Vec<String>,
+    },
+    /// The catalogue has no price in this region.
+    Region {
+        /// Regions that have one.
+        elsewhere: Vec<String>,
+        /// The closest keys that have a price in this region.
+        nearest: Vec<String>,
+    },
+    /// All prices are younger than the day that was asked for.
+    Day {
+        /// The oldest of them.
+        first: Day,
+    },
+    /// The usage is in a unit that cannot be converted into the billed one.
+    Unit {
+        /// What was used.
+        used: Unit,
+        /// What is billed.
+        billed: Unit,
+    },
+    /// The quantity is negative or not a number.
+    Quantity,
+}
+
+impl Cost {
+    /// Whether every item has a price.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Dollars of a month with `jobs` jobs, without waiting.
+    #[must_use]
+    pub fn month(&self, jobs: f64) -> f64 {
+        self.per_month + jobs * self.per_job
+    }
+
+    /// Dollars of one job with its part of the month, with `jobs` of them in a month, without
+    /// waiting; infinite without jobs, if the month costs anything.
+    #[must_use]
+    pub fn job(&self, jobs: f64) -> f64 {
+        if self.per_month == 0.0 { self.per_job } else { self.per_job + self.per_month / jobs }
+    }
+
+    /// Jobs a month from which on this costs the same as `other`; `None` if one is never cheaper
+    /// than the other for any number of jobs above 0.
+    #[must_use]
+    pub fn break_even(&self, other: &Self) -> Option<f64> {
+        let jobs = (other.per_month - self.per_month) / (self.per_job - other.per_job);
+        (jobs.is_finite() && jobs > 0.0).then_some(jobs)
+    }
+
+    fn add(&mut self, line: Line, on: Day) {
+        match line.per {
+            Per::Job => self.per_job += line.usd,
+            Per::Month => self.per_month += line.usd,
+        }
+        let age = line.day.age(on);
+        self.oldest_days = Some(self.oldest_days.map_or(age, |oldest| oldest.max(age)));
+        self.lines.push(line);
+    }
+}
+
+impl Catalogue {
+    /// What `usage` costs in `region` by the prices of `day`.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage, region: &str, day: Day) -> Cost {
+        let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
+        let mut cost = Cost { waiting, ..Cost::default() };
+        for item in &usage.items {
+            match self.line(item, region, day) {
+                Ok(line) => cost.add(line, day),
+                Err(reason) => cost.missing.push(Missing { price: item.price.clone(), reason }),
+            }
+        }
+        cost
+    }
+
+    fn line(&self, item: &Item, region: &str, day: Day) -> Result<Line, Reason> {
+        if !(item.quantity.is_finite() && item.quantity >= 0.0) {
+            return Err(Reason::Quantity);
+        }
+        let price = self.price(&item.price, region, day).ok_or_else(|| self.why_missing(item, region))?;
+        let unit = price.unit;
+        let used = item.unit.to(unit, item.quantity).ok_or(Reason::Unit { used: item.unit, billed: unit })?;
+        let billed = self.minimum(&item.price, item.per).map_or(used, |minimum| minimum.apply(used, unit));
+        Ok(Line {
+            price: item.price.clone(),
+            billed,
+            unit,
+            per: item.per,
+            usd_per_unit: price.usd,
+            usd: billed * price.usd,
+            day: price.day,
+        })
+    }
+
+    fn why_missing(&self, item: &Item, region: &str) -> Reason {
+        let key = item.price.as_str();
+        if let Some(first) = self.of(key, region).next() {
+            return Reason::Day { first: first.day };
+        }
+        let service = key.split_once('/').map_or(key, |(service, _)| service);
+        let own = || self.prices().filter(|price| price.region == region).map(|price| price.key.as_str());
+        if find_key(key).is_none() {
+            let all = crate::usage::KEYS.iter().map(|key| key.name);
+            return Reason::Key { nearest: nearest(key, all.chain(own())) };
+        }
+        let same_service =
+            own().filter(|other| other.strip_prefix(service).is_some_and(|rest| rest.starts_with('/')));
+        let elsewhere = self.regions_of(key).into_iter().map(str::to_owned).collect();
+        Reason::Region { elsewhere, nearest: nearest(key, same_service) }
+    }
+}
+
+impl Minimum {
+    /// What is billed for `used`, both in `unit`. Nothing is billed for what is not used at all.
+    fn apply(&self, used: f64, unit: Unit) -> f64 {
+        let Some(least) = self.unit.to(unit, self.quantity) else { return used };
+        match self.step.and_then(|step| self.unit.to(unit, step)) {
+            _ if used == 0.0 => 0.0,
+            _ if used <= least => least,
+            Some(step) => (used / step).ceil() * step,
+            None => used,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key { nearest } => write!(f, "there is no price of that name{}", super::hint(nearest)),
+            Self::Region { elsewhere, nearest } => {
+                f.write_str("no price in this region")?;
+                if !elsewhere.is_empty() {
+                    write!(f, " (there is one in {})", elsewhere.join(", "))?;
+                }
+                f.write_str(&super::hint(nearest))
+            }
+            Self::Day { first } => write!(f, "the first price is of {first}"),
+            Self::Unit { used, billed } => write!(f, "used by the {used}, but billed by the {billed}"),
+            Self::Quantity => f.write_str("the quantity is negative or not a number"),
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;
