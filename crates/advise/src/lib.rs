@@ -5,7 +5,10 @@
 //! [`compare`]. Only the edges read and write files.
 
 pub mod compare;
+pub mod fields;
 pub mod prices;
 pub mod result;
 pub mod statistics;
+pub mod units;
 pub mod usage;
+pub mod workload;

@@ -1,0 +1,54 @@
+//! Quantities as a reader sees them: three significant digits, and a unit that fits.
+
+/// A size, in decimal units: `2.20 GB`.
+#[must_use]
+pub fn shown_bytes(bytes: f64) -> String {
+    const UNITS: [(f64, &str); 5] = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let fitting = UNITS.iter().find(|(size, _)| bytes >= *size * 0.9995);
+    fitting.map_or_else(
+        || format!("{} B", bytes.round()),
+        |(size, name)| format!("{} {name}", significant(bytes / size)),
+    )
+}
+
+/// A duration: `48 ms`, `69.2 s`, `19.0 min`, `10.5 h`.
+#[must_use]
+pub fn shown_seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.9995 => format!("{} ms", significant(s * 1e3)),
+        s if s < 600.0 => format!("{} s", significant(s)),
+        s if s < 7_200.0 => format!("{} min", significant(s / 60.0)),
+        s if s < 172_800.0 => format!("{} h", significant(s / 3_600.0)),
+        s => format!("{} d", significant(s / 86_400.0)),
+    }
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn significant(value: f64) -> String {
+    let size = value.abs();
+    let decimals = match size {
+        s if s >= 99.95 || s == 0.0 => 0,
+        s if s >= 9.995 => 1,
+        s if s >= 0.9995 => 2,
+        s if s >= 0.09995 => 3,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_fitting_unit() {
+        assert_eq!(shown_bytes(2.2e9), "2.20 GB");
+        assert_eq!(shown_bytes(999.6e6), "1.00 GB");
+        assert_eq!(shown_bytes(12.0), "12 B");
+        assert_eq!(shown_seconds(0.048), "48.0 ms");
+        assert_eq!(shown_seconds(69.21), "69.2 s");
+        assert_eq!(shown_seconds(1_140.0), "19.0 min");
+        assert_eq!(shown_seconds(37_935.0), "10.5 h");
+    }
+}

@@ -1,0 +1,124 @@
+//! What a user runs: which bytes a job reads, how often, where, and by when it must be done.
+//!
+//! A [`Workload`] is complete and consistent: [`read`] fills in defaults and refuses contradictory
+//! values with the line and the field. Sizes are in bytes, times in seconds, all finite and not
+//! negative. Called by the simulator and by advice.
+
+mod check;
+mod read;
+mod template;
+
+pub use read::{of_options, of_text};
+pub use template::{Measured, commented, commented_from};
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// A name for people.
+    pub name: String,
+    /// What is read.
+    pub data: Data,
+    /// What a job does with it, and where.
+    pub compute: Compute,
+    /// How many jobs there are.
+    pub jobs: Jobs,
+    /// What is wanted.
+    pub goal: Goal,
+    /// Region, as AWS names it.
+    pub region: String,
+}
+
+/// What is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    /// All bytes of the data set.
+    pub bytes: f64,
+    /// Files that they are in, at least 1.
+    pub files: f64,
+    /// Bytes that a job reads in one pass, at most `bytes`.
+    pub read: f64,
+    /// Times that a job reads them, at least 1.
+    pub passes: f64,
+    /// Bytes of one read call.
+    pub request: f64,
+    /// Order of the reads.
+    pub access: Access,
+    /// Reads that a job keeps on their way at once; `None`: as many as serve.
+    pub in_flight: Option<f64>,
+    /// Bytes of `read` that are cached where the job runs before it starts.
+    pub warm: f64,
+}
+
+/// The order of reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// From the start of a file to its end; the kernel reads ahead.
+    Sequential,
+    /// Anywhere.
+    Random,
+    /// Through a mapping: page faults, which wait one by one in each thread.
+    Mapped,
+}
+
+/// What a job does, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// Where it runs.
+    pub place: Place,
+    /// Processor seconds if all data were in memory.
+    pub cpu_seconds: f64,
+    /// Threads that compute, at least 1.
+    pub threads: f64,
+    /// Bytes of memory that the program itself needs; what is left caches data.
+    pub program_memory: f64,
+    /// Seconds before a job's own work: image, runtime, mount scripts.
+    pub startup: f64,
+    /// Whether reading ends before computing begins.
+    pub loading: Loading,
+    /// The program that reads from an object store.
+    pub client: String,
+    /// Spot instances are acceptable.
+    pub spot: bool,
+}
+
+/// Where a job runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// A function of AWS Lambda with this memory, in bytes.
+    Lambda(f64),
+    /// An instance type of EC2, or another machine that a model describes.
+    Machine(String),
+}
+
+/// Order of reading and computing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loading {
+    /// All is read, then computing begins.
+    Before,
+    /// Computing goes on beside reading.
+    Beside,
+    /// Not known: results range from one to the other.
+    Either,
+}
+
+/// How many jobs there are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jobs {
+    /// Jobs at the same moment, at least 1. Each has a machine of its own.
+    pub at_once: f64,
+    /// Jobs in a day.
+    pub per_day: f64,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Goal {
+    /// Seconds within which a job must end.
+    pub deadline: Option<f64>,
+    /// Value of an hour of waiting, in dollars.
+    pub waiting: Option<f64>,
+    /// Several machines must see the same data.
+    pub shared: bool,
+    /// Data must survive the loss of a machine or of a volume without a copy elsewhere.
+    pub durable: bool,
+}
