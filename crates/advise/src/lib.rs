@@ -8,6 +8,7 @@ pub mod compare;
 pub mod fields;
 pub mod prices;
 pub mod result;
+pub mod simulator;
 pub mod statistics;
 pub mod units;
 pub mod usage;
