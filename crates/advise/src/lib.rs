@@ -6,6 +6,7 @@
 
 pub mod compare;
 pub mod fields;
+pub mod models;
 pub mod prices;
 pub mod result;
 pub mod simulator;
