@@ -4,6 +4,7 @@
 //! [`result`], summarises it with [`statistics`], and finds what changed between two with
 //! [`compare`]. Only the edges read and write files.
 
+pub mod advice;
 pub mod compare;
 pub mod fields;
 pub mod models;

@@ -1,0 +1,157 @@
+//! Which storage for a workload, how long, how much, and why.
+//!
+//! [`advise`] enumerates the options, simulates each over a fixed set of draws of the models'
+//! uncertain numbers, and derives recommendation, break-even points and changes. The same inputs
+//! give the same advice. Called by `firstbyte advise run` and by `bench` for modelled cells.
+
+mod break_even;
+mod change;
+mod choice;
+mod moved;
+mod row;
+mod scene;
+mod text;
+mod usage;
+mod verdict;
+
+use serde::Serialize;
+
+pub use break_even::{BreakEven, Measure, Variable};
+pub use change::Change;
+pub use row::Row;
+pub use text::text;
+pub use verdict::{Reach, Verdict};
+
+use crate::models::Catalogue;
+use crate::prices::{self, Day};
+use crate::workload::{Place, Workload};
+
+/// Options that the best one is compared with for break-even points.
+const RIVALS: usize = 4;
+
+/// What advice rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Services, machines and programs.
+    pub catalogue: &'a Catalogue,
+    /// Prices.
+    pub prices: &'a prices::Catalogue,
+    /// The day whose prices are meant.
+    pub day: Day,
+}
+
+/// Advice for a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// Name of the workload.
+    pub workload: String,
+    /// The recommendation.
+    pub verdict: Verdict,
+    /// Each option; those that cannot be had last.
+    pub rows: Vec<Row>,
+    /// The most that a job may read to meet the deadline.
+    pub reaches: Vec<Reach>,
+    /// Where the recommendation changes.
+    pub break_evens: Vec<BreakEven>,
+    /// What to change first.
+    pub changes: Vec<Change>,
+}
+
+/// Why there is no advice.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The type of machine is not known.
+    #[error("unknown instance `{name}`{}", hint(.nearest.as_ref()))]
+    Machine {
+        /// What was given.
+        name: String,
+        /// The closest known one.
+        nearest: Option<String>,
+    },
+    /// The program is not known.
+    #[error("unknown client `{name}`; known: {known}")]
+    Client {
+        /// What was given.
+        name: String,
+        /// All known ones.
+        known: String,
+    },
+    /// The program needs more memory than there is.
+    #[error("the program needs more memory than {place} has")]
+    Memory {
+        /// Where it runs.
+        place: String,
+    },
+    /// The region is not known.
+    #[error(transparent)]
+    Region(#[from] prices::UnknownRegion),
+}
+
+fn hint(nearest: Option<&String>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; nearest: {name}"))
+}
+
+/// Advice for `workload`.
+///
+/// # Errors
+/// Machine, client or region are not known.
+pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error> {
+    check(workload, inputs)?;
+    let mut choices = choice::choices(workload, inputs.catalogue);
+    choices.sort_by_key(|choice| choice.refused.is_some());
+    let rows: Vec<Row> = choices.iter().map(|choice| row::row(workload, choice, inputs)).collect();
+    let reaches = break_even::reaches(workload, &choices, &rows, inputs);
+    let verdict = verdict::verdict(workload, &rows, &reaches);
+    let index_of = |name: &String| rows.iter().position(|row| row.name == *name);
+    let fastest = || {
+        (0..rows.len())
+            .filter(|i| rows[*i].refused.is_none())
+            .min_by(|a, b| rows[*a].p50.total_cmp(&rows[*b].p50))
+    };
+    let best = verdict.options.first().and_then(index_of).or_else(fastest);
+    let (mut break_evens, mut changes) = (Vec::new(), Vec::new());
+    if let Some(best) = best {
+        let mut rivals: Vec<usize> =
+            (0..rows.len()).filter(|index| *index != best && rows[*index].refused.is_none()).collect();
+        rivals.sort_by(|a, b| rows[*a].p50.total_cmp(&rows[*b].p50));
+        let rivals: Vec<&choice::Choice<'_>> =
+            rivals.into_iter().take(RIVALS).map(|index| &choices[index]).collect();
+        break_evens = break_even::break_evens(workload, &choices[best], &rivals, inputs);
+        changes = change::changes(workload, &choices[best], &rows[best], inputs);
+    }
+    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, changes })
+}
+
+/// Seconds of a job by each option, in one draw of the uncertain numbers.
+#[must_use]
+pub fn simulate(workload: &Workload, inputs: &Inputs<'_>, draw: u64) -> Vec<(String, f64)> {
+    let choices = choice::choices(workload, inputs.catalogue);
+    choices.iter().map(|choice| (choice.name(), row::run(workload, choice, inputs, draw).seconds)).collect()
+}
+
+fn check(workload: &Workload, inputs: &Inputs<'_>) -> Result<(), Error> {
+    inputs.prices.check_region(&workload.region)?;
+    let catalogue = inputs.catalogue;
+    if let Place::Machine(name) = &workload.compute.place
+        && !catalogue.machines.contains_key(name)
+    {
+        let nearest = catalogue.nearest_machine(name).map(str::to_owned);
+        return Err(Error::Machine { name: name.clone(), nearest });
+    }
+    let client = &workload.compute.client;
+    if !catalogue.clients.contains_key(client) {
+        let known: Vec<&str> = catalogue.clients.keys().map(String::as_str).collect();
+        return Err(Error::Client { name: client.clone(), known: known.join(", ") });
+    }
+    if workload.compute.program_memory > scene::memory(workload, catalogue) {
+        let place = match &workload.compute.place {
+            Place::Lambda(_) => "the function".to_owned(),
+            Place::Machine(name) => name.clone(),
+        };
+        return Err(Error::Memory { place });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Advice as text for a terminal.
+
+use std::fmt::Write as _;
+
+use super::Advice;
+use super::break_even::{BreakEven, Measure, Variable};
+use super::row::Row;
+use crate::units::{shown_bytes, shown_seconds, significant};
+
+/// The recommendation, a row for each option, break-even points, and what to change first.
+#[must_use]
+pub fn text(advice: &Advice) -> String {
+    let mut text = format!("{}\n\n", advice.verdict.sentence);
+    text.push_str(&table(&advice.rows));
+    let missing: Vec<&str> = missing(&advice.rows);
+    if !missing.is_empty() {
+        let _ = writeln!(text, "no price is known for: {}", missing.join(", "));
+    }
+    if let Some(days) = advice.rows.iter().filter_map(|row| row.cost.oldest_days).max() {
+        let _ = writeln!(text, "oldest price: {days} days");
+    }
+    if !advice.break_evens.is_empty() {
+        text.push_str("\nbreak-even (at the likeliest values)\n");
+    }
+    for point in &advice.break_evens {
+        let _ = writeln!(text, "  {}", point_line(point));
+    }
+    if !advice.changes.is_empty() {
+        text.push_str("\nwhat to change first\n");
+    }
+    for change in &advice.changes {
+        let _ = writeln!(text, "  {}", change.line());
+    }
+    text
+}
+
+fn missing(rows: &[Row]) -> Vec<&str> {
+    let mut keys: Vec<&str> =
+        rows.iter().flat_map(|row| &row.cost.missing).map(|missing| missing.price.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+fn table(rows: &[Row]) -> String {
+    let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
+    let line = |row: &Row| {
+        [
+            row.name.clone(),
+            shown_seconds(row.ready),
+            shown_seconds(row.p50),
+            format!("{} - {}", shown_seconds(row.p5), shown_seconds(row.p95)),
+            row.limit.to_string(),
+            money(row.month.map(|_| row.cost.per_job).map(|usd| (usd * 1e6).round() / 1e6)),
+            money(row.month),
+            money(row.waiting.and(row.total())),
+            note(row),
+        ]
+    };
+    let head = ["option", "ready", "job", "p5 - p95", "limit", "$/job", "$/month", "with waiting", ""];
+    let mut lines = vec![head.map(str::to_owned)];
+    lines.extend(rows.iter().map(line));
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+fn note(row: &Row) -> String {
+    match (&row.refused, row.meets, &row.measured) {
+        (Some(why), _, _) => format!("not here: {why}"),
+        (_, Some(false), _) => "too late".to_owned(),
+        (_, _, Some(from)) => format!("measured: {from}"),
+        _ => String::new(),
+    }
+}
+
+fn point_line(point: &BreakEven) -> String {
+    let value = match point.variable {
+        Variable::Read => format!("{} read a job", shown_bytes(point.value)),
+        Variable::Size => format!("{} of data", shown_bytes(point.value)),
+        Variable::JobsPerDay => format!("{} jobs a day", significant(point.value)),
+        Variable::AtOnce => format!("{} jobs at once", significant(point.value)),
+    };
+    let what = match point.measure {
+        Measure::Time => "faster",
+        Measure::Cost => "cheaper",
+    };
+    format!("{value}: below, {} is {what}; above, {}", point.below, point.above)
+}
