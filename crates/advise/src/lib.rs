@@ -12,6 +12,7 @@ pub mod prices;
 pub mod result;
 pub mod simulator;
 pub mod statistics;
+pub mod table;
 pub mod units;
 pub mod usage;
 pub mod workload;

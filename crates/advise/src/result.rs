@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::table::Table;
+
 /// Version of this schema. A reader refuses a file whose header has a higher one.
 pub const SCHEMA: u32 = 1;
 
@@ -40,6 +42,8 @@ pub struct Header {
     pub machine: Machine,
     /// The cases of the plan, in order.
     pub cases: Vec<Case>,
+    /// Tables of published figures beside those of the runs.
+    pub tables: Vec<Table>,
 }
 
 /// The machine that measured.

@@ -91,6 +91,7 @@ pub fn header(
         started: one_run::now(),
         machine,
         cases,
+        tables: plan.tables.clone(),
     }
 }
 

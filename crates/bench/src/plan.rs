@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use firstbyte_advise::result::{Basis, CacheState, Goal};
+use firstbyte_advise::table::Table;
 use firstbyte_location::units;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,9 @@ pub struct Plan {
     /// The comparisons.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
+    /// Tables that set figures of these cases beside published ones.
+    #[serde(rename = "table")]
+    pub tables: Vec<Table>,
 }
 
 /// A comparison: contenders that do the same work.
@@ -48,6 +52,10 @@ pub struct Case {
     pub like: Option<String>,
     /// Names of the plan's data and services that this case needs; absent: all of them.
     pub uses: Option<Vec<String>>,
+    /// Variables of the plan that must not be empty; else the case is left out. A suite has two
+    /// kinds of cases: those that need a target, and those that need none because they bring a
+    /// stand-in. [`Plan::choose_cases`] chooses between them.
+    pub needs: Vec<String>,
     /// Values of placeholders, before those of the plan.
     pub vars: BTreeMap<String, String>,
     /// Environment variables, before those of the plan.
@@ -90,6 +98,7 @@ impl Default for Case {
             notes: Vec::new(),
             like: None,
             uses: None,
+            needs: Vec::new(),
             vars: BTreeMap::new(),
             env: BTreeMap::new(),
             data: Vec::new(),
@@ -322,9 +331,39 @@ impl Plan {
             if let Some(unknown) = case.uses.iter().flatten().find(|name| !shared.contains(name)) {
                 return Err(named(format!("uses {unknown:?}, which is no data or service of the plan")));
             }
+            if let Some(unknown) = case.needs.iter().find(|name| !self.vars.contains_key(*name)) {
+                return Err(named(format!("needs {unknown:?}, which is no variable of the plan")));
+            }
             case.validate().map_err(named)?;
         }
+        for table in &self.tables {
+            self.validate_table(table).map_err(|what| format!("table {:?}: {what}", table.title))?;
+        }
         Ok(())
+    }
+
+    /// Whether the plan has the cases and contenders that a table names. A contender need not be in
+    /// every case: such a cell stays empty.
+    fn validate_table(&self, table: &Table) -> std::result::Result<(), String> {
+        let is_contender = |name: &str| self.cases.iter().any(|case| case.has(name));
+        for (case, contender) in table.subjects() {
+            if !case.is_empty() && !self.cases.iter().any(|known| known.name == case) {
+                return Err(format!("no case {case:?}"));
+            }
+            if !contender.is_empty() && !is_contender(contender) {
+                return Err(format!("no contender {contender:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the cases whose needs are met: if any variable that a case needs is given, only cases
+    /// that need it, else those without needs.
+    pub fn choose_cases(&mut self) {
+        let vars = &self.vars;
+        let given = |name: &String| vars.get(name).is_some_and(|value| !value.is_empty());
+        let any_given = self.cases.iter().flat_map(|case| &case.needs).any(given);
+        self.cases.retain(|case| case.needs.is_empty() != any_given && case.needs.iter().all(given));
     }
 
     /// The data of a case: what it uses of the plan's, then its own.
@@ -348,6 +387,11 @@ impl Case {
         }
     }
 
+    /// True if it has a contender of this name.
+    fn has(&self, name: &str) -> bool {
+        self.contenders.iter().any(|contender| contender.name == name)
+    }
+
     /// True if it needs the data or the service of this name, which the plan has.
     fn needs(&self, name: &String) -> bool {
         self.uses.as_ref().is_none_or(|uses| uses.contains(name))
@@ -358,10 +402,10 @@ impl Case {
             return Err("no contenders".into());
         }
         unique("contender", self.contenders.iter().map(|contender| &contender.name))?;
-        let known = |name: &str| self.contenders.iter().any(|contender| contender.name == name);
         for goal in &self.goals {
             let named = [Some(goal.of.as_str()).filter(|of| !of.is_empty()), goal.over.as_deref()];
-            if let Some(unknown) = named.into_iter().flatten().find(|name| *name != "best" && !known(name)) {
+            if let Some(unknown) = named.into_iter().flatten().find(|name| *name != "best" && !self.has(name))
+            {
                 return Err(format!("a goal names {unknown:?}, which is not a contender"));
             }
         }

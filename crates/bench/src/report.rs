@@ -9,6 +9,7 @@ mod data;
 mod html;
 mod markdown;
 mod scaling;
+mod tables;
 mod terminal;
 mod words;
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::case_html;
 use super::data;
 use super::scaling::scalings;
+use super::tables;
 use super::words::{cases, escape, fastest, headline, machine, noise, subject, title, varies};
 
 const PAGE: &str = include_str!("page.html");
@@ -37,6 +38,7 @@ pub fn html(results: &[Results]) -> String {
         ("HEADLINE", escape(headline.first().map_or("", String::as_str))),
         ("LEAD", escape(headline.get(1..).unwrap_or_default().join(" "))),
         ("ABOUT", about(results)),
+        ("TABLES", results.iter().map(tables::html).collect()),
         ("OVERVIEW", overview(results)),
         ("CASES", body),
         ("CSS", format!("{CHART_CSS}\n{CSS}")),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use firstbyte_advise::result::{Case, Results};
 use firstbyte_advise::statistics::{Contender, contenders, verdicts};
 
+use super::tables;
 use super::words::{
     basis, bytes, cache_state, count, goal, headline, kept_out, machine, metric, noise, reservations, title,
 };
@@ -26,6 +27,7 @@ pub fn markdown(results: &[Results]) -> String {
         if let Some(warning) = noise(results) {
             let _ = write!(out, "\n**{warning}**\n");
         }
+        out.push_str(&tables::markdown(results, escape));
         for case in &results.header.cases {
             out.push('\n');
             section(&mut out, results, case);

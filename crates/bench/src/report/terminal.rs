@@ -5,6 +5,7 @@ use std::fmt::Write;
 use firstbyte_advise::result::{Case, Results};
 use firstbyte_advise::statistics::{Contender, contenders, verdicts};
 
+use super::tables::{Grid, LEGEND, grids};
 use super::words::{basis, goal, machine, noise, reservations, seconds, sentence, title};
 
 /// The narrowest width that is laid out for.
@@ -21,12 +22,44 @@ pub fn terminal(results: &[Results], width: usize) -> String {
         if let Some(warning) = noise(results) {
             wrap(&mut out, &format!("WARNING: {warning}"), width);
         }
+        tables(&mut out, results, width);
         for case in &header.cases {
             out.push('\n');
             section(&mut out, results, case, width);
         }
     }
     out
+}
+
+/// Tables of published figures: aligned columns, or, where they are too wide, a line for each cell.
+fn tables(out: &mut String, results: &Results, width: usize) {
+    for Grid { table, rows } in grids(results) {
+        out.push('\n');
+        wrap(out, &table.title, width);
+        let columns = rows[0].len();
+        let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(longest).collect();
+        if widths.iter().map(|width| width + 2).sum::<usize>() <= width {
+            for row in &rows {
+                let cells = row.iter().zip(&widths).enumerate();
+                let cells = cells.map(|(at, (cell, width))| match at {
+                    0 => format!("  {cell:width$}"),
+                    _ => format!("  {cell:>width$}"),
+                });
+                let _ = writeln!(out, "{}", cells.collect::<String>().trim_end());
+            }
+        } else {
+            for row in &rows[1..] {
+                wrap(out, &row[0], width);
+                for (head, cell) in rows[0].iter().zip(row).skip(1) {
+                    let _ = writeln!(out, "{}", cut(&format!("  {head}: {cell}"), width));
+                }
+            }
+        }
+        for note in std::iter::once(LEGEND).chain(table.notes.iter().map(String::as_str)) {
+            wrap(out, note, width);
+        }
+    }
 }
 
 fn section(out: &mut String, results: &Results, case: &Case, width: usize) {

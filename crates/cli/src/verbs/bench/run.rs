@@ -13,6 +13,7 @@ use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::results::Writer;
+use firstbyte_bench::suites::{SUITES, Suite};
 use firstbyte_bench::targets::{self, Request, Target};
 use firstbyte_location::units::{parse_duration, parse_size};
 use firstbyte_transfer::Concurrency;
@@ -30,7 +31,8 @@ Examples:
   firstbyte bench run s3://bucket/data/ /mnt/data --out results.jsonl
   firstbyte bench run s3://bucket/big.bam --workload rand-read --parallel-jobs 1,2,4
   firstbyte bench run /mnt/nfs/data --expect-fs nfs4 --dry-run
-  firstbyte bench run --plan peers/minio.toml --case minio-big --out results.jsonl
+  firstbyte bench run --plan peers/transfer.toml --case minio-big --out results.jsonl
+  firstbyte bench run --suite s5 s3://bucket/test/ --out s5.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
 pub struct RunArgs {
     /// What is measured: directories, files, objects, prefixes, buckets
@@ -77,12 +79,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "TYPE")]
     expect_fs: Option<String>,
     /// Measure a plan, a TOML file, instead of targets
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads"], required_unless_present = "targets")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads", "suite"])]
+    #[arg(required_unless_present_any = ["targets", "suite"])]
     plan: Option<PathBuf>,
-    /// Only these cases of the plan; may be repeated
+    /// Repeat published measurements, on the targets or else on stand-ins
+    #[arg(long, value_name = "NAME", value_parser = parse_suite, conflicts_with = "workloads")]
+    suite: Option<&'static Suite>,
+    /// Only these cases of the plan or the suite; may be repeated
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
-    /// Replace a variable of the plan; may be repeated
+    /// Replace a variable of the plan or the suite; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_pair)]
     vars: Vec<(String, String)>,
     /// Write the runs into this file, or continue it
@@ -108,6 +114,11 @@ fn parse_peer(text: &str) -> std::result::Result<(String, Vec<String>), String> 
     if words.is_empty() { Err("the command is empty".into()) } else { Ok((name, words)) }
 }
 
+fn parse_suite(text: &str) -> std::result::Result<&'static Suite, String> {
+    let known = SUITES.iter().map(|suite| suite.name).collect::<Vec<_>>().join(", ");
+    Suite::named(text).ok_or_else(|| format!("the suites are {known}"))
+}
+
 fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -115,12 +126,17 @@ fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
-    let plan = match &args.plan {
-        Some(path) => load(path, args)?,
-        None => of_targets(args, globals)?,
+    let programs = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
+    let plan = match (&args.plan, args.suite) {
+        (Some(path), _) => load(path, args)?,
+        (None, Some(suite)) => of_suite(suite, args)?,
+        (None, None) => of_targets(args, globals)?,
     };
     if args.dry_run {
         return show(&plan, globals);
+    }
+    if let Some(suite) = args.suite {
+        suite.unpack(programs.path())?;
     }
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
@@ -129,9 +145,9 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
         // A plan is measured alike everywhere; targets are reached as the user reaches them.
-        env: if args.plan.is_some() { clean_environment() } else { std::env::vars_os().collect() },
+        env: if args.targets.is_empty() { clean_environment() } else { std::env::vars_os().collect() },
         disk: std::env::temp_dir(),
-        words: args.plan.as_deref().map(words_of).unwrap_or_default(),
+        words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
         rounds: args.rounds,
         max_bytes: args.max_bytes,
         max_seconds: args.max_time.map(|time| time.as_secs_f64()),
@@ -209,14 +225,24 @@ fn options_of(globals: &Globals) -> Vec<String> {
 fn load(path: &Path, args: &RunArgs) -> Result<Plan> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))?;
     let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
-    let mut plan = Plan::parse(&path.display().to_string(), &text, &vars)?;
+    chosen(Plan::parse(&path.display().to_string(), &text, &vars)?, args)
+}
+
+/// The plan of a suite with the cases that were asked for.
+fn of_suite(suite: &Suite, args: &RunArgs) -> Result<Plan> {
+    let vars: BTreeMap<String, String> = args.vars.iter().cloned().collect();
+    chosen(suite.plan(&args.targets, &vars)?, args)
+}
+
+/// The plan with the cases that were asked for.
+fn chosen(mut plan: Plan, args: &RunArgs) -> Result<Plan> {
     if args.cases.is_empty() {
         return Ok(plan);
     }
     let known: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
     if let Some(unknown) = args.cases.iter().find(|name| !known.contains(&name.as_str())) {
         let advice = format!("its cases are {}", known.join(", "));
-        return Err(Error::usage(format!("{}: no case {unknown}", path.display())).advise(advice));
+        return Err(Error::usage(format!("{}: no case {unknown}", plan.name)).advise(advice));
     }
     plan.cases.retain(|case| args.cases.contains(&case.name));
     Ok(plan)
@@ -232,9 +258,14 @@ fn clean_environment() -> BTreeMap<OsString, OsString> {
     std::env::vars_os().filter(|(name, _)| !foreign(&name.to_string_lossy())).collect()
 }
 
-/// `{plan}` is the directory of the plan, whose programs are beside it.
-fn words_of(plan: &Path) -> BTreeMap<String, String> {
-    let directory = plan.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// `{plan}` is the directory of the plan, whose programs are beside it: that of its file, or that
+/// where the programs of a suite were written.
+fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
+    let directory = match plan {
+        Some(path) if path.as_os_str().is_empty() => Path::new("."),
+        Some(path) => path,
+        None => programs,
+    };
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     BTreeMap::from([("plan".to_owned(), directory.display().to_string())])
 }

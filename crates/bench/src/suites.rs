@@ -1,0 +1,95 @@
+//! The five suites: plans, part of the program, that repeat published measurements.
+//!
+//! A suite is a plan (`suites/NAME.toml`) with a table that sets the published figures beside
+//! those measured here, and the programs that are contenders of it. Without a target its cases
+//! bring stand-ins; cases that need a target replace them where one is given. Called by
+//! `bench run --suite`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+
+/// A suite.
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The plan, TOML.
+    text: &'static str,
+    /// The programs of its contenders: name below `{plan}`, and content.
+    programs: &'static [(&'static str, &'static str)],
+}
+
+/// All suites, by name.
+pub static SUITES: [Suite; 0] = [];
+
+impl Suite {
+    /// The suite of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SUITES.iter().find(|suite| suite.name == name)
+    }
+
+    /// Its plan. The first remote target is the variable `target`, the first local one
+    /// `directory`; others are refused.
+    ///
+    /// # Errors
+    /// A variable is unknown, or the suite has no case for these targets.
+    pub fn plan(&self, targets: &[String], vars: &BTreeMap<String, String>) -> Result<Plan> {
+        let mut vars = vars.clone();
+        for target in targets {
+            let name = if target.contains("://") { "target" } else { "directory" };
+            if vars.insert(name.to_owned(), target.clone()).is_some() {
+                return Err(self.wrong(format!("a second {name}, {target}: it takes one of each kind")));
+            }
+        }
+        let mut plan = Plan::parse(self.name, self.text, &vars)?;
+        plan.choose_cases();
+        if plan.cases.is_empty() {
+            return Err(self.wrong(format!("no case for {}", targets.join(" and "))));
+        }
+        Ok(plan)
+    }
+
+    /// Writes its programs into `directory`.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn unpack(&self, directory: &Path) -> Result<()> {
+        for (name, content) in self.programs {
+            let path = directory.join(name);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent).map_err(Error::file(parent))?;
+            }
+            std::fs::write(&path, content).map_err(Error::file(&path))?;
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, what: String) -> Error {
+        Error::Plan { plan: format!("suite {}", self.name), what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_is_a_plan_with_a_table() {
+        for suite in &SUITES {
+            let plan = suite.plan(&[], &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!plan.tables.is_empty(), "{}", suite.name);
+        }
+    }
+
+    #[test]
+    fn two_targets_of_a_kind_are_refused() {
+        for suite in &SUITES {
+            let targets = ["s3://a/b".to_owned(), "s3://a/c".to_owned()];
+            assert!(suite.plan(&targets, &BTreeMap::new()).is_err(), "{}", suite.name);
+        }
+    }
+}
