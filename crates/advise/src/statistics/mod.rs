@@ -6,6 +6,7 @@
 
 mod bootstrap;
 mod case;
+mod cells;
 mod fairness;
 mod goal;
 mod noise;
@@ -16,6 +17,7 @@ mod summary;
 
 pub use bootstrap::{Interval, Ratio, median_interval, ratio};
 pub use case::{Contender, contenders, figure, samples};
+pub use cells::{Cell, cells};
 pub use fairness::{Fairness, fairness};
 pub use goal::{Verdict, verdict, verdicts};
 pub use noise::{Disturbance, MOST_DISTURBED_RUNS, MOST_ELSEWHERE, disturbance, elsewhere};

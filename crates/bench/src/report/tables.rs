@@ -6,7 +6,8 @@
 use std::fmt::Write;
 
 use firstbyte_advise::result::{Basis, Results};
-use firstbyte_advise::table::{Cell, Table};
+use firstbyte_advise::statistics::{Cell, cells};
+use firstbyte_advise::table::Table;
 
 use super::words::{escape, figure};
 
@@ -31,11 +32,11 @@ fn grid<'a>(results: &Results, table: &'a Table) -> Option<Grid<'a>> {
     let head = std::iter::once(&table.all).chain(&table.columns).map(|axis| axis.title.clone()).collect();
     let mut rows: Vec<Vec<String>> = vec![head];
     let mut measured = false;
-    for (row, cells) in table.rows.iter().zip(table.cells(results)) {
-        if cells.iter().any(|cell| cell.value.is_some() || !cell.published.is_empty()) {
-            rows.push(std::iter::once(row.title.clone()).chain(cells.iter().map(text)).collect());
+    for (row, figures) in table.rows.iter().zip(cells(table, results)) {
+        if figures.iter().any(|cell| cell.value.is_some() || !cell.published.is_empty()) {
+            rows.push(std::iter::once(row.title.clone()).chain(figures.iter().map(text)).collect());
         }
-        measured |= cells.iter().any(|cell| cell.value.is_some());
+        measured |= figures.iter().any(|cell| cell.value.is_some());
     }
     measured.then_some(Grid { table, rows })
 }
