@@ -4,6 +4,7 @@
 //! dimension its key bills. A file that breaks this is refused with the line it does so on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
@@ -165,6 +166,30 @@ impl Catalogue {
     /// What is billed at least for `key`, for each of `per`.
     pub(super) fn minimum(&self, key: &str, per: Per) -> Option<&Minimum> {
         self.minimums.iter().rev().find(|minimum| minimum.per == per && covers(&minimum.key, key))
+    }
+
+    /// The prices as a file that [`Self::parse`] reads. Minimums are not written: they belong to
+    /// the services and come with firstbyte.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut lists = BTreeMap::<_, Vec<&Price>>::new();
+        for price in self.prices() {
+            lists.entry((&price.region, price.day, &price.source)).or_default().push(price);
+        }
+        let mut text = String::new();
+        for ((region, day, source), prices) in lists {
+            let quoted = |text: &str| toml::Value::from(text).to_string();
+            let (region, source) = (quoted(region), quoted(source));
+            let _ = writeln!(
+                text,
+                "\n[[list]]\nregion = {region}\nday = \"{day}\"\nsource = {source}\nprices = ["
+            );
+            for Price { key, usd, unit, .. } in prices {
+                let _ = writeln!(text, "  {{ key = {}, usd = {usd:?}, unit = \"{unit}\" }},", quoted(key));
+            }
+            text.push_str("]\n");
+        }
+        text
     }
 
     /// Refuses a region that neither AWS nor this catalogue has.

@@ -7,6 +7,7 @@
 mod catalogue;
 mod cost;
 mod day;
+pub mod import;
 mod nearest;
 mod region;
 pub mod spot;

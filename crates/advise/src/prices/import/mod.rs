@@ -1,0 +1,181 @@
+//! Reads AWS Price List offer files, which are gigabytes of JSON, as a stream.
+//!
+//! Only the products that [`rules`] knows are kept, by their SKU, and then the terms of those:
+//! memory grows with what is kept, not with the file. Products come before terms, as AWS writes
+//! them.
+
+mod rules;
+mod stream;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::BufRead;
+
+use serde::Deserialize;
+
+use super::catalogue::{Catalogue, Price};
+use super::day::Day;
+use rules::Attributes;
+
+/// What was read from an offer file.
+#[derive(Debug)]
+pub struct Imported {
+    /// The prices.
+    pub catalogue: Catalogue,
+    /// Code of the offer, for example `AmazonEC2`.
+    pub offer: String,
+    /// The day it was published.
+    pub day: Day,
+    /// Products that were looked at.
+    pub products: u64,
+    /// Prices that were not taken, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Why an offer file was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file ends early.
+    #[error("{name}:{line}: the file ends early: download it again")]
+    Truncated {
+        /// Name of the file.
+        name: String,
+        /// Its last line.
+        line: usize,
+    },
+    /// Something other than an offer file, or one that has no prices to keep.
+    #[error("{name}: {why}")]
+    Foreign {
+        /// Name of the file.
+        name: String,
+        /// What it is, or lacks.
+        why: String,
+    },
+    /// Not what the format says.
+    #[error("{name}:{line}: {why}")]
+    Invalid {
+        /// Name of the file.
+        name: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Reads the prices of an offer file; of `region` only, if it is given. `name` is what errors call
+/// the file.
+///
+/// # Errors
+/// [`ImportError`].
+pub fn import(name: &str, reader: impl BufRead, region: Option<&str>) -> Result<Imported, ImportError> {
+    let mut offer = Offer { wanted_region: region, ..Offer::default() };
+    stream::read(reader, &mut offer).map_err(|error| failed(name, &error))?;
+    offer.finish().map_err(|why| ImportError::Foreign { name: name.to_owned(), why })
+}
+
+fn failed(name: &str, error: &serde_json::Error) -> ImportError {
+    let (name, line) = (name.to_owned(), error.line());
+    if error.is_eof() {
+        return ImportError::Truncated { name, line };
+    }
+    // serde_json ends its messages with the place, which the error has already.
+    let text = error.to_string();
+    let why = text.split(" at line ").next().unwrap_or_default().to_owned();
+    if line == 0 { ImportError::Foreign { name, why } } else { ImportError::Invalid { name, line, why } }
+}
+
+/// What is kept while a file is read.
+#[derive(Default)]
+struct Offer<'a> {
+    wanted_region: Option<&'a str>,
+    code: Option<String>,
+    published: Option<String>,
+    products: u64,
+    /// Key and region of each kept product, by its SKU.
+    kept: HashMap<String, (String, String)>,
+    /// Dollars of a key's own unit, by key and region; `None` if two products disagree.
+    prices: BTreeMap<(String, String), Option<f64>>,
+    skipped: Vec<String>,
+}
+
+/// A product.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Product {
+    attributes: Attributes,
+}
+
+/// A term of a product: what it costs.
+#[derive(Deserialize)]
+struct Term {
+    #[serde(rename = "priceDimensions")]
+    dimensions: HashMap<String, Dimension>,
+}
+
+/// One tier of a price.
+#[derive(Deserialize)]
+struct Dimension {
+    #[serde(rename = "beginRange", default)]
+    begin: String,
+    unit: String,
+    #[serde(rename = "pricePerUnit")]
+    per_unit: HashMap<String, String>,
+}
+
+impl Offer<'_> {
+    fn product(&mut self, sku: String, product: &Product) {
+        self.products += 1;
+        let region = &product.attributes.region;
+        if region.is_empty() || self.wanted_region.is_some_and(|wanted| wanted != region) {
+            return;
+        }
+        if let Some(key) = self.code.as_deref().and_then(|code| product.attributes.key(code)) {
+            self.kept.insert(sku, (key, region.clone()));
+        }
+    }
+
+    /// The terms on demand of one product.
+    fn term(&mut self, sku: &str, terms: &HashMap<String, Term>) {
+        let Some((key, region)) = self.kept.get(sku) else { return };
+        // The first tier: what follows is for quantities that few reach.
+        let tiers = terms.values().flat_map(|term| term.dimensions.values());
+        let Some(tier) = tiers.into_iter().find(|tier| matches!(tier.begin.as_str(), "" | "0")) else {
+            return;
+        };
+        let dollars = tier.per_unit.get("USD").and_then(|text| text.parse::<f64>().ok());
+        let Some(dollars) = dollars.filter(|dollars| dollars.is_finite() && *dollars >= 0.0) else {
+            return self.skipped.push(format!("{key} in {region}: no price in US dollars"));
+        };
+        let Some((_, count)) = rules::unit(key, &tier.unit) else {
+            return self.skipped.push(format!("{key} in {region}: billed by the `{}`", tier.unit));
+        };
+        let usd = Some(dollars / count);
+        let entry = self.prices.entry((key.clone(), region.clone())).or_insert(usd);
+        if *entry != usd {
+            *entry = None;
+        }
+    }
+
+    fn finish(mut self) -> Result<Imported, String> {
+        let known = rules::offers().join(", ");
+        let offer = self.code.ok_or("not an offer file of the AWS Price List: it has no `offerCode`")?;
+        let published = self.published.as_deref().and_then(|text| text.get(..10)?.parse::<Day>().ok());
+        let day = published.ok_or("it has no `publicationDate`, so the age of its prices is not known")?;
+        if !rules::is_known(&offer) {
+            return Err(format!("no price of the offer {offer} is used; offers that have some: {known}"));
+        }
+        let mut catalogue = Catalogue::default();
+        for ((key, region), usd) in self.prices {
+            let (Some(usd), Some(known)) = (usd, crate::usage::find_key(&key)) else {
+                self.skipped.push(format!("{key} in {region}: products disagree on the price"));
+                continue;
+            };
+            let source = format!("AWS Price List, {offer}");
+            catalogue.insert(Price { key, region, usd, unit: known.unit, day, source });
+        }
+        Ok(Imported { catalogue, offer, day, products: self.products, skipped: self.skipped })
+    }
+}
+
+#[cfg(test)]
+mod tests;

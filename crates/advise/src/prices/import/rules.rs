@@ -1,0 +1,165 @@
+//! Which products of AWS's price files are which keys, and the units they are billed in.
+//!
+//! Names of usage types and groups are those that infracost looks products up by. A usage type
+//! starts with a code of the region outside us-east-1: `APN2-Requests-Tier1`. What S3 Express One
+//! Zone, S3 Files, elastic throughput of EFS and FSx for Lustre are called was found in no source,
+//! so those are not imported.
+
+use serde::Deserialize;
+
+use crate::usage::{Key, Unit, find_key};
+
+/// What names a product.
+enum Named {
+    /// The attribute `usagetype`, without its region.
+    Usage(&'static str),
+    /// The attribute `group`.
+    Group(&'static str),
+}
+
+use Named::{Group, Usage};
+
+/// Offer, name of the product, key.
+const RULES: [(&str, Named, &str); 21] = [
+    ("AmazonS3", Usage("TimedStorage-ByteHrs"), "s3-standard/storage"),
+    ("AmazonS3", Usage("Requests-Tier1"), "s3-standard/put"),
+    ("AmazonS3", Usage("Requests-Tier2"), "s3-standard/get"),
+    ("AmazonEFS", Usage("TimedStorage-ByteHrs"), "efs/storage"),
+    ("AmazonEFS", Usage("ProvisionedTP-MiBpsHrs"), "efs/provisioned"),
+    ("AmazonEC2", Usage("EBS:VolumeUsage.gp3"), "ebs-gp3/storage"),
+    ("AmazonEC2", Usage("EBS:VolumeP-IOPS.gp3"), "ebs-gp3/iops"),
+    ("AmazonEC2", Usage("EBS:VolumeP-Throughput.gp3"), "ebs-gp3/throughput"),
+    ("AmazonEC2", Usage("EBS:SnapshotUsage"), "ebs-snapshot/storage"),
+    ("AmazonEC2", Usage("NatGateway-Hours"), "nat/hour"),
+    ("AmazonEC2", Usage("NatGateway-Bytes"), "nat/data"),
+    ("AWSLambda", Group("AWS-Lambda-Duration"), "lambda/x86"),
+    ("AWSLambda", Group("AWS-Lambda-Duration-ARM"), "lambda/arm"),
+    ("AWSLambda", Group("AWS-Lambda-Requests"), "lambda/requests"),
+    ("AWSLambda", Group("AWS-Lambda-Storage-Duration"), "lambda/tmp"),
+    ("AmazonECS", Usage("Fargate-vCPU-Hours:perCPU"), "fargate/vcpu"),
+    ("AmazonECS", Usage("Fargate-GB-Hours"), "fargate/memory"),
+    ("AmazonApiGateway", Usage("ApiGatewayRequest"), "api-gateway/rest"),
+    ("AmazonApiGateway", Usage("ApiGatewayHttpRequest"), "api-gateway/http"),
+    ("AWSDataTransfer", Usage("DataTransfer-Out-Bytes"), "transfer/internet"),
+    ("AWSDataTransfer", Usage("DataTransfer-Regional-Bytes"), "transfer/zone"),
+];
+
+/// The attributes of a product that decide what it is; the others are skipped.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Attributes {
+    #[serde(rename = "regionCode")]
+    pub(super) region: String,
+    usagetype: String,
+    group: String,
+    #[serde(rename = "instanceType")]
+    instance_type: String,
+    #[serde(rename = "operatingSystem")]
+    operating_system: String,
+    tenancy: String,
+    #[serde(rename = "preInstalledSw")]
+    software: String,
+    #[serde(rename = "licenseModel")]
+    licence: String,
+    capacitystatus: String,
+    marketoption: String,
+}
+
+impl Attributes {
+    /// The key of the product, if it is one that is kept.
+    pub(super) fn key(&self, offer: &str) -> Option<String> {
+        if offer == "AmazonEC2" && self.is_plain_instance() {
+            return Some(format!("ec2/{}", self.instance_type));
+        }
+        let named = |name: &Named| match name {
+            Usage(usage) => is_usage(&self.usagetype, usage),
+            Group(group) => self.group == *group,
+        };
+        let rule = RULES.iter().find(|(of, name, _)| *of == offer && named(name));
+        rule.map(|(_, _, key)| (*key).to_owned())
+    }
+
+    /// Linux on demand, shared tenancy, no licence, and in use rather than reserved.
+    fn is_plain_instance(&self) -> bool {
+        !self.instance_type.is_empty()
+            && self.operating_system == "Linux"
+            && self.tenancy == "Shared"
+            && self.software == "NA"
+            && self.licence == "No License required"
+            && self.capacitystatus == "Used"
+            && matches!(self.marketoption.as_str(), "" | "OnDemand")
+    }
+}
+
+/// Whether `usagetype` is `usage`, in us-east-1 or behind the code of another region.
+fn is_usage(usagetype: &str, usage: &str) -> bool {
+    match usagetype.strip_suffix(usage) {
+        Some("") => true,
+        Some(region) => {
+            let code = region.strip_suffix('-').unwrap_or("");
+            !code.is_empty()
+                && code.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit())
+        }
+        None => false,
+    }
+}
+
+/// Whether `offer` is one that has prices to keep.
+pub(super) fn is_known(offer: &str) -> bool {
+    RULES.iter().any(|(of, ..)| *of == offer)
+}
+
+/// Offers that have prices to keep.
+pub(super) fn offers() -> Vec<&'static str> {
+    let mut offers: Vec<_> = RULES.iter().map(|(of, ..)| *of).collect();
+    offers.dedup();
+    offers
+}
+
+/// The unit of `key`, and how many of it one of AWS's `unit` is; `None` if the file bills by
+/// something else. AWS writes GB and bills GiB.
+pub(super) fn unit(key: &str, unit: &str) -> Option<(Unit, f64)> {
+    let &Key { unit: own, .. } = find_key(key)?;
+    let lower = unit.to_ascii_lowercase();
+    let count = match (own, lower.as_str()) {
+        (Unit::GiBMonth, "gb-mo") | (Unit::GiB, "gb") | (Unit::GiBHours, "hours" | "gb-hours") => 1.0,
+        (Unit::GiBSeconds, "seconds" | "gb-seconds" | "lambda-gb-second") => 1.0,
+        (Unit::Requests, "requests" | "request") => 1.0,
+        (Unit::Hours, "hrs" | "hours") | (Unit::VcpuHours, "hours" | "vcpu-hours") => 1.0,
+        (Unit::MiBpsMonth, "mibps-mo") | (Unit::IopsMonth, "iops-mo") => 1.0,
+        (Unit::MiBpsMonth, "gibps-mo") => 1024.0,
+        _ => return None,
+    };
+    Some((own, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_key_of_the_table() {
+        for (_, _, key) in RULES {
+            assert!(find_key(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_region_before_the_usage_type_is_skipped_and_nothing_else() {
+        assert!(is_usage("Requests-Tier1", "Requests-Tier1"));
+        assert!(is_usage("APN2-Requests-Tier1", "Requests-Tier1"));
+        for other in
+            ["Requests-SIA-Tier1", "APN2-SIA-Requests-Tier1x", "apn2-Requests-Tier1", "-Requests-Tier1"]
+        {
+            assert!(!is_usage(other, "Requests-Tier1"), "{other}");
+        }
+        assert!(!is_usage("APN2-IATimedStorage-ByteHrs", "TimedStorage-ByteHrs"));
+    }
+
+    #[test]
+    fn gibibytes_per_second_are_a_thousand_and_twenty_four() {
+        assert_eq!(unit("ebs-gp3/throughput", "GiBps-mo"), Some((Unit::MiBpsMonth, 1024.0)));
+        assert_eq!(unit("s3-standard/storage", "GB-Mo"), Some((Unit::GiBMonth, 1.0)));
+        assert_eq!(unit("s3-standard/storage", "Hrs"), None);
+    }
+}
