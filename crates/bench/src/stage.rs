@@ -85,9 +85,12 @@ impl Drop for Locked {
 fn sweep(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
-        let is_stage = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        // Only stages are opened: beside them there may be mounts whose server does not answer.
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
-        if is_stage && !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        if !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             remove(&entry.path());
         }
     }
