@@ -173,8 +173,8 @@ impl Plan {
     }
 
     /// How many ranges, from the first, may request another page: all while there is room. After
-    /// that, as much room again is reserved for the ranges needed next. The first range always may,
-    /// otherwise the listing would stop.
+    /// that, as much room again is reserved for the ranges needed next. The first range always may
+    /// if none of its pages waits, otherwise the listing would stop.
     fn rooms(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
@@ -187,7 +187,8 @@ impl Plan {
             near += range.pages.len();
             near < self.most
         });
-        within.count().max(1).min(self.ranges.len())
+        let first = self.ranges.iter().take(1).filter(|range| range.pages.is_empty()).count();
+        within.count().max(first)
     }
 
     /// Splits one of the first `room` ranges and returns the upper half as a task; `None` if no

@@ -101,6 +101,29 @@ fn list(
     }
 }
 
+#[test]
+fn pages_that_are_not_taken_are_bounded() {
+    for cutting in [Cutting::Allowed, Cutting::WhileRoom, Cutting::Never] {
+        for (order, workers) in [(Order::Bytes, 1), (Order::Bytes, 6), (Order::Any, 6)] {
+            let names = (0..200_000).map(|n| format!("sample_{n:08}.fastq.gz"));
+            let mut service = Service::new(names, Grouping::Keys);
+            let mut plan = Plan::new(service.grouping, order, workers);
+            let whole = service.page(None);
+            plan.arrived(Plan::WHOLE, whole).unwrap();
+            while let Some(task) = plan.task(None, cutting) {
+                let (From::Token(after) | From::After(after)) = task.from else { panic!("the start again") };
+                let page = service.page(Some(&after));
+                plan.arrived(task.range, page).unwrap();
+            }
+            let waiting: usize = plan.ranges.iter().map(|range| range.pages.len()).sum();
+            assert!(
+                waiting <= 2 * workers,
+                "{waiting} pages wait: {order:?}, {cutting:?}, {workers} workers"
+            );
+        }
+    }
+}
+
 /// Names of the kinds that programs generate.
 fn families() -> Vec<(&'static str, Vec<String>)> {
     let hash =
