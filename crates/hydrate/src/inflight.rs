@@ -124,6 +124,11 @@ impl InFlight {
         }
     }
 
+    /// Whether a fetch is one on demand by now.
+    pub(crate) fn is_promoted(&self, id: FetchId) -> bool {
+        self.fetches.get(&id).is_some_and(|fetch| fetch.priority == Priority::Demand)
+    }
+
     /// A thread has started the fetch.
     pub(crate) fn start(&mut self, id: FetchId, now: Instant) {
         if let Some(fetch) = self.fetches.get_mut(&id) {

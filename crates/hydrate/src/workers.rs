@@ -61,8 +61,10 @@ struct Queues {
     running: usize,
     concurrency: usize,
     idle: usize,
-    /// Idle threads that were woken and have not run yet.
+    /// Idle threads that were woken and have not run yet; they are no longer counted as idle.
     woken: usize,
+    /// New threads that have not run yet.
+    starting: usize,
     free_slots: Vec<usize>,
     threads: usize,
     /// Whether the supervisor's thread exists.
@@ -161,7 +163,7 @@ impl WorkerPool {
     fn wake(self: &Arc<Self>, queues: &mut Queues) {
         let ahead = (queues.ahead.len() + queues.background.len()).min(queues.room());
         let mut wanted = queues.demand.len() + ahead;
-        wanted = wanted.saturating_sub(queues.woken);
+        wanted = wanted.saturating_sub(queues.woken + queues.starting);
         while wanted > 0 && queues.idle > 0 {
             queues.idle -= 1;
             queues.woken += 1;
@@ -179,7 +181,7 @@ impl WorkerPool {
                 break;
             }
             queues.threads += 1;
-            queues.woken += 1;
+            queues.starting += 1;
         }
         self.watch(queues);
     }
@@ -201,7 +203,7 @@ impl WorkerPool {
     fn work(self: Arc<Self>, slot: usize) {
         let mut buffer = Vec::new();
         let mut queues = self.lock();
-        queues.woken -= 1;
+        queues.starting -= 1;
         loop {
             if let Some(fetch) = queues.next() {
                 let priority = fetch.priority;
@@ -217,13 +219,8 @@ impl WorkerPool {
             queues.idle += 1;
             let (next, wait) = self.work.wait_timeout(queues, IDLE).unwrap_or_else(PoisonError::into_inner);
             queues = next;
-            if queues.woken > 0 {
-                queues.woken -= 1;
-            } else {
-                queues.idle -= 1;
-                if wait.timed_out() {
-                    break;
-                }
+            if !queues.resumed() && wait.timed_out() {
+                break;
             }
         }
         queues.threads -= 1;
@@ -284,6 +281,17 @@ impl Queues {
         self.concurrency.saturating_sub(self.running_ahead + self.running_background)
     }
 
+    /// An idle thread runs again: whether one was woken, which may have been another.
+    fn resumed(&mut self) -> bool {
+        let was_woken = self.woken > 0;
+        if was_woken {
+            self.woken -= 1;
+        } else {
+            self.idle -= 1;
+        }
+        was_woken
+    }
+
     /// Removes the next fetch that may start from its queue.
     fn next(&mut self) -> Option<Fetch> {
         let fetch = if let Some(fetch) = self.demand.pop_front() {
@@ -339,5 +347,25 @@ impl Queues {
     fn work(&self) -> Option<Work> {
         let next = self.ahead.values().next().or(self.background.front())?;
         Some(if next.bytes() <= SMALL { Work::Small } else { Work::One })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_thread_that_times_out_does_not_take_the_place_of_one_that_starts() {
+        let mut queues = Queues { idle: 1, threads: 2, starting: 1, ..Queues::default() };
+        assert!(!queues.resumed(), "nothing woke it");
+        assert_eq!((queues.idle, queues.woken, queues.starting), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_thread_that_times_out_while_another_is_woken_works_in_its_place() {
+        let mut queues = Queues { idle: 1, threads: 2, woken: 1, ..Queues::default() };
+        assert!(queues.resumed());
+        assert!(!queues.resumed(), "the one that was woken finds nothing to do, and stays if it is not late");
+        assert_eq!((queues.idle, queues.woken), (0, 0));
     }
 }

@@ -63,7 +63,11 @@ impl VersionState {
             let distance = (fetch.blocks.start * BLOCK).saturating_sub(ahead.reader) >> 20;
             (Fetch { handle: Some(handle.clone()), ..fetch }, distance)
         };
+        let ids: Vec<FetchId> = fetches.iter().map(|fetch| fetch.id).collect();
         self.engine.fetcher.submit(fetches.into_iter().map(with_distance).collect());
+        // A reader that joined a fetch between the table and the queue could not promote it there.
+        let is_joined = |id: &FetchId| self.lock().in_flight.is_promoted(*id);
+        ids.into_iter().filter(is_joined).for_each(|id| self.engine.fetcher.promote(id));
     }
 
     /// Starts a background fetch of the next uncached blocks from `from` that no other fetch
@@ -265,5 +269,78 @@ impl Table {
         let waiting = |block: u64| self.waiting.get(&block).into_iter().flatten();
         let open = self.in_flight.owned(id).flat_map(waiting).filter(|pending| pending.is_open());
         open.map(|pending| pending.deadline).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, OnceLock};
+    use std::time::Duration;
+
+    use firstbyte_location::{ByteRange, Location, Version};
+    use firstbyte_pacing::Proximity;
+    use firstbyte_store::Store;
+
+    use super::*;
+    use crate::Settings;
+    use crate::pending_read::Receiver;
+    use crate::version::{Engine, Fetcher};
+
+    /// Queues where a reader wants the first block just before a fetch ahead is queued.
+    #[derive(Default)]
+    struct Queues {
+        version: OnceLock<Arc<VersionState>>,
+        ahead: Mutex<Vec<FetchId>>,
+        demand: Mutex<Vec<FetchId>>,
+    }
+
+    impl Fetcher for Arc<Queues> {
+        fn submit(&self, fetches: Vec<(Fetch, u64)>) {
+            let version = self.version.get().unwrap();
+            for (fetch, _) in fetches {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                version.demand(ByteRange::new(0, 1), Delivery::Copied, deadline, Receiver::Thread);
+                self.ahead.lock().unwrap().push(fetch.id);
+            }
+        }
+
+        fn promote(&self, id: FetchId) {
+            let mut ahead = self.ahead.lock().unwrap();
+            if let Some(at) = ahead.iter().position(|queued| *queued == id) {
+                ahead.remove(at);
+                self.demand.lock().unwrap().push(id);
+            }
+        }
+
+        fn watch_deadline(&self, _: &Arc<PendingRead>) {}
+
+        fn server(&self) -> Proximity {
+            Proximity::Unknown
+        }
+
+        fn background_request(&self, rest: u64) -> u64 {
+            rest
+        }
+
+        fn has_room_in_background(&self) -> bool {
+            false
+        }
+
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn a_fetch_ahead_that_a_reader_waits_for_is_promoted_also_if_it_was_not_queued_yet() {
+        let queues = Arc::new(Queues::default());
+        let store = Store::new(firstbyte_store::Options::default()).unwrap();
+        let fetcher = Box::new(Arc::clone(&queues));
+        let engine = Arc::new(Engine::new(store, Settings::default(), fetcher, None, 64 << 20));
+        let version = Version { size: Some(8 * BLOCK), etag: Some("\"1\"".into()), ..Version::default() };
+        let version = engine.open_version(&Location::parse("s3://bucket/key".as_ref()).unwrap(), version);
+        assert!(queues.version.set(Arc::clone(&version)).is_ok());
+        let handle = Arc::new(());
+        let ahead = Ahead { range: 0..8 * BLOCK, segment: 8 * BLOCK, reader: 0 };
+        version.fetch_ahead(&ahead, &Arc::downgrade(&handle));
+        assert_eq!((queues.ahead.lock().unwrap().len(), queues.demand.lock().unwrap().len()), (0, 1));
     }
 }
