@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -284,6 +285,96 @@ fn wait_until_stopped(process: Pid) {
     while !std::fs::read_dir(&tasks).unwrap().all(stopped) {
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Ids of the processes whose command lines name `place`.
+fn processes_of(place: &Path) -> Vec<u32> {
+    let place = place.to_str().unwrap();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let line = |id: &u32| std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    ids.filter(|id| String::from_utf8_lossy(&line(id)).contains(place)).collect()
+}
+
+/// Waits until no process names `place`: one that is being killed takes a moment.
+fn wait_until_alone(place: &Path) {
+    let until = Instant::now() + PROMISE + MARGIN;
+    while !processes_of(place).is_empty() {
+        assert!(Instant::now() < until, "alive: {:?}", processes_of(place));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_mount_in_the_background_that_is_interrupted_leaves_no_daemon_and_no_mount() {
+    std::thread::scope(|scope| {
+        for trouble in Trouble::ALL {
+            for with in [Signal::INT, Signal::TERM, Signal::KILL] {
+                scope.spawn(move || {
+                    let server = Troubled::start(trouble);
+                    let place = Place::new(world(&server));
+                    let directory = place.directory.to_str().unwrap();
+                    let mut child = place.world.spawn(&["mount", "s3://b/p", directory]);
+                    std::thread::sleep(MEANWHILE);
+                    signal(&child, with);
+                    let status = ended(&mut child, PROMISE + MARGIN);
+                    let status = status.unwrap_or_else(|| panic!("{trouble:?}, {with:?}: still alive"));
+                    // Some answer well enough to be mounted before the signal.
+                    if status.success() {
+                        place.unmount().ok();
+                    }
+                    wait_until_alone(&place.directory);
+                    assert!(!place.is_mounted(), "{trouble:?}, {with:?}");
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_mount_interrupted_at_any_instant_of_its_start_is_whole_or_not_there() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let directory = place.directory.to_str().unwrap();
+    for after in 0..40 {
+        let args = ["mount", "--foreground", "src", directory];
+        let mut child =
+            place.world.command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(after));
+        signal(&child, Signal::INT);
+        assert!(ended(&mut child, PROMISE + MARGIN).is_some(), "after {after} ms: still alive");
+        assert!(!place.is_mounted(), "after {after} ms");
+    }
+}
+
+/// What a demo has printed when it works on each of its sections.
+const SECTIONS: [&str; 4] = ["link ", "1 READY", "2 SMALL", "3 LIST"];
+
+#[test]
+fn a_demo_ends_soon_after_a_signal_in_each_of_its_sections_and_leaves_nothing() {
+    let run = |after: &str, with| {
+        let mut world = World::new();
+        let scratch = world.write("scratch/keep", b"").parent().unwrap().to_owned();
+        world.set("TMPDIR", scratch.to_str().unwrap());
+        let mut child = world.spawn(&["demo", "--runs", "1", "--files", "20", "--size", "32MiB"]);
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with(after) {
+            line.clear();
+            let read = std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+            assert_ne!(read, 0, "it ended before {after}");
+        }
+        signal(&child, with);
+        let status = ended(&mut child, PROMISE + MARGIN);
+        assert_eq!(status.and_then(|status| status.code()), Some(130), "{after}, {with:?}");
+        wait_until_alone(&scratch);
+        assert_eq!(world.names(), ["scratch/keep"], "{after}, {with:?}");
+    };
+    std::thread::scope(|scope| {
+        for after in SECTIONS {
+            scope.spawn(move || [Signal::INT, Signal::TERM].map(|with| run(after, with)));
+        }
+    });
 }
 
 fn make_pipe(world: &World, name: &str) {

@@ -61,6 +61,11 @@ impl Directory {
         &self.listed
     }
 
+    /// What it takes of the memory, in names: the directory itself takes about as much as one.
+    fn weight(&self) -> usize {
+        self.listed.len() + 1
+    }
+
     /// The remaining part of `ttl` for which it is valid.
     pub(crate) fn valid(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.taken.elapsed())
@@ -129,9 +134,9 @@ impl Directories {
         inner.clock += 1;
         let clock = inner.clock;
         inner.wide.remove(path);
-        inner.names += directory.listed.len();
+        inner.names += directory.weight();
         if let Some((old, _)) = inner.whole.insert(path.into(), (directory, clock)) {
-            inner.names -= old.listed.len();
+            inner.names -= old.weight();
         }
         while inner.names > self.names {
             let Some(oldest) =
@@ -140,7 +145,7 @@ impl Directories {
                 break;
             };
             if let Some((gone, _)) = inner.whole.remove(&oldest) {
-                inner.names -= gone.listed.len();
+                inner.names -= gone.weight();
             }
         }
     }
@@ -148,7 +153,7 @@ impl Directories {
     pub(crate) fn mark_wide(&self, path: &[u8]) {
         let mut inner = self.inner();
         if let Some((old, _)) = inner.whole.remove(path) {
-            inner.names -= old.listed.len();
+            inner.names -= old.weight();
         }
         if inner.wide.len() >= WIDE {
             inner.wide.clear();
@@ -160,7 +165,7 @@ impl Directories {
     pub(crate) fn doubt(&self, path: &[u8]) {
         let mut inner = self.inner();
         if let Some((old, _)) = inner.whole.remove(path) {
-            inner.names -= old.listed.len();
+            inner.names -= old.weight();
         }
     }
 
@@ -192,7 +197,8 @@ mod tests {
     #[test]
     fn the_longest_unused_goes_when_there_are_too_many_names() {
         // Four of the widest.
-        let directories = Directories::new(Duration::from_secs(60), SHARE * NAME * 4 * WIDEST as u64);
+        let names = 4 * (WIDEST as u64 + 1);
+        let directories = Directories::new(Duration::from_secs(60), SHARE * NAME * names);
         assert_eq!(directories.widest(), WIDEST);
         for path in [&b"0"[..], b"1", b"2", b"3"] {
             directories.keep(path, directory(WIDEST));
@@ -204,6 +210,15 @@ mod tests {
         directories.keep(b"0", directory(1));
         directories.keep(b"5", directory(WIDEST));
         assert!(matches!(directories.get(b"2"), Known::Whole(_)), "names replaced are not counted twice");
+    }
+
+    #[test]
+    fn empty_directories_take_room_too() {
+        let directories = Directories::new(Duration::from_secs(60), 0);
+        for number in 0..3 * LEAST {
+            directories.keep(number.to_string().as_bytes(), directory(0));
+        }
+        assert_eq!(directories.inner().whole.len() as u64, LEAST);
     }
 
     #[test]

@@ -49,10 +49,11 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds that `memory` bytes allow.
+    /// The bounds that `memory` bytes allow. While at most half of a hash table is in use, deleted
+    /// entries make it rehash in place rather than grow.
     pub(crate) fn of(memory: u64) -> Self {
         let hard = to_usize((memory / SHARE / INODE).max(LEAST));
-        Self { soft: hard / 8 * 5, hard }
+        Self { soft: hard / 2, hard }
     }
 }
 
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn an_inode_takes_no_more_memory_than_the_bounds_assume() {
         let bounds = Bounds::of(32 << 20);
-        assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 60_000, "{bounds:?}");
+        assert!(bounds.hard as u64 * INODE <= 16 << 20 && bounds.soft > 50_000, "{bounds:?}");
         let inodes = Inodes::new(bounds);
         for number in 0..bounds.hard {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
@@ -446,6 +447,23 @@ mod tests {
         assert_eq!((inodes.len(), inodes.fullness()), (1, Fullness::Room));
         assert!(inodes.inner().records.capacity() < 10_000);
         assert_eq!(inodes.inner().numbers.len(), 0);
+    }
+
+    #[test]
+    fn the_tables_do_not_grow_while_inodes_come_and_go() {
+        let bounds = Bounds::of(32 << 20);
+        let inodes = Inodes::new(bounds);
+        let most = HashMap::<Ino, Record>::with_capacity(bounds.hard).capacity();
+        for number in 0..1_000_000 {
+            inodes.enter(b"d", &file(&format!("{number:06}"), "\"1\""), None);
+            if inodes.fullness() != Fullness::Room {
+                let oldest = inodes.oldest(0, inodes.len() - bounds.soft / 8 * 7);
+                oldest.into_iter().for_each(|ino| inodes.forget(ino, 1));
+            }
+            let inner = inodes.inner();
+            let capacity = inner.records.capacity().max(inner.numbers.capacity());
+            assert!(capacity <= most, "room for {capacity} and not {most} after {number}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod xattr;
 
 pub use control::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response, attribute};
 pub use error::{Error, Result};
-pub use mount::Mount;
+pub use mount::{Mount, Prepared};
 pub use mountpoint::{Ending, unmount};
 pub use options::{Access, Occupied, Options};
 pub use record::{Reads, recorded};

@@ -1,6 +1,8 @@
-//! `Mount`: mounts a location, serves it, and unmounts it. Called by the command line.
+//! `Mount`: mounts a location, serves it, and unmounts it. Called by the command line, which
+//! separates the part that waits for the store (`prepare`) from the one that changes the machine.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -30,35 +32,28 @@ pub struct Mount {
     session: Mutex<Option<Serving>>,
 }
 
-impl Mount {
-    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can
-    /// be used.
+/// A mount that is ready but for the kernel.
+pub struct Prepared {
+    directory: PathBuf,
+    device: OwnedFd,
+    core: Arc<FileSystem>,
+    /// The location, as the mount table shows it.
+    name: String,
+    options: Options,
+}
+
+impl Prepared {
+    /// Mounts; waits for nothing but this machine.
     ///
     /// # Errors
-    /// The directory would hide something, mounting is not possible, or nothing is at the location.
-    pub fn start(
-        store: Store,
-        hydrator: Hydrator,
-        location: &Location,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<Self> {
-        let directory = mountpoint::real(directory)?;
-        mountpoint::prepare(&directory, options.occupied)?;
-        // Asked for early: what this machine cannot do is reported before any request is sent.
-        let device = mountpoint::device(&directory)?;
-        let begun = Instant::now();
-        let (source, children) = Source::open(store, location.clone())?;
-        let core = Arc::new(FileSystem::new(source, hydrator, options)?);
-        if let Some(children) = children {
-            core.keep(b"", children, begun)?;
-        }
+    /// Mounting is not possible.
+    pub fn attach(self) -> Result<Mount> {
+        let Self { directory, device, core, name, options } = self;
         let metrics =
             options.metrics.map(|address| metrics::serve(address, Arc::clone(&core))).transpose()?;
         let control =
             options.control.as_deref().map(|path| Listening::start(path, Arc::clone(&core))).transpose()?;
-        let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(options));
-        let name = mountpoint::shown(&location.to_string());
+        let fuse = Fuse::new(Arc::clone(&core), BlockingPool::new(options.deadline), passthrough(&options));
         let serving = if mountpoint::attach(&device, &directory, &name, options.access)? {
             fuse.serve(device, options.access).map_err(|error| {
                 // No thread would answer its requests.
@@ -67,11 +62,53 @@ impl Mount {
             })?
         } else {
             drop(device);
-            by_helper(fuse, &directory, &name, options)?
+            by_helper(fuse, &directory, &name, &options)?
         };
         mountpoint::read_ahead(&directory, READ_AHEAD);
         let session = Mutex::new(Some(serving));
-        Ok(Self { directory, core, metrics, control: Mutex::new(control), session })
+        Ok(Mount { directory, core, metrics, control: Mutex::new(control), session })
+    }
+}
+
+impl Mount {
+    /// Mounts `location`, read through `store` and `hydrator`, at `directory`; returns when it can
+    /// be used.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare) and [`Prepared::attach`].
+    pub fn start(
+        store: Store,
+        hydrator: Hydrator,
+        location: &Location,
+        directory: &Path,
+        options: &Options,
+    ) -> Result<Self> {
+        Self::prepare(store, hydrator, location, directory, options)?.attach()
+    }
+
+    /// Does all of it that waits for the store; nothing is mounted yet.
+    ///
+    /// # Errors
+    /// The directory would hide something, or nothing is at the location.
+    pub fn prepare(
+        store: Store,
+        hydrator: Hydrator,
+        location: &Location,
+        directory: &Path,
+        options: &Options,
+    ) -> Result<Prepared> {
+        let directory = mountpoint::real(directory)?;
+        mountpoint::prepare(&directory, options.occupied)?;
+        // Asked for early: what this machine cannot do is reported before any request is sent.
+        let device = mountpoint::device(&directory)?;
+        let begun = Instant::now();
+        let (source, children) = Source::open(store, location.clone(), options.memory)?;
+        let core = Arc::new(FileSystem::new(source, hydrator, options)?);
+        if let Some(children) = children {
+            core.keep(b"", children, begun)?;
+        }
+        let name = mountpoint::shown(&location.to_string());
+        Ok(Prepared { directory, device, core, name, options: options.clone() })
     }
 
     /// The directory, by its real path.

@@ -3,10 +3,11 @@
 //! Paths are bytes relative to the root, with `/` between their parts; the root is empty.
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firstbyte_location::{HttpUrl, Kind, Location, Version};
+use firstbyte_location::{HttpUrl, Kind, Location, Version, to_usize};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
 
 use crate::child::Child;
@@ -17,6 +18,11 @@ use crate::{Error, Result};
 /// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
 const REPORTED: usize = 100;
 
+/// Bytes of a listing's page: a thousand names with what is known of their objects.
+const PAGE: u64 = 300 << 10;
+/// Pages of one listing that wait for the kernel may take one part in this many of the memory.
+const SHARE: u64 = 8;
+
 /// A thread's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
 pub(crate) const STACK: usize = 512 << 10;
 
@@ -25,6 +31,8 @@ pub(crate) struct Source {
     store: Store,
     root: Location,
     shape: Shape,
+    /// Concurrent requests of one listing. The pages it reads ahead are twice as many.
+    requests: NonZeroUsize,
     /// Hashes of the paths already logged, so that each is logged once.
     reported: Mutex<HashSet<u64>>,
 }
@@ -41,10 +49,12 @@ pub(crate) type Children = Box<dyn Iterator<Item = Result<Child>> + Send>;
 
 impl Source {
     /// The source, and the children of its root if a listing was needed to find it. It takes one
-    /// request, or two if an S3 key is a prefix.
-    pub(crate) fn open(store: Store, root: Location) -> Result<(Arc<Self>, Option<Children>)> {
-        let directory =
-            |root| Self { store: store.clone(), root, shape: Shape::Directory, reported: Mutex::default() };
+    /// request, or two if an S3 key is a prefix. Listings read ahead within a share of `memory`
+    /// bytes.
+    pub(crate) fn open(store: Store, root: Location, memory: u64) -> Result<(Arc<Self>, Option<Children>)> {
+        let requests = NonZeroUsize::new(to_usize(memory / SHARE / PAGE / 2)).unwrap_or(NonZeroUsize::MIN);
+        let new =
+            |root, shape| Self { store: store.clone(), root, shape, requests, reported: Mutex::default() };
         let listed = root.is_directory_like() && root.as_local().is_none();
         if !listed {
             let stat = store.stat(&root)?;
@@ -53,13 +63,11 @@ impl Source {
                     .file_name()
                     .filter(|name| name::check(name).is_ok())
                     .unwrap_or_else(|| b"object".to_vec());
-                let shape = Shape::Object(name);
-                let source = Self { store: store.clone(), root, shape, reported: Mutex::default() };
-                return Ok((Arc::new(source), None));
+                return Ok((Arc::new(new(root, Shape::Object(name))), None));
             }
-            return Ok((Arc::new(directory(root)), None));
+            return Ok((Arc::new(new(root, Shape::Directory)), None));
         }
-        let source = Arc::new(directory(root));
+        let source = Arc::new(new(root, Shape::Directory));
         let mut children = source.list(b"")?.peekable();
         let is_bucket = matches!(&source.root, Location::S3(object) if object.key.is_empty());
         match children.peek() {
@@ -194,7 +202,8 @@ impl Source {
         // directories can win. A local directory repeats its order anyway, and cannot hold one name
         // twice.
         let order = if self.root.as_local().is_some() { Order::Any } else { Order::Bytes };
-        let options = ListOptions { recursive: false, order, ..ListOptions::default() };
+        let requests = Some(self.requests);
+        let options = ListOptions { recursive: false, order, requests, ..ListOptions::default() };
         let listing = self.store.list(&self.location(directory), &options)?;
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {

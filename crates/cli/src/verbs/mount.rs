@@ -6,8 +6,8 @@ mod place;
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -168,19 +168,15 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         metrics: args.metrics()?,
         control: Some(place.control.clone()),
     };
-    let mount = Arc::new(Mount::start(store, engine, &location, &args.directory, &options)?);
-    let ending = Arc::clone(&mount);
+    // Held over the mounting, so that a signal comes before it or finds what it has to unmount.
+    let slot: Arc<Mutex<Option<Arc<Mount>>>> = Arc::default();
     let reported = Arc::new(AtomicBool::new(false));
-    let was_reported = Arc::clone(&reported);
-    signals::on_end(ENDING, move || {
-        if let Err(error) = ending.stop() {
-            tracing::warn!("{error}");
-        }
-        if !was_reported.load(Ordering::Relaxed) {
-            // It still waits for its report to be read, and has no readers of its own to wait for.
-            std::process::exit(Exit::Done as i32);
-        }
-    })?;
+    end_by_signals(&slot, &reported)?;
+    let prepared = Mount::prepare(store, engine, &location, &args.directory, &options)?;
+    let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mount = Arc::new(prepared.attach()?);
+    *held = Some(Arc::clone(&mount));
+    drop(held);
     let told = ready(&json!({
         "verb": "mount",
         "source": shown(&args.source).to_string(),
@@ -201,6 +197,26 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
     mount.wait()?;
     // Unmounting it is the only way it ends, so a signal is no interruption.
     told.map(|()| Exit::Done)
+}
+
+/// Unmounts what is in `slot` when a signal comes, or ends the process if nothing is mounted yet.
+fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBool>) -> Result<()> {
+    let (slot, reported) = (Arc::clone(slot), Arc::clone(reported));
+    signals::on_end(ENDING, move || {
+        let held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mount) = held.clone() else {
+            // With the lock: nothing is mounted from here on.
+            std::process::exit(Exit::Interrupted as i32);
+        };
+        drop(held);
+        if let Err(error) = mount.stop() {
+            tracing::warn!("{error}");
+        }
+        if !reported.load(Ordering::Relaxed) {
+            // It still waits for its report to be read, and has no readers of its own to wait for.
+            std::process::exit(Exit::Done as i32);
+        }
+    })
 }
 
 /// A file open below the mount holds three descriptors here, and the usual limit of 1,024 is meant

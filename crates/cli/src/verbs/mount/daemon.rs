@@ -14,7 +14,9 @@ use std::process::ExitStatus;
 
 use firstbyte_location::shown;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, WaitOptions, setsid, waitpid};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, set_parent_process_death_signal, setsid, waitpid,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use serde_json::{Value, json};
 
@@ -29,9 +31,10 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let log = open_log(&place.log)?;
     let failed = |error: io::Error| Error::io("the daemon cannot be started", &error);
     let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let parent = getpid();
     let Some(child) = fork().map_err(failed)? else {
         drop(outcome);
-        become_daemon(&log, told).map_err(failed)?;
+        become_daemon(parent, &log, told).map_err(failed)?;
         return run(args, globals, &place.log);
     };
     drop((log, told));
@@ -76,8 +79,13 @@ fn wait_for(child: Pid) -> io::Result<ExitStatus> {
     Ok(ended.map_or_else(ExitStatus::default, |(_, status)| ExitStatus::from_raw(status.as_raw())))
 }
 
-/// Leaves the terminal, and everything else that was the parent's.
-fn become_daemon(log: &File, told: OwnedFd) -> io::Result<()> {
+/// Leaves the terminal, and everything else that was the parent's. Until the mount is reported it
+/// ends with the parent: Ctrl-C reaches only that one.
+fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    if getppid() != Some(parent) {
+        return Err(io::Error::other("its parent has ended"));
+    }
     // It fails only for a process that leads a group, which a child does not.
     let _ = setsid();
     dup2_stdin(File::open("/dev/null")?)?;
@@ -92,6 +100,7 @@ fn run(args: &MountArgs, globals: &Globals, log: &Path) -> Result<Exit> {
     let mut told = false;
     let ended = serve(args, globals, &mut |receipt| {
         told = true;
+        set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
         tell(receipt)?;
         // The directory it was started in can be unmounted and removed.
         std::env::set_current_dir("/").map_err(|error| Error::io("/", &error))
