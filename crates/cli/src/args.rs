@@ -10,9 +10,9 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use crate::globals::Globals;
 use crate::render::console;
 use crate::verbs::{
-    bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs, demo::DemoArgs,
-    doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs, ls::LsArgs,
-    manual::ManualArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs,
+    advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs,
+    demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs,
+    ls::LsArgs, manual::ManualArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs,
     status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
 
@@ -58,6 +58,7 @@ pub enum Verb {
     Layout(LayoutArgs),
     Link(LinkArgs),
     Bench(BenchArgs),
+    Advise(AdviseArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

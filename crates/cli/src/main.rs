@@ -20,8 +20,8 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Exit, Result};
 use verbs::{
-    bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release, serve,
-    stat, status, sync, unmount,
+    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release,
+    serve, stat, status, sync, unmount,
 };
 
 fn main() -> ExitCode {
@@ -57,6 +57,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Layout(args) => layout::run(args, globals),
         Verb::Link(args) => link::run(args, globals),
         Verb::Bench(args) => bench::run(args, globals),
+        Verb::Advise(args) => advise::run(args, globals),
         Verb::Demo(args) => demo::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Completions(args) => completions::run(args, &mut args::command()),

@@ -1,6 +1,7 @@
 //! The verbs, one file each: their options, and what they do with them. `policy` has the options
 //! that `cp` and `sync` share, `listed` what `ls` and `du` share, `cached` the options of a cache.
 
+pub mod advise;
 pub mod bench;
 mod cached;
 pub mod cat;

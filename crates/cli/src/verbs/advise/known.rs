@@ -1,0 +1,75 @@
+//! The models that advice rests on: the embedded ones, the user's, and results that override them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use firstbyte_advise::models::{Catalogue, Model, calibrations};
+use firstbyte_advise::prices::Day;
+use firstbyte_bench::results;
+
+use crate::render::error::{Error, Result};
+
+/// Where models come from besides the embedded ones.
+#[derive(Args)]
+pub struct KnownArgs {
+    /// Add or replace models by the TOML files of a directory
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// Override a model's numbers by results of bench on your own system; the name of a case or
+    /// contender holds the name of the model
+    #[arg(long, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+}
+
+impl KnownArgs {
+    /// All models.
+    pub fn catalogue(&self) -> Result<Catalogue> {
+        let mut all = Catalogue::current();
+        for path in self.models.iter().map(|directory| files(directory)).collect::<Result<Vec<_>>>()?.concat()
+        {
+            let model = Model::parse(&text(&path)?);
+            all.add(model.map_err(|error| Error::usage(format!("{}: {error}", path.display())))?);
+        }
+        for path in &self.results {
+            self.calibrate(&mut all, path)?;
+        }
+        Ok(all)
+    }
+
+    fn calibrate(&self, all: &mut Catalogue, path: &Path) -> Result<()> {
+        let found = calibrations(all, &results::read(path)?);
+        if found.is_empty() {
+            let message = format!("{}: no case or contender has the name of a model", path.display());
+            return Err(Error::failed(message).advise("`firstbyte advise models` lists their names"));
+        }
+        for calibration in &found {
+            if let Some(model) = all.services.iter_mut().find(|model| model.name == calibration.model) {
+                model.calibrate(calibration);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The TOML files of a directory, by name.
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).map_err(|error| Error::io(directory.display(), &error))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// A text file.
+pub fn text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| Error::io(path.display(), &error))
+}
+
+/// Today.
+pub fn today() -> Result<Day> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let day = i64::try_from(seconds).ok().and_then(Day::from_unix);
+    day.ok_or_else(|| Error::failed("the clock of this machine shows no valid day"))
+}

@@ -1,0 +1,36 @@
+//! `advise`: which storage, how long, how much and why, by the models of `firstbyte-advise`.
+//!
+//! Here files are read and written and the day is asked for; the models and prices are pure.
+
+mod init;
+mod known;
+mod models;
+mod run;
+
+use clap::{Args, Subcommand};
+
+use crate::globals::Globals;
+use crate::render::error::{Exit, Result};
+
+/// Predict time and cost, and recommend storage
+#[derive(Args)]
+pub struct AdviseArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Run(Box<run::RunArgs>),
+    Init(init::InitArgs),
+    Models(models::ModelsArgs),
+}
+
+/// Runs it.
+pub fn run(args: &AdviseArgs, globals: &Globals) -> Result<Exit> {
+    match &args.action {
+        Action::Run(args) => run::run(args, globals),
+        Action::Init(args) => init::run(args),
+        Action::Models(args) => models::run(args, globals),
+    }
+}

@@ -1,0 +1,126 @@
+//! `advise run`: reads or makes a workload, and prints the advice for it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte_advise::advice::{self, Inputs};
+use firstbyte_advise::prices::{Catalogue as Prices, Day};
+use firstbyte_advise::workload::{self, Workload};
+
+use super::known::{self, KnownArgs};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+
+/// Recommend storage for a workload: time, limit and cost of each option
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte advise run --data 5GB --read 100MB --deadline 29s --at lambda:3008MB
+  firstbyte advise run workload.toml                       # written by `firstbyte advise init`
+  firstbyte advise run workload.toml --results mine.jsonl  # measured by `firstbyte bench run`
+Every size and time has a unit: GB is 10^9 bytes, GiB is 2^30.")]
+pub struct RunArgs {
+    /// The workload, a TOML file
+    #[arg(value_name = "FILE", required_unless_present = "data", conflicts_with = "workload")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    small: Small,
+    #[command(flatten)]
+    known: KnownArgs,
+    /// The day whose prices are meant [default: today]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    day: Option<Day>,
+}
+
+/// A workload without a file. Values are texts here, so that their errors are those of the file.
+#[derive(Args)]
+#[group(id = "workload", multiple = true)]
+struct Small {
+    /// All of the data
+    #[arg(long, value_name = "SIZE", requires = "at")]
+    data: Option<String>,
+    /// Files that it is in
+    #[arg(long, value_name = "N")]
+    files: Option<String>,
+    /// Bytes that a job or request reads in one pass [default: all]
+    #[arg(long, value_name = "SIZE")]
+    read: Option<String>,
+    /// How often it reads them
+    #[arg(long, value_name = "N")]
+    passes: Option<String>,
+    /// Where it runs: lambda:MEMORY, or an instance type
+    #[arg(long, value_name = "PLACE")]
+    at: Option<String>,
+    /// Processor time of a job if all data were in memory
+    #[arg(long, value_name = "TIME")]
+    cpu: Option<String>,
+    /// Time before the job's own work: image, runtime
+    #[arg(long, value_name = "TIME")]
+    startup: Option<String>,
+    /// The program that reads from S3: firstbyte or python-boto3
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// Jobs at once
+    #[arg(long, value_name = "N")]
+    at_once: Option<String>,
+    /// Jobs in a day
+    #[arg(long, value_name = "N")]
+    per_day: Option<String>,
+    /// A job must end within this
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<String>,
+    /// Value of an hour of waiting, for example "50 USD/h"
+    #[arg(long, value_name = "MONEY")]
+    waiting: Option<String>,
+}
+
+impl Small {
+    fn options(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("data", &self.data),
+            ("files", &self.files),
+            ("read", &self.read),
+            ("passes", &self.passes),
+            ("at", &self.at),
+            ("cpu", &self.cpu),
+            ("startup", &self.startup),
+            ("client", &self.client),
+            ("at-once", &self.at_once),
+            ("per-day", &self.per_day),
+            ("deadline", &self.deadline),
+            ("waiting", &self.waiting),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
+/// Runs it.
+pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    let workload = workload(args, globals)?;
+    let (catalogue, prices) = (args.known.catalogue()?, Prices::current());
+    let day = args.day.map_or_else(known::today, Ok)?;
+    let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
+    let advice = advice::advise(&workload, &inputs).map_err(|error| Error::usage(error.to_string()))?;
+    if globals.json {
+        console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;
+    } else {
+        console::print(advice::text(&advice).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// From the file, or from the options; `--region` is that of the prices.
+fn workload(args: &RunArgs, globals: &Globals) -> Result<Workload> {
+    let mut workload = match &args.file {
+        Some(path) => workload::of_text(&known::text(path)?)
+            .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?,
+        None => {
+            workload::of_options(&args.small.options()).map_err(|error| Error::usage(error.to_string()))?
+        }
+    };
+    if let Some(region) = &globals.region {
+        workload.region.clone_from(region);
+    }
+    Ok(workload)
+}
