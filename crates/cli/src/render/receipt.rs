@@ -138,7 +138,7 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 
 /// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small
 /// program started by a large one would report the large one's peak.
-fn peak_memory() -> u64 {
+pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map_or(0, |kb| kb << 10)

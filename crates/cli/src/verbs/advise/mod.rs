@@ -2,9 +2,11 @@
 //!
 //! Here files are read and written and the day is asked for; the models and prices are pure.
 
+mod example;
 mod init;
 mod known;
 mod models;
+mod prices;
 mod run;
 
 use clap::{Args, Subcommand};
@@ -24,6 +26,8 @@ enum Action {
     Run(Box<run::RunArgs>),
     Init(init::InitArgs),
     Models(models::ModelsArgs),
+    Prices(prices::PricesArgs),
+    Example(example::ExampleArgs),
 }
 
 /// Runs it.
@@ -32,5 +36,7 @@ pub fn run(args: &AdviseArgs, globals: &Globals) -> Result<Exit> {
         Action::Run(args) => run::run(args, globals),
         Action::Init(args) => init::run(args),
         Action::Models(args) => models::run(args, globals),
+        Action::Prices(args) => prices::run(args, globals),
+        Action::Example(_) => example::run(globals),
     }
 }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firstbyte_advise::advice::{self, Inputs};
-use firstbyte_advise::prices::{Catalogue as Prices, Day};
+use firstbyte_advise::prices::Day;
 use firstbyte_advise::workload::{self, Workload};
 
 use super::known::{self, KnownArgs};
+use super::prices;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -98,7 +99,7 @@ impl Small {
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let workload = workload(args, globals)?;
-    let (catalogue, prices) = (args.known.catalogue()?, Prices::current());
+    let (catalogue, prices) = (args.known.catalogue()?, prices::catalogue()?);
     let day = args.day.map_or_else(known::today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
     let advice = advice::advise(&workload, &inputs).map_err(|error| Error::usage(error.to_string()))?;

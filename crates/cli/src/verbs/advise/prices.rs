@@ -1,0 +1,239 @@
+//! `advise prices`: shows the prices that advice counts with, and imports AWS's own.
+//!
+//! The user's catalogue overrides the embedded prices of the same key and region. It is one TOML
+//! file in the user's configuration directory.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use firstbyte::environment;
+use firstbyte_advise::prices::import::{ImportError, Imported, import};
+use firstbyte_advise::prices::{Catalogue, Day, Price};
+use firstbyte_advise::usage::KEYS;
+use firstbyte_location::shown;
+use serde_json::json;
+
+use super::known::today;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::receipt::peak_memory;
+
+/// Read from a price file at once.
+const BUFFER: usize = 256 << 10;
+
+/// Written at the head of the user's catalogue.
+const HEAD: &str = "\
+# Prices of `firstbyte advise`, in US dollars. They override those that come with it, by key and region.
+# Written by `firstbyte advise prices import`, which keeps the prices that are here and drops comments.
+";
+
+/// Show prices with their day and source, or import AWS's
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  firstbyte advise prices --region us-east-1
+  firstbyte advise prices ec2/r6i --json
+  curl -sL URL | firstbyte advise prices import - --region ap-northeast-2
+Prices that were imported or written into ~/.config/firstbyte/prices.toml override those that come with firstbyte.
+A price that is not known is reported as missing, and never guessed."
+)]
+pub struct PricesArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Only prices whose key begins with this
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+    /// The day for which prices are asked [default: today]
+    #[arg(long, value_name = "DAY")]
+    day: Option<Day>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Import(ImportArgs),
+}
+
+/// Import an offer file of the AWS Price List, in JSON
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte advise prices import index.json --region eu-west-1
+  zcat index.json.gz | firstbyte advise prices import -
+AWS publishes one file for each service and region: https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/index.json
+The file is read as a stream, gigabytes within 64 MiB of memory.")]
+struct ImportArgs {
+    /// The offer file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The catalogue to write or extend [default: $XDG_CONFIG_HOME/firstbyte/prices.toml]
+    #[arg(long, value_name = "CATALOGUE")]
+    out: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
+    match &args.action {
+        Some(Action::Import(_)) if args.key.is_some() || args.day.is_some() => {
+            Err(Error::usage("import takes all prices of a file: KEY and --day are for showing them"))
+        }
+        Some(Action::Import(args)) => run_import(args, globals),
+        None => show(args, globals),
+    }
+}
+
+/// The embedded prices, overridden by the user's.
+///
+/// # Errors
+/// The user's catalogue cannot be read or is not valid.
+pub fn catalogue() -> Result<Catalogue> {
+    let mut all = Catalogue::current();
+    if let Some(own) = own_place().map(|path| read(&path)).transpose()?.flatten() {
+        all.override_with(own);
+    }
+    Ok(all)
+}
+
+/// The user's catalogue; `None` without a home.
+fn own_place() -> Option<PathBuf> {
+    let absolute = |name: &str| environment::variable(name).filter(|path| path.starts_with('/'));
+    let configuration = absolute("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| absolute("HOME").map(|home| Path::new(&home).join(".config")))?;
+    Some(configuration.join("firstbyte/prices.toml"))
+}
+
+/// The catalogue in a file; `None` if there is no file.
+fn read(path: &Path) -> Result<Option<Catalogue>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(shown(path), &error)),
+    };
+    let parsed = Catalogue::parse(&shown(path).to_string(), &text);
+    parsed.map(Some).map_err(|error| Error::failed(error.to_string()).advise("correct it, or remove it"))
+}
+
+fn show(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
+    let catalogue = catalogue()?;
+    let region = globals.region.as_deref();
+    if let Some(region) = region {
+        catalogue.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
+    }
+    let day = args.day.map_or_else(today, Ok)?;
+    let begins = |key: &str| args.key.as_deref().is_none_or(|start| key.starts_with(start));
+    let rows: Vec<&Price> = catalogue
+        .prices()
+        .filter(|price| begins(&price.key) && region.is_none_or(|region| price.region == region))
+        .filter(|price| catalogue.price(&price.key, &price.region, day) == Some(price))
+        .collect();
+    if rows.is_empty() {
+        let place = region.map(|region| format!(" in {region}")).unwrap_or_default();
+        let what = args.key.as_deref().unwrap_or("any key");
+        return Err(Error::failed(format!("no price of {what}{place} is known for {day}"))
+            .advise("`firstbyte advise prices import` reads AWS's"));
+    }
+    let missing: Vec<&str> = KEYS
+        .iter()
+        .map(|key| key.name)
+        .filter(|name| begins(name) && !name.ends_with('*'))
+        .filter(|name| rows.iter().all(|price| price.key != *name))
+        .collect();
+    let print = if globals.json { print_json } else { print_table };
+    print(&rows, &missing, day, region).map(|()| Exit::Done)
+}
+
+fn print_json(rows: &[&Price], missing: &[&str], day: Day, region: Option<&str>) -> Result<()> {
+    for price in rows {
+        let Price { key, region, usd, unit, day: of, source } = price;
+        let age = of.age(day);
+        console::print(json!({"key": key, "region": region, "usd": usd, "unit": unit, "day": of,
+            "age_days": age, "source": source}))?;
+    }
+    missing.iter().try_for_each(|key| console::print(json!({"key": key, "region": region, "missing": true})))
+}
+
+fn print_table(rows: &[&Price], missing: &[&str], day: Day, region: Option<&str>) -> Result<()> {
+    let width = |cell: fn(&Price) -> usize| rows.iter().map(|price| cell(price)).max().unwrap_or(0);
+    let (key, place) = (width(|price| price.key.len()), width(|price| price.region.len()));
+    let amount = width(|price| price.usd.to_string().len());
+    for price in rows {
+        console::print(format_args!(
+            "{:key$}  {:place$}  {:>amount$} $/{:11}  {}  {:>4} days  {}",
+            price.key,
+            price.region,
+            price.usd,
+            price.unit.to_string(),
+            price.day,
+            price.day.age(day),
+            price.source
+        ))?;
+    }
+    if !missing.is_empty() {
+        let place = region.unwrap_or("any region");
+        console::print(format_args!("missing in {place}: {}", missing.join(", ")))?;
+    }
+    Ok(())
+}
+
+fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
+    let region = globals.region.as_deref();
+    if let Some(region) = region {
+        Catalogue::current().check_region(region).map_err(|error| Error::usage(error.to_string()))?;
+    }
+    let out = args.out.clone().or_else(own_place);
+    let out = out.ok_or_else(|| Error::usage("HOME is not set: name the catalogue with --out"))?;
+    let imported = read_offer(&args.file, region)?;
+    let count = imported.catalogue.prices().count();
+    for line in &imported.skipped {
+        console::say(format_args!("firstbyte: not taken: {line}"));
+    }
+    if count == 0 {
+        let place = region.map(|region| format!(" in {region}")).unwrap_or_default();
+        return Err(Error::failed(format!("{}: it has no price that is used{place}", shown(&args.file))));
+    }
+    let Imported { catalogue, offer, day, products, .. } = imported;
+    let mut own = read(&out)?.unwrap_or_default();
+    own.override_with(catalogue);
+    write(&out, &format!("{HEAD}{}", own.to_toml()))?;
+    if globals.json {
+        console::print(json!({"verb": "advise prices import", "offer": offer, "day": day,
+            "products": products, "prices": count, "destination": shown(&out).to_string(),
+            "peak_memory_bytes": peak_memory()}))?;
+    } else if !globals.quiet {
+        console::print(format_args!(
+            "{count} prices of {offer}, published {day}, of {products} products, in {}",
+            shown(&out)
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
+    let (name, opened): (String, Box<dyn Read>) = if file == Path::new("-") {
+        ("standard input".into(), Box::new(console::standard_input()?))
+    } else {
+        let opened = File::open(file).map_err(|error| Error::io(shown(file), &error))?;
+        (shown(file).to_string(), Box::new(opened))
+    };
+    import(&name, BufReader::with_capacity(BUFFER, opened), region).map_err(|error| match error {
+        ImportError::Truncated { .. } => Error::failed(error.to_string()),
+        _ => Error::failed(error.to_string()).advise(
+            "offer files are listed in https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/index.json",
+        ),
+    })
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let failed = |error: &io::Error| Error::io(shown(path), error);
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| failed(&error))?;
+    file.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
+    file.persist(path).map_err(|error| failed(&error.error)).map(drop)
+}
