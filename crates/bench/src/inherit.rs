@@ -3,45 +3,46 @@
 //! This happens before a plan is a value, because there a field that was not written and one with
 //! its default look alike. Called by [`crate::plan`].
 
-use serde::de::DeserializeOwned;
-use toml::{Table, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// Tables of a case that are merged; every other field replaces that of the earlier case.
 const MERGED: [&str; 2] = ["vars", "env"];
 
-/// Parses a plan and completes each case that is `like` an earlier one.
+/// Completes each case that is `like` an earlier one.
 ///
 /// # Errors
-/// The text is no plan, or a case is like one that does not come before it.
-pub(crate) fn resolve<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let mut plan: Table = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-    if let Some(Value::Array(cases)) = plan.get_mut("case") {
-        for index in 0..cases.len() {
-            let (earlier, rest) = cases.split_at_mut(index);
-            if let Some(case) = rest.first_mut().and_then(Value::as_table_mut) {
-                complete(case, earlier)?;
-            }
+/// A case is like one that does not come before it.
+pub(crate) fn complete_cases(plan: &mut DeTable<'_>) -> Result<(), String> {
+    let Some(DeValue::Array(cases)) = plan.get_mut("case").map(Spanned::get_mut) else { return Ok(()) };
+    for index in 0..cases.len() {
+        let (earlier, rest) = cases.split_at_mut(index);
+        if let Some(DeValue::Table(case)) = rest.first_mut().map(Spanned::get_mut) {
+            complete(case, earlier)?;
         }
     }
-    plan.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+    Ok(())
 }
 
 /// Adds to `case` what it does not have of the one that it is like.
-fn complete(case: &mut Table, earlier: &[Value]) -> Result<(), String> {
+fn complete<'i>(case: &mut DeTable<'i>, earlier: &[Spanned<DeValue<'i>>]) -> Result<(), String> {
     let Some(like) = case.remove("like") else { return Ok(()) };
-    let model = earlier.iter().filter_map(Value::as_table).find(|other| other.get("name") == Some(&like));
-    let model = model.ok_or_else(|| format!("a case is like {like}, which is no case before it"))?;
+    let like = like.get_ref().as_str().ok_or("like: the name of a case is needed")?;
+    let is_model =
+        |other: &&DeTable<'i>| other.get("name").and_then(|name| name.get_ref().as_str()) == Some(like);
+    let model = earlier.iter().filter_map(|other| other.get_ref().as_table()).find(is_model);
+    let model = model.ok_or_else(|| format!("a case is like {like:?}, which is no case before it"))?;
     for (field, value) in model {
-        match case.get_mut(field) {
-            None => {
+        match (case.get_mut(&**field.get_ref()).map(Spanned::get_mut), value.get_ref()) {
+            (None, _) => {
                 case.insert(field.clone(), value.clone());
             }
-            Some(Value::Table(own)) if MERGED.contains(&field.as_str()) => {
-                for (name, value) in value.as_table().into_iter().flatten() {
-                    own.entry(name).or_insert_with(|| value.clone());
+            (Some(DeValue::Table(own)), DeValue::Table(others)) if MERGED.contains(&&**field.get_ref()) => {
+                for (name, value) in others {
+                    own.entry(name.clone()).or_insert_with(|| value.clone());
                 }
             }
-            Some(_) => {}
+            (Some(_), _) => {}
         }
     }
     Ok(())
@@ -50,6 +51,8 @@ fn complete(case: &mut Table, earlier: &[Value]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
+    use toml::Table;
 
     const PLAN: &str = r#"
 [[case]]
@@ -67,9 +70,14 @@ like = "b"
 rounds = 3
 "#;
 
+    fn completed(text: &str) -> Result<Table, String> {
+        let mut plan = DeTable::parse(text).unwrap();
+        complete_cases(plan.get_mut())?;
+        Ok(Table::deserialize(toml::Deserializer::from(plan)).unwrap())
+    }
+
     #[test]
     fn what_a_case_does_not_say_is_that_of_the_case_it_is_like() {
-        let plan: Table = resolve(PLAN).unwrap();
         let expected: Table = toml::from_str(
             r#"
             case = [
@@ -79,14 +87,14 @@ rounds = 3
             ]"#,
         )
         .unwrap();
-        assert_eq!(plan, expected);
+        assert_eq!(completed(PLAN).unwrap(), expected);
     }
 
     #[test]
     fn a_case_can_only_be_like_an_earlier_one() {
         for other in ["c", "b", "z"] {
             let text = PLAN.replacen("like = \"a\"", &format!("like = {other:?}"), 1);
-            assert!(resolve::<Table>(&text).unwrap_err().contains("no case before it"), "{other}");
+            assert!(completed(&text).unwrap_err().contains("no case before it"), "{other}");
         }
     }
 }

@@ -7,7 +7,7 @@
 mod error;
 mod latency;
 pub(crate) mod program;
-mod spec;
+pub(crate) mod spec;
 mod watch;
 
 pub use error::{Error, Result};

@@ -24,6 +24,7 @@ pub mod report;
 pub mod results;
 mod services;
 mod stage;
+mod sweep;
 pub mod suites;
 pub mod targets;
 pub mod throughput;

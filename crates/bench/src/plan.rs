@@ -4,16 +4,20 @@
 //! placeholders, see `words.rs`. The engine executes a plan; `bench run` and the suites make
 //! plans, and `peers/*.toml` are those of the published benchmarks.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use firstbyte_advise::result::{Basis, CacheState, Goal};
 use firstbyte_advise::table::Table;
 use firstbyte_location::units;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Result};
 use crate::inherit;
+use crate::sweep;
 use crate::words::Words;
 
 /// A measurement: data, services, and cases one after another.
@@ -137,6 +141,7 @@ pub struct Contender {
     /// What its standard output means.
     pub prints: Prints,
     /// Jobs that run at once, each with a placeholder `{job}` from 0.
+    #[serde(deserialize_with = "crate::job::spec::number")]
     pub jobs: Option<u32>,
     /// Greatest memory of all its processes and their page cache: a size.
     pub memory_limit: Option<String>,
@@ -148,6 +153,9 @@ pub struct Contender {
     pub cache: Cache,
     /// A service that counts its requests and bytes: a link.
     pub link: Option<String>,
+    /// A service whose memory is watched. Its greatest resident memory, with that of its child
+    /// processes, is the metric `server_peak_bytes`.
+    pub server: Option<String>,
     /// Bytes of data that one job moves or reads: a size.
     pub bytes: Option<String>,
     /// Where its figures come from.
@@ -156,10 +164,15 @@ pub struct Contender {
     pub workload: String,
     /// The location, for reports.
     pub target: String,
-    /// Parameters, for charts.
+    /// Parameters, for charts: numbers, or sizes as text.
+    #[serde(deserialize_with = "numbers")]
     pub parameters: BTreeMap<String, f64>,
     /// True: the contender is left out, with a note, if its program is not installed.
     pub optional: bool,
+    /// More programs that it needs, besides that of its command.
+    pub requires: Vec<String>,
+    /// How they are installed, for that note.
+    pub install: String,
 }
 
 /// What a contender's standard output means.
@@ -194,6 +207,11 @@ pub struct Cache {
     pub state: CacheState,
     /// Local files that the run reads.
     pub files: Vec<String>,
+    /// Directories whose names the run lists.
+    pub names: Vec<String>,
+    /// A command before a cold run: the program on something small. Dropping names drops programs
+    /// too, and their start from a disk is not what is measured.
+    pub start: Command,
     /// The object that the run reads through firstbyte's cache.
     pub object: Option<String>,
     /// The directory of that cache.
@@ -270,6 +288,9 @@ pub struct Service {
     pub setup: Vec<Command>,
     /// `http` unless given.
     pub scheme: String,
+    /// Programs without which it is not started, and has port 0: contenders that are left out for
+    /// the same reason need it.
+    pub requires: Vec<String>,
     /// The stand-in that it is, with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
     pub stand_in: Option<String>,
 }
@@ -294,31 +315,32 @@ impl Plan {
     /// The text is no plan, a variable is not one of its own, or the plan contradicts itself.
     pub fn parse(name: &str, text: &str, vars: &BTreeMap<String, String>) -> Result<Self> {
         let wrong = |what: String| Error::Plan { plan: name.to_owned(), what };
-        let mut plan: Self = toml::from_str(text).map_err(|error| {
+        let located = |error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            wrong(format!(
-                "line {}: {}",
-                before.matches('\n').count() + 1,
-                error.message().replace('\n', ", ")
-            ))
-        })?;
-        if plan.cases.iter().any(|case| case.like.is_some()) {
-            plan = inherit::resolve(text).map_err(wrong)?;
-        }
+            let line = before.matches('\n').count() + 1;
+            wrong(format!("line {line}: {}", error.message().replace('\n', ", ")))
+        };
+        let mut table = DeTable::parse(text).map_err(located)?;
+        inherit::complete_cases(table.get_mut()).map_err(wrong)?;
+        let words = set_vars(table.get_mut(), vars).map_err(wrong)?;
+        sweep::expand(table.get_mut(), &words).map_err(wrong)?;
+        let mut plan = Self::deserialize(toml::Deserializer::from(table)).map_err(located)?;
         if plan.name.is_empty() {
             name.clone_into(&mut plan.name);
         }
-        for (key, value) in vars {
-            match plan.vars.get_mut(key) {
-                Some(old) => old.clone_from(value),
-                None => {
-                    let known = plan.vars.keys().cloned().collect::<Vec<_>>().join(", ");
-                    return Err(wrong(format!("no variable {key}; it has: {known}")));
-                }
-            }
-        }
+        plan.fill_titles(&words);
         plan.validate().map_err(wrong)?;
         Ok(plan)
+    }
+
+    /// Fills the variables in what people read. Other braces stay.
+    fn fill_titles(&mut self, vars: &Words) {
+        let texts = self.cases.iter_mut().flat_map(|case| case.notes.iter_mut().chain([&mut case.title]));
+        for text in texts {
+            if let Ok(filled) = vars.fill(text) {
+                *text = filled;
+            }
+        }
     }
 
     /// Whether names are unique, sizes are sizes, and goals name contenders.
@@ -447,6 +469,48 @@ impl Contender {
         }
         Ok(())
     }
+}
+
+/// Replaces the variables of a plan by those given, and returns all of them.
+fn set_vars(plan: &mut DeTable<'_>, given: &BTreeMap<String, String>) -> std::result::Result<Words, String> {
+    let mut none = DeTable::new();
+    let vars = match plan.get_mut("vars").map(Spanned::get_mut) {
+        Some(DeValue::Table(vars)) => vars,
+        _ => &mut none,
+    };
+    for (name, value) in given {
+        let Some(old) = vars.get_mut(name.as_str()) else {
+            let known = vars.keys().map(|known| known.get_ref().as_ref()).collect::<Vec<_>>().join(", ");
+            return Err(format!("no variable {name}; it has: {known}"));
+        };
+        *old.get_mut() = DeValue::String(Cow::Owned(value.clone()));
+    }
+    let mut words = Words::default();
+    for (name, value) in &*vars {
+        words.set(name.get_ref().as_ref(), value.get_ref().as_str().unwrap_or_default());
+    }
+    Ok(words)
+}
+
+/// Numbers, also as text: a number or a size.
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeMap<String, f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Number(f64),
+        Text(String),
+    }
+    let number = |(name, given): (String, Given)| {
+        let value = match given {
+            Given::Number(value) => value,
+            Given::Text(text) => match text.parse() {
+                Ok(value) => value,
+                Err(_) => units::parse_size(&text).map_err(serde::de::Error::custom)? as f64,
+            },
+        };
+        Ok((name, value))
+    };
+    BTreeMap::deserialize(from)?.into_iter().map(number).collect()
 }
 
 /// A value with the placeholders in all its strings filled.

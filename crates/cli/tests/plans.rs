@@ -105,3 +105,36 @@ fn names_that_are_not_there_get_one_line() {
         Ran::from(output).fails(2, &["plan.toml", part]);
     }
 }
+
+#[test]
+fn a_sweep_is_one_contender_per_combination_and_its_values_can_be_set() {
+    let plan = r#"
+[vars]
+chunks = "4KiB 1MiB"
+[[case]]
+name = "swept"
+rounds = 1
+[[case.contender]]
+name = "{chunk}, {clients} clients"
+each = { chunk = "{chunks}", clients = ["1", "2"] }
+command = ["sh", "-c", "echo '{{\"clients\": {clients}, \"seconds\": 1}}'; test {chunk} = 4KiB"]
+prints = "metrics"
+parameters = { chunk_bytes = "{chunk}", concurrency = "{clients}" }
+"#;
+    let results = measured(&World::new(), plan, &["--set", "chunks=4KiB"]);
+    let lines = &results.header.cases[0].contenders;
+    let found: Vec<_> =
+        lines.iter().map(|line| (line.name.as_str(), line.parameters["chunk_bytes"])).collect();
+    assert_eq!(found, [("4KiB, 1 clients", 4096.0), ("4KiB, 2 clients", 4096.0)]);
+    let run = results.counted("swept", "4KiB, 2 clients").next().unwrap();
+    assert_eq!((run.outcome, run.metrics["clients"]), (Outcome::Ok, 2.0));
+}
+
+#[test]
+fn what_is_wrong_in_a_plan_is_found_by_its_line_also_with_like() {
+    let world = World::new();
+    let plan = "[[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\nlike = \"a\"\nspeed = 3\n";
+    let path = world.write("plan.toml", plan.as_bytes());
+    let output = world.command(&["-q", "bench", "run", "--plan", path.to_str().unwrap()]).output().unwrap();
+    Ran::from(output).fails(2, &["plan.toml", "line 6", "speed"]);
+}

@@ -411,7 +411,9 @@ enum Given {
 }
 
 /// A number, also as text: a plan's placeholders are text.
-fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<T>, D::Error> {
+pub(crate) fn number<'de, T: TryFrom<u64>, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<T>, D::Error> {
     let wrong = |text: String| serde::de::Error::custom(format!("`{text}` is not a number from 0 on"));
     let value = match Option::<Given>::deserialize(from)? {
         None => return Ok(None),

@@ -8,7 +8,8 @@ use firstbyte_advise::statistics::{Contender, Summary};
 use super::words::{metric, parameter as parameter_value};
 
 /// The parameters that charts are drawn over.
-const PARAMETERS: [&str; 5] = ["jobs", "size_bytes", "memory_bytes", "chunk_bytes", "concurrency"];
+const PARAMETERS: [&str; 6] =
+    ["jobs", "size_bytes", "memory_bytes", "chunk_bytes", "buffer_bytes", "concurrency"];
 
 /// One chart.
 pub(super) struct Scaling<'a> {
