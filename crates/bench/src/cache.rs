@@ -7,6 +7,7 @@
 
 mod bring;
 mod files;
+mod names;
 mod objects;
 mod observe;
 mod pages;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use firstbyte_advise::result::CacheEvidence;
 
 use observe::Observation;
-pub use spec::{Names, Object, Spec, Tools, Traffic};
+pub use spec::{Object, Spec, Tools, Traffic};
 
 /// Why a state cannot be brought about. A state that is not reached is no error: it marks the run.
 #[derive(Debug, thiserror::Error)]
@@ -66,8 +67,12 @@ pub struct Prepared {
 /// # Errors
 /// See [`Error`].
 pub fn prepare(spec: &Spec, tools: &Tools) -> Result<Prepared, Error> {
-    let done = bring::about(spec, tools)?;
-    Ok(Prepared { spec: spec.clone(), tools: tools.clone(), done, before: None })
+    let mut spec = spec.clone();
+    if spec.expected_bytes.is_none() {
+        spec.expected_bytes = names::bytes(&spec.names)?;
+    }
+    let done = bring::about(&spec, tools)?;
+    Ok(Prepared { spec, tools: tools.clone(), done, before: None })
 }
 
 impl Prepared {

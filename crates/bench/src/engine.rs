@@ -49,6 +49,14 @@ pub struct Settings<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+impl Settings<'_> {
+    /// True if the environment has this program.
+    fn has_program(&self, name: &str) -> bool {
+        let path = self.env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default();
+        services::find_program(name, &path.to_string_lossy()).is_some()
+    }
+}
+
 /// What happens during a measurement, for progress.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -210,8 +218,12 @@ fn run_case(
     let prepared = prepare::prepare(plan, case, stage, settings)?;
     let scene = Scene { plan: &plan.name, case, prepared: &prepared, settings };
     let missing = missing_programs(case, &prepared, settings);
-    for name in &missing {
-        watch(Event::Note(&format!("{name}: not installed, left out")));
+    for contender in &case.contenders {
+        if let Some(program) = missing.get(&contender.name) {
+            let advice = Some(&contender.install).filter(|install| !install.is_empty());
+            let advice = advice.map_or(String::new(), |install| format!("; install it: {install}"));
+            watch(Event::Note(&format!("{}: left out, {program} is not installed{advice}", contender.name)));
+        }
     }
     // What was prepared, the kernel would write out beside the first runs.
     rustix::fs::sync();
@@ -225,7 +237,9 @@ fn run_case(
         for contender in order(&case.contenders, round) {
             let position = positions.entry(round).or_insert(0_u32);
             let done: BTreeSet<u32> = writer.rounds_of(&case.name, &contender.name);
-            if missing.contains(&contender.name) || done.contains(&round) || left_out(writer, case, contender)
+            if missing.contains_key(&contender.name)
+                || done.contains(&round)
+                || left_out(writer, case, contender)
             {
                 *position += u32::from(done.contains(&round));
                 continue;
@@ -253,14 +267,18 @@ fn order(contenders: &[Contender], round: u32) -> Vec<&Contender> {
     order
 }
 
-/// The optional contenders whose program is missing.
-fn missing_programs(case: &Case, prepared: &prepare::Prepared, settings: &Settings<'_>) -> BTreeSet<String> {
-    let path = settings.env.get(std::ffi::OsStr::new("PATH")).map(|path| path.to_string_lossy().into_owned());
-    let path = path.unwrap_or_default();
-    let missing = |contender: &&Contender| {
-        let program = contender.command.first().map(|program| prepared.words.fill(program));
-        let program = program.and_then(std::result::Result::ok).unwrap_or_default();
-        contender.optional && services::find_program(&program, &path).is_none()
+/// The optional contenders of which a program is missing, and which.
+fn missing_programs(
+    case: &Case,
+    prepared: &prepare::Prepared,
+    settings: &Settings<'_>,
+) -> BTreeMap<String, String> {
+    let missing = |contender: &Contender| {
+        let own = contender.command.first().map(|program| prepared.words.fill(program).unwrap_or_default());
+        let mut programs = own.into_iter().chain(contender.requires.iter().cloned());
+        programs.find(|program| !settings.has_program(program))
     };
-    case.contenders.iter().filter(missing).map(|contender| contender.name.clone()).collect()
+    let optional = case.contenders.iter().filter(|contender| contender.optional);
+    let named = |contender: &Contender| Some((contender.name.clone(), missing(contender)?));
+    optional.filter_map(named).collect()
 }

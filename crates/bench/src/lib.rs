@@ -22,6 +22,7 @@ pub mod noise;
 pub mod plan;
 pub mod report;
 pub mod results;
+mod resident;
 mod services;
 mod stage;
 mod sweep;

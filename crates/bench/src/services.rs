@@ -78,19 +78,33 @@ pub(crate) fn start(
     let lines = child.stdout.take().map_or_else(|| mpsc::channel().1, lines_of);
     let mut running = Running { name: service.name.clone(), child, lines };
     let port = running.wait(service.ready, port, &log)?;
+    set_words(service, port, &dir, running.child.id(), words);
+    Ok(running)
+}
+
+/// Sets the placeholders of a service that cannot be started, so that commands can be filled.
+pub(crate) fn leave_out(service: &Service, root: &Path, words: &mut Words) {
+    set_words(service, 0, &root.join(&service.name), 0, words);
+}
+
+fn set_words(service: &Service, port: u16, dir: &Path, pid: u32, words: &mut Words) {
     let scheme = if service.scheme.is_empty() { "http" } else { &service.scheme };
     let name = &service.name;
     words.set(format!("{name}.port"), port);
     words.set(format!("{name}.url"), format!("{scheme}://127.0.0.1:{port}"));
     words.set(format!("{name}.dir"), dir.display());
-    words.set(format!("{name}.pid"), running.child.id());
-    Ok(running)
+    words.set(format!("{name}.pid"), pid);
 }
 
 impl Running {
     /// Its name in the plan.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it counted since it started; `None` if it does not count, or gives no answer.

@@ -10,6 +10,7 @@ use std::process::Command;
 use firstbyte_advise::result::CacheState;
 use firstbyte_bench::cache::{self, Object, Spec, Tools, Traffic};
 use firstbyte_bench::data;
+use firstbyte_bench::mounts::{self, Mounts};
 use firstbyte_testkit::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use support::World;
 use support::place::Place;
@@ -95,4 +96,33 @@ fn an_object_that_was_hydrated() {
         command.args(["hydrate", "--wait", "--cache"]).arg(&cache).arg(&location).envs(env);
         assert!(command.status().unwrap().success());
     });
+}
+
+/// The kernel does not say which names it has; what came from the device does, on ext4.
+#[test]
+fn names_that_were_listed() {
+    let directory = on_a_disk();
+    let names = directory.path().join("names");
+    data::names(&names, 20_000).unwrap();
+    let size = fs::metadata(&names).unwrap().len();
+    let judged = |state, from_device| {
+        let spec = Spec { state, names: vec![names.clone()], ..Spec::default() };
+        let mut prepared = cache::prepare(&spec, &Tools::default()).unwrap();
+        prepared.observe_before();
+        let (evidence, marks) =
+            cache::conclude(prepared, &Traffic { storage_bytes: from_device, ..Traffic::default() });
+        (evidence.held, marks.concat())
+    };
+    let mounts = Mounts::current().unwrap();
+    if mounts.of(&mounts::real(&names)).is_none_or(|mount| mount.kind != "ext4") {
+        assert_eq!(judged(CacheState::Cold, Some(0)), (None, String::new()));
+        return;
+    }
+    assert_eq!(judged(CacheState::Cold, Some(size)), (Some(true), String::new()));
+    let (held, mark) = judged(CacheState::Cold, Some(0));
+    assert!(held == Some(false) && mark.contains(&format!("only 0 of {size} bytes came")), "{mark}");
+    assert_eq!(judged(CacheState::Cold, None), (None, String::new()));
+    assert_eq!(judged(CacheState::Warm, Some(0)), (Some(true), String::new()));
+    let (held, mark) = judged(CacheState::Warm, Some(size));
+    assert!(held == Some(false) && mark.contains("came from block devices during"), "{mark}");
 }

@@ -8,9 +8,10 @@ use firstbyte_advise::result::CacheState;
 
 use super::Error;
 use super::files::{Kind, Opened};
+use super::names;
 use super::objects;
 use super::scope::{caches, present};
-use super::spec::{Names, Spec, Tools};
+use super::spec::{Spec, Tools};
 use super::tolerance::tolerance;
 
 /// A file is read at most so many times to make it resident. More do not help where memory is too
@@ -42,10 +43,11 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error>
     if !paths.is_empty() {
         done.push(format!("done: {} files written back and evicted (fadvise)", paths.len()));
     }
+    names::write_back(&spec.names)?;
     let stays = evicted.resident > tolerance(evicted.total);
-    if stays || spec.names == Names::Dropped {
+    if stays || !spec.names.is_empty() {
         // 1 drops pages, 3 names and attributes as well; both for the whole machine.
-        let what = if spec.names == Names::Dropped { "3" } else { "1" };
+        let what = if spec.names.is_empty() { "1" } else { "3" };
         match fs::write("/proc/sys/vm/drop_caches", what) {
             Ok(()) => done.push(format!("done: drop_caches {what}")),
             Err(error) => done.push(format!("not done: drop_caches {what}: {error}; only root can do that")),
@@ -94,6 +96,10 @@ fn warm(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error>
     hydrated(spec, tools, done)?;
     let paths = present(spec)?;
     read_in(&paths, spec, done)?;
+    if !spec.names.is_empty() {
+        let count = names::read(&spec.names)?;
+        done.push(format!("done: {count} names read"));
+    }
     // An object without a path is warm if its blocks are in the page cache.
     let caches = caches(spec)?;
     read_in(&caches, &Spec::default(), done)

@@ -15,8 +15,8 @@ pub struct Spec {
     pub files: Vec<PathBuf>,
     /// The part of each file that the run reads, in bytes; `None`: all of it.
     pub range: Option<Range<u64>>,
-    /// Whether names and attributes are to be forgotten too, for runs that list.
-    pub names: Names,
+    /// Directories whose names the run lists.
+    pub names: Vec<PathBuf>,
     /// Objects that the run reads, with the cache of blocks that it uses.
     pub objects: Vec<Object>,
     /// The mount that `files` are below, if the run reads through one. If nothing is mounted there
@@ -24,16 +24,6 @@ pub struct Spec {
     pub mount: Option<PathBuf>,
     /// Bytes of content that the run needs; those that a cold run must fetch.
     pub expected_bytes: Option<u64>,
-}
-
-/// Whether the kernel may know names and attributes of files before a cold run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Names {
-    /// It may.
-    #[default]
-    Any,
-    /// They are dropped, which only root can do, for the whole machine.
-    Dropped,
 }
 
 /// An object and the directory of blocks that is used for it.

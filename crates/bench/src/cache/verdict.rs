@@ -140,6 +140,23 @@ impl Case<'_> {
     }
 
     fn warm(&mut self, before: Option<&Observation>, after: &Observation, traffic: &Traffic) {
+        if !self.lists() {
+            self.warm_content(before, after);
+        }
+        self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
+        self.nothing_crossed(traffic.storage_bytes, "came from block devices", before);
+        // Names cannot be looked at. That no device gave them shows where they were, if this file
+        // system is on one.
+        self.shown +=
+            u32::from(self.lists() && self.spec.expected_bytes.is_some() && traffic.storage_bytes.is_some());
+    }
+
+    /// True if the run lists names and reads no content.
+    fn lists(&self) -> bool {
+        !self.spec.names.is_empty() && self.spec.files.is_empty() && self.spec.objects.is_empty()
+    }
+
+    fn warm_content(&mut self, before: Option<&Observation>, after: &Observation) {
         for (when, seen) in [("before", before), ("after", Some(after))] {
             let Some(seen) = seen else { continue };
             // Where the run reads files, their pages decide; else those of the blocks.
@@ -155,8 +172,6 @@ impl Case<'_> {
         if self.spec.files.is_empty() {
             self.all_blocks(before, after);
         }
-        self.nothing_crossed(traffic.wire_bytes, "crossed the wire", before);
-        self.nothing_crossed(traffic.storage_bytes, "came from block devices", before);
     }
 
     fn hydrated(&mut self, before: Option<&Observation>, after: &Observation, traffic: &Traffic) {

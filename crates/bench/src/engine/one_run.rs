@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{Job, Noise, Outcome, Run};
+use firstbyte_advise::result::{CacheState, Job, Noise, Outcome, Run};
 use firstbyte_location::units;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::launch::{self, Ended, Figures, Launch};
 use crate::noise::Meter;
 use crate::plan::{Case, Contender, Prints};
-use crate::services::Counters;
+use crate::resident;
+use crate::services::{Counters, Running};
 use crate::stage::Stage;
 use crate::throughput::Sampler;
 use crate::words::Words;
@@ -79,6 +80,7 @@ impl Scene<'_> {
         state.observe_before();
         let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start());
         let moved = Sampler::of_destination(at.to_owned());
+        let watched = self.service(contender.server.as_ref()).map(|service| resident::peak_of(service.pid()));
         run.at = now();
         let ended = launch::run_together(&launches, &scratch, longest, self.settings.stop)?;
         let _ = std::fs::remove_dir_all(&scratch);
@@ -94,6 +96,10 @@ impl Scene<'_> {
             run.storage_bytes = group.usage().read_bytes;
         }
         record(&mut run, contender, &ended);
+        if let Some(watched) = watched {
+            let peak = watched.finish().last().map_or(0, |(_, bytes)| *bytes);
+            run.metrics.insert("server_peak_bytes".into(), peak as f64);
+        }
         run.noise = during(
             noise.finish(run.user_seconds + run.system_seconds),
             run.seconds / began.elapsed().as_secs_f64(),
@@ -125,7 +131,8 @@ impl Scene<'_> {
         Ok(scratch)
     }
 
-    /// The group whose limits hold for all jobs of a run together, if it has limits.
+    /// The group whose limits hold for all jobs of a run together, if it has limits. One without
+    /// limits counts what came from devices, for runs whose state nothing else can show.
     fn group(&self, contender: &Contender, words: &Words) -> Result<Option<Group>> {
         let memory = contender.memory_limit.as_deref().map(|text| {
             let text = words.fill(text)?;
@@ -133,7 +140,8 @@ impl Scene<'_> {
         });
         let memory_bytes = memory.transpose().map_err(|what| self.wrong(contender, what))?;
         if memory_bytes.is_none() && contender.cpus.is_none() {
-            return Ok(None);
+            let counts = !contender.cache.names.is_empty() && contender.cache.state != CacheState::Any;
+            return Ok(counts.then(|| Group::create("run", &Limits::default()).ok()).flatten());
         }
         let limits = Limits { memory_bytes, cpus: contender.cpus };
         Ok(Some(Group::create("run", &limits)?))
@@ -143,7 +151,9 @@ impl Scene<'_> {
     fn prepare_cache(&self, contender: &Contender, words: &Words, bytes: Option<u64>) -> Result<Prepared> {
         let plan = &contender.cache;
         let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
-        let files = plan.files.iter().map(filled).collect::<Result<Vec<_>>>()?;
+        let all = |texts: &[String]| {
+            texts.iter().map(filled).map(|text| Ok(text?.into())).collect::<Result<Vec<PathBuf>>>()
+        };
         let object = match (&plan.object, &plan.dir) {
             (Some(location), Some(dir)) => {
                 Some(Object { location: filled(location)?, cache: filled(dir)?.into() })
@@ -152,14 +162,19 @@ impl Scene<'_> {
         };
         let spec = Spec {
             state: plan.state,
-            files: files.into_iter().map(PathBuf::from).collect(),
+            files: all(&plan.files)?,
+            names: all(&plan.names)?,
             objects: object.into_iter().collect(),
             expected_bytes: bytes,
             ..Spec::default()
         };
         let env = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
         let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env: env.collect::<Result<_>>()? };
-        Ok(cache::prepare(&spec, &tools)?)
+        let prepared = cache::prepare(&spec, &tools)?;
+        if plan.state == CacheState::Cold {
+            self.do_all(std::slice::from_ref(&plan.start), words)?;
+        }
+        Ok(prepared)
     }
 
     fn launches(
@@ -186,8 +201,11 @@ impl Scene<'_> {
     }
 
     fn counters(&self, contender: &Contender) -> Option<Counters> {
-        let name = contender.link.as_ref()?;
-        self.prepared.services.iter().find(|service| service.name() == name)?.counters()
+        self.service(contender.link.as_ref())?.counters()
+    }
+
+    fn service(&self, name: Option<&String>) -> Option<&Running> {
+        self.prepared.services.iter().find(|service| Some(service.name()) == name.map(String::as_str))
     }
 
     fn check(&self, contender: &Contender, at: &Path, words: &Words) -> std::result::Result<(), String> {

@@ -75,6 +75,10 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     prepared.made.push(root.clone());
     for service in plan.services_of(case) {
         stopped(settings)?;
+        if service.requires.iter().any(|program| !settings.has_program(program)) {
+            services::leave_out(service, &root, &mut prepared.words);
+            continue;
+        }
         prepared.services.push(services::start(service, &root, &mut prepared.words, &settings.env)?);
         for (name, value) in plan.env.iter().chain(&case.env) {
             // It may name a service that starts later.

@@ -1,0 +1,66 @@
+//! Names in directories: the kernel does not say which of them it has in memory, so a state is
+//! proved by what came from the device. Called by the cache room and by `bring`.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::mounts::{self, Mounts};
+
+/// File systems whose directories have the size of their blocks, all of which a listing reads.
+const BLOCKS: [&str; 3] = ["ext2", "ext3", "ext4"];
+
+/// Bytes that a first listing of `directories` and all below them reads from a device. `None` if
+/// their file system does not tell.
+pub(super) fn bytes(directories: &[PathBuf]) -> Result<Option<u64>, Error> {
+    let mounts = Mounts::current().unwrap_or_default();
+    let tells = |directory: &PathBuf| {
+        let mount = mounts.of(&mounts::real(directory));
+        mount.is_some_and(|mount| BLOCKS.contains(&mount.kind.as_str()) && mount.device.starts_with("/dev/"))
+    };
+    if directories.is_empty() || !directories.iter().all(tells) {
+        return Ok(None);
+    }
+    let mut sum = 0;
+    visit(directories, |directory| {
+        sum += fs::metadata(directory)?.size();
+        Ok(())
+    })?;
+    Ok(Some(sum))
+}
+
+/// Lists `directories` and all below them, so that the kernel has their names. Returns how many.
+pub(super) fn read(directories: &[PathBuf]) -> Result<u64, Error> {
+    visit(directories, |_| Ok(()))
+}
+
+/// Writes back the file systems of `directories`: what is dirty cannot be dropped.
+pub(super) fn write_back(directories: &[PathBuf]) -> Result<(), Error> {
+    for directory in directories {
+        let synced = File::open(directory).and_then(|opened| Ok(rustix::fs::syncfs(&opened)?));
+        synced.map_err(|source| Error::File { path: directory.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Calls `act` with each directory. Returns the number of names in all of them.
+fn visit(directories: &[PathBuf], mut act: impl FnMut(&Path) -> std::io::Result<()>) -> Result<u64, Error> {
+    let mut count = 0;
+    let mut waiting = directories.to_vec();
+    while let Some(directory) = waiting.pop() {
+        let mut list = || {
+            act(&directory)?;
+            for entry in fs::read_dir(&directory)? {
+                let entry = entry?;
+                count += 1;
+                if entry.file_type()?.is_dir() {
+                    waiting.push(entry.path());
+                }
+            }
+            Ok(())
+        };
+        list().map_err(|source| Error::File { path: directory.clone(), source })?;
+    }
+    Ok(count)
+}
