@@ -31,7 +31,7 @@ pub struct Axis {
     pub title: String,
     /// The case.
     pub case: String,
-    /// The contender.
+    /// The contender. `{row}` and `{column}` are the titles of the cell's.
     pub contender: String,
     /// The figure, see [`Run::figure`]; `seconds` unless any of them says another.
     pub metric: String,
@@ -73,11 +73,17 @@ pub enum Of {
 
 impl Table {
     /// Case and contender of every cell; empty where the table does not say one.
-    pub fn subjects(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
         pairs.map(|(row, column)| {
             (self.said(row, column, |axis| &axis.case), self.said(row, column, |axis| &axis.contender))
         })
+    }
+
+    /// The contender of a cell.
+    pub(crate) fn contender(&self, row: &Axis, column: &Axis) -> String {
+        let contender = self.said(row, column, |axis| &axis.contender);
+        contender.replace("{row}", &row.title).replace("{column}", &column.title)
     }
 
     /// What the row says, or else the column, or else the table; empty if none does.

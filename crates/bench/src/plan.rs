@@ -336,7 +336,7 @@ impl Plan {
     /// Fills the variables in what people read. Other braces stay.
     fn fill_titles(&mut self, vars: &Words) {
         let texts = self.cases.iter_mut().flat_map(|case| case.notes.iter_mut().chain([&mut case.title]));
-        for text in texts {
+        for text in texts.chain(self.tables.iter_mut().flat_map(titles)) {
             if let Ok(filled) = vars.fill(text) {
                 *text = filled;
             }
@@ -372,7 +372,7 @@ impl Plan {
             if !case.is_empty() && !self.cases.iter().any(|known| known.name == case) {
                 return Err(format!("no case {case:?}"));
             }
-            if !contender.is_empty() && !is_contender(contender) {
+            if !contender.is_empty() && !is_contender(&contender) {
                 return Err(format!("no contender {contender:?}"));
             }
         }
@@ -469,6 +469,13 @@ impl Contender {
         }
         Ok(())
     }
+}
+
+/// What people read of a table, besides its figures.
+fn titles(table: &mut Table) -> Vec<&mut String> {
+    let Table { title, notes, all, columns, rows } = table;
+    let axes = columns.iter_mut().chain(rows.iter_mut()).map(|axis| &mut axis.title);
+    axes.chain(notes).chain([title, &mut all.title]).collect()
 }
 
 /// Replaces the variables of a plan by those given, and returns all of them.

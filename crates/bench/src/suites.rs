@@ -23,7 +23,34 @@ pub struct Suite {
 }
 
 /// All suites, by name.
-pub static SUITES: [Suite; 0] = [];
+pub static SUITES: [Suite; 2] = [
+    Suite {
+        name: "s2",
+        text: include_str!("suites/s2.toml"),
+        programs: &[
+            ("netty.sh", include_str!("suites/netty.sh")),
+            ("netty/pom.xml", include_str!("suites/netty/pom.xml")),
+            (
+                "netty/src/main/java/bench/Request.java",
+                include_str!("suites/netty/src/main/java/bench/Request.java"),
+            ),
+            (
+                "netty/src/main/java/bench/Server.java",
+                include_str!("suites/netty/src/main/java/bench/Server.java"),
+            ),
+            (
+                "netty/src/main/java/bench/Client.java",
+                include_str!("suites/netty/src/main/java/bench/Client.java"),
+            ),
+            ("upload_page.py", include_str!("suites/upload_page.py")),
+        ],
+    },
+    Suite {
+        name: "s4",
+        text: include_str!("suites/s4.toml"),
+        programs: &[("churn.py", include_str!("suites/churn.py"))],
+    },
+];
 
 impl Suite {
     /// The suite of this name.

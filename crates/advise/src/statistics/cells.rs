@@ -1,6 +1,6 @@
 //! The figures in the cells of a table of published and measured ones.
 
-use crate::result::{Basis, Results, Run};
+use crate::result::{Basis, Outcome, Results, Run};
 use crate::table::{Axis, Of, Statistic, Table};
 
 use super::quantile::quantile;
@@ -12,6 +12,8 @@ pub struct Cell {
     pub metric: String,
     /// The figure; `None` if it was not measured.
     pub value: Option<f64>,
+    /// Why there is none although its runs were made: the error of the last one.
+    pub error: Option<String>,
     /// Where it comes from.
     pub basis: Basis,
     /// The published figure; empty if there is none.
@@ -30,7 +32,7 @@ pub fn cells(table: &Table, results: &Results) -> Vec<Vec<Cell>> {
 
 fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usize) -> Cell {
     let case = table.said(row, column, |axis| &axis.case);
-    let contender = table.said(row, column, |axis| &axis.contender);
+    let contender = &table.contender(row, column);
     let metric = match table.said(row, column, |axis| &axis.metric) {
         "" => "seconds",
         metric => metric,
@@ -40,9 +42,12 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
     let of = axes.iter().find_map(|axis| axis.of).unwrap_or_default();
     let runs: Vec<&Run> = results.counted(case, contender).collect();
     let values = runs.iter().flat_map(|run| figures(run, metric, of)).filter(|value| value.is_finite());
+    let failed = |run: &&Run| run.case == case && run.contender == *contender && run.outcome != Outcome::Ok;
+    let last = results.runs.iter().rfind(failed).filter(|_| runs.is_empty());
     Cell {
         metric: metric.to_owned(),
         value: one(statistic, values.collect()),
+        error: last.map(|run| run.error.clone().unwrap_or_default()),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
         published: row.published.get(index).cloned().unwrap_or_default(),
     }
@@ -128,6 +133,28 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_empty() {
         assert!(cells(&table(), &results())[1].iter().all(|cell| cell.value.is_none()));
+    }
+
+    #[test]
+    fn a_cell_whose_runs_failed_says_why() {
+        let mut results = results();
+        let error = Some("exit code 1: OutOfMemoryError".to_owned());
+        for round in [0, 1] {
+            let (contender, outcome) = ("absent".to_owned(), Outcome::Failed);
+            let failed = Run { contender, round, outcome, ..results.runs[0].clone() };
+            results.runs.push(Run { error: error.clone(), ..failed });
+        }
+        let cells = cells(&table(), &results);
+        assert_eq!((&cells[1][0].error, cells[1][0].value), (&error, None));
+        assert_eq!(cells[0][0].error, None);
+    }
+
+    #[test]
+    fn a_contender_may_have_the_titles_of_row_and_column_in_its_name() {
+        let axis = |title: &str| Axis { title: title.into(), ..Axis::default() };
+        let all = Axis { contender: "{row} of {column}".into(), ..Axis::default() };
+        let table = Table { all, columns: vec![axis("flat")], rows: vec![axis("ls")], ..Table::default() };
+        assert_eq!(table.subjects().map(|(_, name)| name).collect::<Vec<_>>(), ["ls of flat"]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use super::words::{escape, figure};
 pub(super) const LEGEND: &str = "A cell shows the figure of these results, then the published one in brackets. \
      m: measured; e: emulated, through a stand-in; c: computed by a model.";
 
+/// The most letters of an error in a cell.
+const ERROR: usize = 80;
+
 /// A table whose cells are text; the first row is its head, the first column names the rows.
 pub(super) struct Grid<'a> {
     /// The table.
@@ -33,7 +36,10 @@ fn grid<'a>(results: &Results, table: &'a Table) -> Option<Grid<'a>> {
     let mut rows: Vec<Vec<String>> = vec![head];
     let mut measured = false;
     for (row, figures) in table.rows.iter().zip(cells(table, results)) {
-        if figures.iter().any(|cell| cell.value.is_some() || !cell.published.is_empty()) {
+        if figures
+            .iter()
+            .any(|cell| cell.value.is_some() || cell.error.is_some() || !cell.published.is_empty())
+        {
             rows.push(std::iter::once(row.title.clone()).chain(figures.iter().map(text)).collect());
         }
         measured |= figures.iter().any(|cell| cell.value.is_some());
@@ -48,7 +54,11 @@ fn text(cell: &Cell) -> String {
         Basis::Emulated => "e",
         Basis::Modelled => "c",
     };
-    let own = cell.value.map(|value| format!("{} {letter}", figure(&cell.metric, value)));
+    let own = match (cell.value, &cell.error) {
+        (Some(value), _) => Some(format!("{} {letter}", figure(&cell.metric, value))),
+        (None, Some(error)) => Some(format!("failed: {}", error.chars().take(ERROR).collect::<String>())),
+        (None, None) => None,
+    };
     let published = Some(format!("({})", cell.published)).filter(|_| !cell.published.is_empty());
     let parts: Vec<String> = own.into_iter().chain(published).collect();
     if parts.is_empty() { "-".into() } else { parts.join(" ") }

@@ -282,6 +282,7 @@ impl Work {
                 files: self.files.clone(),
                 object: self.object.clone(),
                 dir: self.object.as_ref().map(|_| cache.replace("{job}", "0")),
+                ..Cache::default()
             },
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
             workload: self.workload.clone(),
