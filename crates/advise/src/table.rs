@@ -75,9 +75,7 @@ impl Table {
     /// Case and contender of every cell; empty where the table does not say one.
     pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
-        pairs.map(|(row, column)| {
-            (self.said(row, column, |axis| &axis.case), self.said(row, column, |axis| &axis.contender))
-        })
+        pairs.map(|(row, column)| (self.said(row, column, |axis| &axis.case), self.contender(row, column)))
     }
 
     /// The contender of a cell.
