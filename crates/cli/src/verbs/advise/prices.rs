@@ -194,7 +194,7 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     }
     if count == 0 {
         let place = region.map(|region| format!(" in {region}")).unwrap_or_default();
-        return Err(Error::failed(format!("{}: it has no price that is used{place}", shown(&args.file))));
+        return Err(Error::failed(format!("{}: it has no price that is used{place}", name_of(&args.file))));
     }
     let Imported { catalogue, offer, day, products, .. } = imported;
     let mut own = read(&out)?.unwrap_or_default();
@@ -213,14 +213,18 @@ fn run_import(args: &ImportArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// A file's name in messages.
+fn name_of(file: &Path) -> String {
+    if file == Path::new("-") { "standard input".into() } else { shown(file).to_string() }
+}
+
 fn read_offer(file: &Path, region: Option<&str>) -> Result<Imported> {
-    let (name, opened): (String, Box<dyn Read>) = if file == Path::new("-") {
-        ("standard input".into(), Box::new(console::standard_input()?))
+    let opened: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(console::standard_input()?)
     } else {
-        let opened = File::open(file).map_err(|error| Error::io(shown(file), &error))?;
-        (shown(file).to_string(), Box::new(opened))
+        Box::new(File::open(file).map_err(|error| Error::io(shown(file), &error))?)
     };
-    import(&name, BufReader::with_capacity(BUFFER, opened), region).map_err(|error| match error {
+    import(&name_of(file), BufReader::with_capacity(BUFFER, opened), region).map_err(|error| match error {
         ImportError::Truncated { .. } => Error::failed(error.to_string()),
         _ => Error::failed(error.to_string()).advise(
             "offer files are listed in https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/index.json",
