@@ -23,7 +23,17 @@ pub struct Suite {
 }
 
 /// All suites, by name.
-pub static SUITES: [Suite; 0] = [];
+pub static SUITES: [Suite; 2] = [
+    Suite { name: "s1", text: include_str!("suites/s1.toml"), programs: &[] },
+    Suite {
+        name: "s5",
+        text: include_str!("suites/s5.toml"),
+        programs: &[
+            ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
+            ("s5_copy.py", include_str!("suites/s5_copy.py")),
+        ],
+    },
+];
 
 impl Suite {
     /// The suite of this name.
