@@ -6,6 +6,7 @@
 //! left out of the rest of its case. The engine decides nothing by time, so a continued measurement
 //! ends with the same set of runs.
 
+mod function;
 mod one_run;
 mod prepare;
 
@@ -22,6 +23,7 @@ use crate::plan::{Case, Contender, Plan};
 use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
+use function::Function;
 use one_run::Scene;
 
 /// Failures in a row after which a contender is left out of the rest of its case.
@@ -119,8 +121,42 @@ fn described(case: &Case, plan: &Plan, settings: &Settings<'_>) -> result::Case 
         contenders: case.contenders.iter().map(line).collect(),
         goals: case.goals.clone(),
         rounds: settings.rounds.unwrap_or(case.rounds),
-        stand_ins: plan.services_of(case).filter_map(|service| service.stand_in.clone()).collect(),
+        stand_ins: stand_ins(case, plan),
     }
+}
+
+/// The stand-ins of a case with their numbers: services, and emulated functions.
+fn stand_ins(case: &Case, plan: &Plan) -> Vec<String> {
+    let words = plan.words_of(case);
+    let services = plan.services_of(case).filter_map(|service| {
+        let text = service.stand_in.as_ref()?;
+        Some(words.fill(text).unwrap_or_else(|_| text.clone()))
+    });
+    let functions = case
+        .contenders
+        .iter()
+        .filter_map(|contender| Some(Function::of(contender, &words).ok()??.to_string()));
+    let mut all: Vec<String> = Vec::new();
+    for stand_in in services.chain(functions) {
+        if !all.contains(&stand_in) {
+            all.push(stand_in);
+        }
+    }
+    all
+}
+
+/// Whether the machine holds the functions of all cases.
+fn check_functions(plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        let words = plan.words_of(case);
+        for contender in &case.contenders {
+            function::check(contender, &words).map_err(|what| Error::Plan {
+                plan: plan.name.clone(),
+                what: format!("case {}: contender {}: {what}", case.name, contender.name),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// A command line as a reader can repeat it.
@@ -144,6 +180,7 @@ pub fn execute(
     writer: &mut Writer,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
+    check_functions(plan)?;
     let mut budget = Budget { began: Instant::now(), bytes: 0, settings };
     let mut stage = Stage::new(&settings.disk)?;
     for case in &plan.cases {

@@ -111,6 +111,27 @@ pub(crate) fn run_together(
     wait_for_all(waiting, timeout, stop)
 }
 
+/// Runs so many of `launches` together, then the next, until all have run: see [`run_together`].
+/// `timeout` is for all of them.
+///
+/// # Errors
+/// A launcher could not be started.
+pub(crate) fn run_in_waves(
+    launches: &[Launch],
+    at_once: usize,
+    scratch: &Path,
+    timeout: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Ended>> {
+    let until = Instant::now() + timeout;
+    let mut ended = Vec::with_capacity(launches.len());
+    for wave in launches.chunks(at_once.max(1)) {
+        let left = until.saturating_duration_since(Instant::now());
+        ended.extend(run_together(wave, scratch, left, stop)?);
+    }
+    Ok(ended)
+}
+
 /// Starts the launcher of one command. It waits until `start` ends.
 fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Waiting> {
     let [figures, output, errors] = ["figures", "out", "err"].map(|kind| scratch.with_extension(kind));

@@ -114,13 +114,14 @@ fn cpu_name(text: &str) -> String {
 
 /// Processors that this process may use: the scheduler's set, and at most the quota of its cgroup,
 /// rounded up.
-fn processors() -> usize {
+pub(crate) fn processors() -> usize {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     let quota = Places::current().ok().and_then(|places| places.least("cpu", places::cpu_limit));
     quota.map_or(allowed, |quota| allowed.min(quota.ceil() as usize)).max(1)
 }
 
-fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
+/// Memory in bytes that this process may use.
+pub(crate) fn memory(env: &dyn Fn(&str) -> Option<String>) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| {
         let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?;

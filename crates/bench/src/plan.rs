@@ -141,12 +141,17 @@ pub struct Contender {
     /// What its standard output means.
     pub prints: Prints,
     /// Jobs that run at once, each with a placeholder `{job}` from 0.
-    #[serde(deserialize_with = "crate::job::spec::number")]
-    pub jobs: Option<u32>,
+    pub jobs: Option<Count>,
     /// Greatest memory of all its processes and their page cache: a size.
     pub memory_limit: Option<String>,
-    /// Processors that it may use.
+    /// Processors that it may use, all jobs together.
     pub cpus: Option<f64>,
+    /// The memory of a serverless function, a size: each job has that memory and the share of a
+    /// processor that goes with it to itself. Its figures are emulated.
+    pub function: Option<String>,
+    /// What happens if the machine does not hold all these functions at once. True: as many as fit
+    /// run at once, then the next. False: the measurement is refused.
+    pub waves: bool,
     /// How its content is checked after each run.
     pub check: Check,
     /// The cache state that it is measured in.
@@ -173,6 +178,33 @@ pub struct Contender {
     pub requires: Vec<String>,
     /// How they are installed, for that note.
     pub install: String,
+}
+
+/// A number from 1 on, or text that is one once its placeholders are filled.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Count {
+    /// A number.
+    Number(u32),
+    /// Text with placeholders.
+    Text(String),
+}
+
+impl Count {
+    /// The number.
+    ///
+    /// # Errors
+    /// A placeholder has no value, or the text is no such number.
+    pub(crate) fn number(&self, words: &Words) -> std::result::Result<u32, String> {
+        let number = match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => {
+                let text = words.fill(text)?;
+                text.trim().parse().map_err(|_| format!("{text:?} is no number from 1 on"))
+            }
+        };
+        number.and_then(|number| if number == 0 { Err("at least one is needed".into()) } else { Ok(number) })
+    }
 }
 
 /// What a contender's standard output means.
@@ -293,6 +325,9 @@ pub struct Service {
     pub requires: Vec<String>,
     /// The stand-in that it is, with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
     pub stand_in: Option<String>,
+    /// True: each job of a run has one of its own, and its placeholders are those of the job's own
+    /// in what is about one job: its command, environment, cache state and check.
+    pub for_each_job: bool,
 }
 
 /// When a service is ready.
@@ -328,19 +363,33 @@ impl Plan {
         if plan.name.is_empty() {
             name.clone_into(&mut plan.name);
         }
-        plan.fill_titles(&words);
+        plan.fill_texts(&words);
         plan.validate().map_err(wrong)?;
         Ok(plan)
     }
 
     /// Fills the variables in what people read. Other braces stay.
-    fn fill_titles(&mut self, vars: &Words) {
-        let texts = self.cases.iter_mut().flat_map(|case| case.notes.iter_mut().chain([&mut case.title]));
-        for text in texts.chain(self.tables.iter_mut().flat_map(titles)) {
-            if let Ok(filled) = vars.fill(text) {
+    fn fill_texts(&mut self, vars: &Words) {
+        let of_cases: Vec<Words> = self.cases.iter().map(|case| self.words_of(case)).collect();
+        let cases = self.cases.iter_mut().zip(&of_cases);
+        let cases = cases.flat_map(|(case, words)| {
+            case.notes.iter_mut().chain([&mut case.title]).map(move |text| (text, words))
+        });
+        let tables = self.tables.iter_mut().flat_map(titles).map(|text| (text, vars));
+        for (text, words) in cases.chain(tables) {
+            if let Ok(filled) = words.fill(text) {
                 *text = filled;
             }
         }
+    }
+
+    /// The placeholders of a case that are known before it is prepared.
+    pub(crate) fn words_of(&self, case: &Case) -> Words {
+        let mut words = Words::default();
+        for (name, value) in self.vars.iter().chain(&case.vars) {
+            words.set(name, value);
+        }
+        words
     }
 
     /// Whether names are unique, sizes are sizes, and goals name contenders.
@@ -449,6 +498,15 @@ impl Contender {
         Ok(vec![words.fill("{firstbyte}")?, "bench".into(), "job".into(), job])
     }
 
+    /// The number of its jobs.
+    ///
+    /// # Errors
+    /// A placeholder has no value, or it is no number from 1 on.
+    pub(crate) fn jobs(&self, words: &Words) -> std::result::Result<u32, String> {
+        let number = self.jobs.as_ref().map_or(Ok(1), |jobs| jobs.number(words));
+        number.map_err(|what| format!("contender {}: jobs: {what}", self.name))
+    }
+
     /// What its standard output means.
     pub(crate) fn prints(&self) -> Prints {
         if self.job.is_some() { Prints::Metrics } else { self.prints }
@@ -458,8 +516,14 @@ impl Contender {
         if self.command.is_empty() == self.job.is_none() {
             return Err("either a command or a job is needed".into());
         }
-        if self.jobs == Some(0) {
+        if self.jobs == Some(Count::Number(0)) {
             return Err("0 jobs: at least one is needed".into());
+        }
+        if self.function.is_some() && (self.memory_limit.is_some() || self.cpus.is_some()) {
+            return Err("function states memory and processors: leave out memory_limit and cpus".into());
+        }
+        if self.waves && self.function.is_none() {
+            return Err("waves are of functions: say how large with function".into());
         }
         if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
             return Err("cpus: a number above 0 is needed".into());

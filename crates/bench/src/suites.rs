@@ -23,7 +23,8 @@ pub struct Suite {
 }
 
 /// All suites, by name.
-pub static SUITES: [Suite; 2] = [
+pub static SUITES: [Suite; 4] = [
+    Suite { name: "s1", text: include_str!("suites/s1.toml"), programs: &[] },
     Suite {
         name: "s2",
         text: include_str!("suites/s2.toml"),
@@ -49,6 +50,14 @@ pub static SUITES: [Suite; 2] = [
         name: "s4",
         text: include_str!("suites/s4.toml"),
         programs: &[("churn.py", include_str!("suites/churn.py"))],
+    },
+    Suite {
+        name: "s5",
+        text: include_str!("suites/s5.toml"),
+        programs: &[
+            ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
+            ("s5_copy.py", include_str!("suites/s5_copy.py")),
+        ],
     },
 ];
 

@@ -5,6 +5,7 @@
 //! writing is allowed. The plan is a value, so `--dry-run` can show it.
 
 mod cases;
+mod function;
 mod probe;
 
 use std::path::PathBuf;
@@ -41,6 +42,12 @@ pub struct Request {
     pub memory_limit: Option<String>,
     /// Processors of each contender.
     pub cpus: Option<f64>,
+    /// Memory of the serverless function that each job runs in, as a size.
+    pub function: Option<String>,
+    /// Functions that the machine does not hold at once run one after another.
+    pub waves: bool,
+    /// The endpoint of the S3 targets, if it is not that of AWS.
+    pub endpoint: Option<String>,
     /// A command for the workload `command`, words with `{target}`.
     pub command: Vec<String>,
     /// The local file or directory that `upload` copies.

@@ -1,19 +1,20 @@
 //! One run of one contender: a fresh destination, its jobs, the check of its content, its figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{CacheState, Job, Noise, Outcome, Run};
+use firstbyte_advise::result::{Basis, CacheState, Job, Noise, Outcome, Run};
 use firstbyte_location::units;
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Settings;
+use super::function::Limited;
 use super::prepare::{self, do_command};
 use crate::cache::{self, Object, Prepared, Spec, Tools, Traffic};
-use crate::cgroup::{Group, Limits};
+use crate::cgroup::Group;
 use crate::check;
 use crate::error::{Error, Result};
 use crate::launch::{self, Ended, Figures, Launch};
@@ -49,40 +50,49 @@ impl Scene<'_> {
         let text = self.prepared.words.fill(text).map_err(|what| self.wrong(contender, what))?;
         let bytes =
             units::parse_size(&text).map_err(|error| self.wrong(contender, format!("bytes: {error}")))?;
-        Ok(Some(bytes * u64::from(contender.jobs.unwrap_or(1))))
+        Ok(Some(bytes * u64::from(self.jobs(contender)?)))
+    }
+
+    /// The number of jobs of a run.
+    fn jobs(&self, contender: &Contender) -> Result<u32> {
+        contender.jobs(&self.prepared.words).map_err(|what| self.in_case(what))
     }
 
     /// Runs a contender once. Its failure is in the result; an error means that nothing more can be
     /// measured.
     pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
-        let words = self.words(&destination);
-        let ran = self.run_into(contender, &destination, &words, longest);
+        let ran = self.run_into(contender, &destination, longest);
         if !self.case.keep {
             let _ = std::fs::remove_dir_all(&destination);
         }
         ran
     }
 
-    fn run_into(&self, contender: &Contender, at: &Path, words: &Words, longest: Duration) -> Result<Run> {
+    fn run_into(&self, contender: &Contender, at: &Path, longest: Duration) -> Result<Run> {
         let mut run = Run {
             case: self.case.name.clone(),
             contender: contender.name.clone(),
-            basis: contender.basis,
+            basis: basis(contender),
             bytes: self.bytes_of(contender)?,
             ..Run::default()
         };
+        let words = &self.words(at, &self.prepared.words);
+        let jobs = self.words_of_jobs(contender, at)?;
         self.do_all(&self.case.before, words)?;
-        let group = self.group(contender, words)?;
-        let launches = self.launches(contender, at, words, group.as_ref())?;
+        let wrong = |what| self.wrong(contender, what);
+        let limited = Limited::create(contender, jobs.len() as u32, words, &wrong)?;
+        let launches = self.launches(contender, at, &jobs, &limited)?;
         let scratch = self.scratch(at)?;
-        let mut state = self.prepare_cache(contender, words, run.bytes)?;
+        let mut state = self.prepare_cache(contender, &jobs, run.bytes)?;
         state.observe_before();
         let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start());
         let moved = Sampler::of_destination(at.to_owned());
-        let watched = self.service(contender.server.as_ref()).map(|service| resident::peak_of(service.pid()));
+        let server = contender.server.as_ref().and_then(|name| self.services(name).next());
+        let watched = server.map(|service| resident::peak_of(service.pid()));
         run.at = now();
-        let ended = launch::run_together(&launches, &scratch, longest, self.settings.stop)?;
+        let at_once = limited.at_once.unwrap_or(jobs.len() as u32) as usize;
+        let ended = launch::run_in_waves(&launches, at_once, &scratch, longest, self.settings.stop)?;
         let _ = std::fs::remove_dir_all(&scratch);
         run.throughput = moved.finish();
         if (self.settings.stop)() {
@@ -92,13 +102,19 @@ impl Scene<'_> {
             run.wire_bytes = Some(after.bytes.saturating_sub(before.bytes));
             run.requests = Some(after.requests.saturating_sub(before.requests));
         }
-        if let Some(group) = &group {
-            run.storage_bytes = group.usage().read_bytes;
-        }
+        run.storage_bytes = limited.read_bytes();
         record(&mut run, contender, &ended);
         if let Some(watched) = watched {
             let peak = watched.finish().last().map_or(0, |(_, bytes)| *bytes);
             run.metrics.insert("server_peak_bytes".into(), peak as f64);
+        }
+        if limited.at_once.is_some() {
+            run.metrics.insert("jobs_at_once".into(), at_once as f64);
+        }
+        if run.outcome == Outcome::Failed
+            && let Some(what) = limited.exhausted()
+        {
+            run.error = Some(what);
         }
         run.noise = during(
             noise.finish(run.user_seconds + run.system_seconds),
@@ -108,7 +124,7 @@ impl Scene<'_> {
             Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
         (run.cache, run.marks) = cache::conclude(state, &traffic);
         if run.outcome == Outcome::Ok
-            && let Err(what) = self.check(contender, at, words)
+            && let Err(what) = self.check_all(contender, at, &jobs)
         {
             (run.outcome, run.error) = (Outcome::Wrong, Some(what));
         }
@@ -116,12 +132,23 @@ impl Scene<'_> {
         Ok(run)
     }
 
-    /// The placeholders of a run.
-    fn words(&self, destination: &Path) -> Words {
-        let mut words = self.prepared.words.clone();
+    /// The placeholders of a run, from those of its case or of one of its jobs.
+    fn words(&self, destination: &Path, words: &Words) -> Words {
+        let mut words = words.clone();
         words.set("out", destination.display());
         words.set("run", destination.file_name().unwrap_or_default().to_string_lossy());
         words
+    }
+
+    /// The placeholders of each job: `{job}`, and those of the services that it has to itself.
+    fn words_of_jobs(&self, contender: &Contender, destination: &Path) -> Result<Vec<Words>> {
+        let of_job = |job: u32| {
+            let case = self.prepared.jobs.get(job as usize).unwrap_or(&self.prepared.words);
+            let mut words = self.words(destination, case);
+            words.set("job", job);
+            words
+        };
+        Ok((0..self.jobs(contender)?).map(of_job).collect())
     }
 
     /// A directory for outputs, beside the destination, which belongs to the contender.
@@ -131,43 +158,34 @@ impl Scene<'_> {
         Ok(scratch)
     }
 
-    /// The group whose limits hold for all jobs of a run together, if it has limits. One without
-    /// limits counts what came from devices, for runs whose state nothing else can show.
-    fn group(&self, contender: &Contender, words: &Words) -> Result<Option<Group>> {
-        let memory = contender.memory_limit.as_deref().map(|text| {
-            let text = words.fill(text)?;
-            units::parse_size(&text).map_err(|error| format!("memory_limit: {error}"))
-        });
-        let memory_bytes = memory.transpose().map_err(|what| self.wrong(contender, what))?;
-        if memory_bytes.is_none() && contender.cpus.is_none() {
-            let counts = !contender.cache.names.is_empty() && contender.cache.state != CacheState::Any;
-            return Ok(counts.then(|| Group::create("run", &Limits::default()).ok()).flatten());
-        }
-        let limits = Limits { memory_bytes, cpus: contender.cpus };
-        Ok(Some(Group::create("run", &limits)?))
-    }
-
-    /// Brings the cache state of a contender about.
-    fn prepare_cache(&self, contender: &Contender, words: &Words, bytes: Option<u64>) -> Result<Prepared> {
+    /// Brings the cache state of a contender about, for all of its jobs.
+    fn prepare_cache(&self, contender: &Contender, jobs: &[Words], bytes: Option<u64>) -> Result<Prepared> {
         let plan = &contender.cache;
-        let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
-        let all = |texts: &[String]| {
-            texts.iter().map(filled).map(|text| Ok(text?.into())).collect::<Result<Vec<PathBuf>>>()
-        };
-        let object = match (&plan.object, &plan.dir) {
-            (Some(location), Some(dir)) => {
-                Some(Object { location: filled(location)?, cache: filled(dir)?.into() })
+        let (mut files, mut names, mut objects) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        for words in jobs {
+            let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
+            for (paths, found) in [(&plan.files, &mut files), (&plan.names, &mut names)] {
+                for path in paths {
+                    found.insert(PathBuf::from(filled(path)?));
+                }
             }
-            _ => None,
-        };
+            if let (Some(location), Some(dir)) = (&plan.object, &plan.dir) {
+                let object = Object { location: filled(location)?, cache: filled(dir)?.into() };
+                if !objects.contains(&object) {
+                    objects.push(object);
+                }
+            }
+        }
         let spec = Spec {
             state: plan.state,
-            files: all(&plan.files)?,
-            names: all(&plan.names)?,
-            objects: object.into_iter().collect(),
+            files: files.into_iter().collect(),
+            names: names.into_iter().collect(),
+            objects,
             expected_bytes: bytes,
             ..Spec::default()
         };
+        let Some(words) = jobs.first() else { return Err(self.wrong(contender, "no jobs".into())) };
+        let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
         let env = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
         let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env: env.collect::<Result<_>>()? };
         let prepared = cache::prepare(&spec, &tools)?;
@@ -181,31 +199,43 @@ impl Scene<'_> {
         &self,
         contender: &Contender,
         at: &Path,
-        words: &Words,
-        group: Option<&Group>,
+        jobs: &[Words],
+        limited: &Limited,
     ) -> Result<Vec<Launch>> {
         let wrong = |what| self.wrong(contender, what);
-        let mut env = self.prepared.env.clone();
-        for (name, value) in &contender.env {
-            env.insert(name.into(), words.fill(value).map_err(wrong)?.into());
-        }
-        (0..contender.jobs.unwrap_or(1))
-            .map(|job| {
-                let mut own = words.clone();
-                own.set("job", job);
-                let command = contender.words(&own).map_err(wrong)?;
-                let join = group.map(Group::procs).unwrap_or_default();
-                Ok(Launch { command, env: env.clone(), at: at.to_owned(), join })
-            })
-            .collect()
+        let launch = |(job, words): (usize, &Words)| {
+            let mut env = self.prepared.env.clone();
+            for (name, value) in &contender.env {
+                env.insert(name.into(), words.fill(value).map_err(wrong)?.into());
+            }
+            let command = contender.words(words).map_err(wrong)?;
+            let join = limited.group(job as u32).map(Group::procs).unwrap_or_default();
+            Ok(Launch { command, env, at: at.to_owned(), join })
+        };
+        jobs.iter().enumerate().map(launch).collect()
     }
 
+    /// What the contender's link counted so far, or all of them where each job has its own.
     fn counters(&self, contender: &Contender) -> Option<Counters> {
-        self.service(contender.link.as_ref())?.counters()
+        let mut links = self.services(contender.link.as_ref()?);
+        let first = links.next()?.counters()?;
+        links.try_fold(first, |sum, link| {
+            let own = link.counters()?;
+            Some(Counters { bytes: sum.bytes + own.bytes, requests: sum.requests + own.requests })
+        })
     }
 
-    fn service(&self, name: Option<&String>) -> Option<&Running> {
-        self.prepared.services.iter().find(|service| Some(service.name()) == name.map(String::as_str))
+    /// The services of a name: one, or one for each job.
+    fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Running> {
+        self.prepared.services.iter().filter(move |service| service.name() == name)
+    }
+
+    /// Checks what each job delivered; once, if they all delivered into one place.
+    fn check_all(&self, contender: &Contender, at: &Path, jobs: &[Words]) -> std::result::Result<(), String> {
+        let texts = [&contender.check.same, &contender.check.at].into_iter().flatten();
+        let for_each = texts.chain(&contender.check.command).any(|text| text.contains("{job}"));
+        let jobs = if for_each { jobs } else { &jobs[..1] };
+        jobs.iter().try_for_each(|words| self.check(contender, at, words))
     }
 
     fn check(&self, contender: &Contender, at: &Path, words: &Words) -> std::result::Result<(), String> {
@@ -241,6 +271,14 @@ impl Scene<'_> {
 fn during(noise: Noise, share: f64) -> Noise {
     let of = |seconds: Option<f64>| seconds.map(|seconds| seconds * share.min(1.0));
     Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
+}
+
+/// Where the figures of a contender come from: those of an emulated function are emulated.
+fn basis(contender: &Contender) -> Basis {
+    match contender.basis {
+        Basis::Measured if contender.function.is_some() => Basis::Emulated,
+        basis => basis,
+    }
 }
 
 /// Puts what the jobs did into the record of their run.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::Settings;
 use crate::data::{self, FileSizes};
 use crate::error::{Error, Result};
-use crate::plan::{Case, Data, DataKind, Place, Plan};
+use crate::plan::{Case, Data, DataKind, Place, Plan, Service};
 use crate::services::{self, Running};
 use crate::stage::Stage;
 use crate::words::Words;
@@ -31,6 +31,8 @@ pub(super) struct Prepared {
     pub(super) words: Words,
     /// The environment of contenders and commands.
     pub(super) env: Environment,
+    /// The same for each job, with those of the services that it has to itself.
+    pub(super) jobs: Vec<Words>,
     /// In the order of their start.
     pub(super) services: Vec<Running>,
     /// Destinations and data, removed at the end.
@@ -57,7 +59,13 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     for (name, value) in plan.vars.iter().chain(&case.vars).chain(&settings.words) {
         words.set(name, value);
     }
-    let mut prepared = Prepared { words, env: settings.env.clone(), services: Vec::new(), made: Vec::new() };
+    let mut prepared = Prepared {
+        words,
+        jobs: Vec::new(),
+        env: settings.env.clone(),
+        services: Vec::new(),
+        made: Vec::new(),
+    };
     for (place, name) in [(Place::Memory, "data"), (Place::Disk, "data.disk")] {
         let root = stage.directory(place, &format!("data-{}", file_name(&case.name)))?;
         prepared.words.set(name, root.display());
@@ -65,15 +73,16 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     }
     for data in plan.data_of(case) {
         stopped(settings)?;
-        let path = make(data, case, stage, &prepared.words).map_err(|error| match error {
+        let (path, bytes) = make(data, case, stage, &prepared.words).map_err(|error| match error {
             Made::Plan(what) => wrong(what),
             Made::File(error) => error,
         })?;
         prepared.words.set(format!("data.{}", data.name), path.display());
+        prepared.words.set(format!("data.{}.bytes", data.name), bytes);
     }
     let root = stage.directory(Place::Memory, &format!("services-{}", file_name(&case.name)))?;
     prepared.made.push(root.clone());
-    for service in plan.services_of(case) {
+    for service in plan.services_of(case).filter(|service| !service.for_each_job) {
         stopped(settings)?;
         if service.requires.iter().any(|program| !settings.has_program(program)) {
             services::leave_out(service, &root, &mut prepared.words);
@@ -94,11 +103,44 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
         let value = prepared.words.fill(value).map_err(|what| wrong(format!("env {name}: {what}")))?;
         prepared.env.insert(name.into(), value.into());
     }
+    start_for_each_job(plan, case, &mut prepared, &root, settings)?;
     for command in &case.setup {
         stopped(settings)?;
         do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
     }
     Ok(prepared)
+}
+
+/// Starts the services that each job has to itself, for as many jobs as any contender has.
+fn start_for_each_job(
+    plan: &Plan,
+    case: &Case,
+    prepared: &mut Prepared,
+    root: &Path,
+    settings: &Settings<'_>,
+) -> Result<()> {
+    let wrong =
+        |what: String| Error::Plan { plan: plan.name.clone(), what: format!("case {}: {what}", case.name) };
+    let services: Vec<&Service> = plan.services_of(case).filter(|service| service.for_each_job).collect();
+    if services.is_empty() {
+        return Ok(());
+    }
+    let jobs = case.contenders.iter().map(|contender| contender.jobs(&prepared.words));
+    let jobs = jobs.collect::<std::result::Result<Vec<_>, _>>().map_err(wrong)?;
+    for job in 0..jobs.into_iter().max().unwrap_or(1) {
+        let mut words = prepared.words.clone();
+        words.set("job", job);
+        let root = root.join(format!("job-{job}"));
+        for service in &services {
+            stopped(settings)?;
+            prepared.services.push(services::start(service, &root, &mut words, &settings.env)?);
+            for command in &service.setup {
+                do_command(&words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
+            }
+        }
+        prepared.jobs.push(words);
+    }
+    Ok(())
 }
 
 fn stopped(settings: &Settings<'_>) -> Result<()> {
@@ -145,8 +187,8 @@ enum Made {
     File(Error),
 }
 
-/// Makes data and returns its path.
-fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::Result<PathBuf, Made> {
+/// Makes data and returns its path and the bytes of its files.
+fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::Result<(PathBuf, u64), Made> {
     let filled = |text: &Option<String>, what: &str| {
         let text =
             text.as_deref().ok_or_else(|| Made::Plan(format!("data {}: {what} is missing", data.name)))?;
@@ -163,24 +205,28 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
     let directory = root.join(&data.under);
     std::fs::create_dir_all(&directory).map_err(Error::file(&directory)).map_err(Made::File)?;
     let path = directory.join(&data.name);
-    match data.kind {
-        DataKind::File => data::file(&path, size("size")?, data.seed),
+    let bytes = match data.kind {
+        DataKind::File => {
+            let size = size("size")?;
+            data::file(&path, size, data.seed).map(|()| size)
+        }
         DataKind::Files => {
             let sizes = FileSizes::parse(&filled(&data.file_size, "file_size")?);
             let sizes = sizes.map_err(|error| Made::Plan(error.to_string()))?;
-            data::files(&path, count(&data.files, "files")?, &sizes, data.seed).map(drop)
+            data::files(&path, count(&data.files, "files")?, &sizes, data.seed)
         }
-        DataKind::Names => data::names(&path, count(&data.files, "files")?),
+        DataKind::Names => data::names(&path, count(&data.files, "files")?).map(|()| 0),
         DataKind::Tree => {
             data::tree(&path, count(&data.files, "files")?, count(&data.directories, "directories")?)
+                .map(|()| 0)
         }
         DataKind::Directory => {
             std::fs::create_dir_all(&path).map_err(Error::file(&path)).map_err(Made::File)?;
-            Ok(())
+            Ok(0)
         }
     }
     .map_err(|error| Made::File(Error::Prepare { command: data.name.clone(), what: error.to_string() }))?;
-    Ok(path)
+    Ok((path, bytes))
 }
 
 /// A name without characters that matter in paths.

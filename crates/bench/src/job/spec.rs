@@ -61,6 +61,10 @@ pub struct Job {
     /// object.
     #[serde(skip_serializing_if = "is_default")]
     pub read: Option<Share>,
+    /// A limit of time, for example of a gateway: `open` computes how much of an object fits into
+    /// it.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "number")]
+    pub limit_seconds: Option<u64>,
     /// The stage that `open` ends with.
     #[serde(skip_serializing_if = "is_default")]
     pub until: Stage,
@@ -274,7 +278,7 @@ impl Workload {
     /// The parameters that it has beside those of every workload.
     fn parameters(self) -> &'static [&'static str] {
         match self {
-            Self::Open | Self::ColdStart => &["object", "read", "until", "block"],
+            Self::Open | Self::ColdStart => &["object", "read", "until", "block", "limit_seconds"],
             Self::OneBig => &["object", "block", "offset", "size", "concurrency"],
             Self::SeqRead => &["object", "block", "offset", "size"],
             Self::RandRead => &["object", "block", "offset", "size", "count", "concurrency", "seed"],

@@ -1,13 +1,15 @@
 //! The case of one workload on one target: its contenders and what a run of each reads.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_advise::result::CacheState;
 use serde_json::{Value, json};
 
+use super::function::{self, Linked};
 use super::{Found, Request, Shape, Target};
-use crate::plan::{Cache, Case, Contender, Place};
+use crate::plan::{Cache, Case, Contender, Count, Place};
 
 /// Bytes of an object that a run reads unless asked for more: about a second over a network.
 const SIZE: u64 = 256 << 20;
@@ -47,7 +49,15 @@ const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way
 
 /// The case of a workload.
 pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u32]) -> Result<Case, String> {
-    let work = Work::of(target, workload, request)?;
+    let mut work = Work::of(target, workload, request)?;
+    let (mut request, mut services) = (Cow::Borrowed(request), Vec::new());
+    if request.function.is_some() {
+        let Linked { service, location, options } = function::link(target, &request)?;
+        services.push(service);
+        work.reached_at(target, &location);
+        request.to_mut().options = options;
+    }
+    let request = &*request;
     let mut contenders = Vec::new();
     for way in ways(target, workload)? {
         for job in jobs {
@@ -55,13 +65,15 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         }
     }
     for (name, words) in &request.peers {
-        let fill = |word: &String| word.replace("{target}", &target.location);
+        let fill = |word: &String| word.replace("{target}", &work.target);
         contenders.push(Contender {
             name: name.clone(),
             command: words.iter().map(fill).collect(),
             workload: workload.to_owned(),
             target: target.location.clone(),
             bytes: Some(work.bytes.to_string()),
+            function: request.function.clone(),
+            waves: request.waves,
             ..Contender::default()
         });
     }
@@ -69,6 +81,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
         name: format!("{workload} {}", target.location),
         title: work.title,
         notes: work.notes,
+        services,
         contenders,
         seconds: SECONDS,
         timeout: TIMEOUT,
@@ -142,6 +155,16 @@ impl Work {
             work.parameters.insert("concurrency".into(), json!(concurrency));
         }
         Ok(work)
+    }
+
+    /// Lets the jobs reach the target elsewhere.
+    fn reached_at(&mut self, target: &Target, location: &str) {
+        if target.local {
+            let from = target.location.trim_end_matches('/');
+            let moved = |file: &String| file.replacen(from, location, 1);
+            self.files = self.files.iter().map(moved).collect();
+        }
+        location.clone_into(&mut self.target);
     }
 
     fn listing(&mut self, target: &Target) {
@@ -274,9 +297,12 @@ impl Work {
         Contender {
             name: format!("{}{suffix}", way.name),
             job: Some(json!(job)),
-            jobs: Some(jobs),
+            jobs: Some(Count::Number(jobs)),
             memory_limit: request.memory_limit.clone(),
             cpus: request.cpus,
+            function: request.function.clone(),
+            waves: request.waves,
+            link: request.function.as_ref().map(|_| function::LINK.to_owned()),
             cache: Cache {
                 state: way.state,
                 files: self.files.clone(),

@@ -2,7 +2,7 @@
 //! first byte, a stated part, all.
 
 use crate::access::{Object, Session};
-use crate::job::{Job, Metrics, Result, Share, Stage, Watch};
+use crate::job::{Access, Job, Metrics, Result, Share, Stage, Watch};
 
 /// The part that is read unless the job says otherwise.
 const PART: Share = Share::Percent(1.0);
@@ -15,7 +15,24 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     stages(job, session, watch, &mut metrics, &mut bytes)?;
     watch.note(&mut metrics, "all_seconds");
     metrics.insert("bytes".into(), bytes as f64);
+    if let Some(fits) = job.limit_seconds.and_then(|limit| fitting(job.access, limit as f64, &metrics)) {
+        metrics.insert("fits_bytes".into(), fits);
+    }
     Ok(metrics)
+}
+
+/// The largest part of an object that is usable within `limit` seconds, computed from stages that
+/// were measured. A copy has to be complete, so an object of that size fits at the rate of this
+/// whole run. Without a copy the time up to the first byte is lost, and the rest goes on at the
+/// rate at which all was read.
+fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
+    let at = |name: &str| metrics.get(name).copied();
+    let (bytes, all) = (at("object_bytes")?, at("all_seconds")?);
+    let (lost, reading) = match access {
+        Access::Cp => (0.0, all),
+        _ => (at("first_byte_seconds")?, all - at("part_seconds")?),
+    };
+    (reading > 0.0).then(|| (limit - lost).max(0.0) * bytes / reading)
 }
 
 /// Goes through the stages up to the last one wanted, and counts the bytes that are read.
@@ -67,4 +84,20 @@ fn read_part(object: &Object, part: u64) -> Result<u64> {
         object.read_exact_at(&mut buffer, offset.min(object.size() - length))?;
     }
     Ok(pieces * length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_a_limit_depends_on_whether_all_has_to_be_copied_first() {
+        let stages = [("first_byte_seconds", 1.0), ("part_seconds", 2.0), ("all_seconds", 12.0)];
+        let mut metrics: Metrics = stages.map(|(name, seconds)| (name.to_owned(), seconds)).into();
+        assert_eq!(fitting(Access::Open, 29.0, &metrics), None);
+        metrics.insert("object_bytes".into(), 1200.0);
+        assert_eq!(fitting(Access::Cp, 29.0, &metrics), Some(2900.0));
+        assert_eq!(fitting(Access::Open, 29.0, &metrics), Some(3360.0));
+        assert_eq!(fitting(Access::Mount, 0.5, &metrics), Some(0.0));
+    }
 }

@@ -1,0 +1,223 @@
+//! The limits of a run: one control group for all its jobs, or one for each emulated function.
+//!
+//! A function has its memory and the share of a processor that goes with it to itself. A job whose
+//! limits the machine cannot give it would be slower than stated, so as many jobs run at once as
+//! fit ([`Limited::at_once`]), and the others after them, or the run is refused.
+
+use firstbyte_advise::result::CacheState;
+use firstbyte_location::units;
+
+use crate::cgroup::{Group, Limits};
+use crate::error::Error;
+use crate::machine;
+use crate::plan::Contender;
+use crate::words::Words;
+
+/// Memory of a function that has one processor, in bytes, as AWS Lambda documents it.
+const ONE_PROCESSOR: u64 = 1_769_000_000;
+/// The share of the machine's memory that functions may have: services and data need the rest.
+const SHARE: f64 = 0.8;
+
+/// A function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Function {
+    memory_bytes: u64,
+}
+
+/// What functions run on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    memory_bytes: u64,
+    processors: usize,
+}
+
+/// The groups of a run.
+#[derive(Debug, Default)]
+pub(super) struct Limited {
+    /// None without limits, one for all jobs, or one for each function.
+    pub(super) groups: Vec<Group>,
+    /// How many functions run at once; `None`: all jobs.
+    pub(super) at_once: Option<u32>,
+    function: Option<Function>,
+}
+
+impl Function {
+    /// The function of a contender, if it is one.
+    ///
+    /// # Errors
+    /// Its memory is no size.
+    pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<Self>, String> {
+        let Some(text) = &contender.function else { return Ok(None) };
+        let text = words.fill(text)?;
+        match units::parse_size(&text) {
+            Ok(0) => Err("function: a memory above 0 is needed".into()),
+            Ok(memory_bytes) => Ok(Some(Self { memory_bytes })),
+            Err(error) => Err(format!("function: {error}")),
+        }
+    }
+
+    fn processors(self) -> f64 {
+        self.memory_bytes as f64 / ONE_PROCESSOR as f64
+    }
+
+    /// How many of them `machine` holds at once.
+    fn fitting(self, machine: Machine) -> u32 {
+        let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
+        let by_time = machine.processors as f64 / self.processors();
+        // One alone may want more processors than there are: that is no limit to it then.
+        by_memory.min(by_time.max(1.0)) as u32
+    }
+}
+
+impl std::fmt::Display for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let megabytes = self.memory_bytes as f64 / 1e6;
+        write!(f, "function: {megabytes:.0} MB and {:.3} processors for each job", self.processors())
+    }
+}
+
+impl Machine {
+    /// This one.
+    pub(super) fn current() -> Self {
+        let memory_bytes = machine::memory(&|name| std::env::var(name).ok());
+        Self { memory_bytes, processors: machine::processors() }
+    }
+}
+
+impl Limited {
+    /// Makes the groups of a run of so many jobs. `wrong` makes an error of what the plan has
+    /// wrong.
+    ///
+    /// # Errors
+    /// The plan is wrong, the machine does not hold the functions, or groups cannot be made.
+    pub(super) fn create(
+        contender: &Contender,
+        jobs: u32,
+        words: &Words,
+        wrong: &dyn Fn(String) -> Error,
+    ) -> Result<Self, Error> {
+        let Some(function) = Function::of(contender, words).map_err(wrong)? else {
+            return Self::together(contender, words, wrong);
+        };
+        let at_once = at_once(function, jobs, contender.waves, Machine::current()).map_err(wrong)?;
+        let limits = Limits { memory_bytes: Some(function.memory_bytes), cpus: Some(function.processors()) };
+        let groups = (0..jobs).map(|job| Group::create(&format!("function-{job}"), &limits));
+        Ok(Self {
+            groups: groups.collect::<Result<_, _>>()?,
+            at_once: Some(at_once),
+            function: Some(function),
+        })
+    }
+
+    /// The one group whose limits hold for all jobs together, if there are limits. One without
+    /// limits counts what came from devices, for runs whose state nothing else can show.
+    fn together(
+        contender: &Contender,
+        words: &Words,
+        wrong: &dyn Fn(String) -> Error,
+    ) -> Result<Self, Error> {
+        let size = |text: &String| {
+            units::parse_size(&words.fill(text)?).map_err(|error| format!("memory_limit: {error}"))
+        };
+        let memory_bytes = contender.memory_limit.as_ref().map(size).transpose().map_err(wrong)?;
+        if memory_bytes.is_none() && contender.cpus.is_none() {
+            let counts = !contender.cache.names.is_empty() && contender.cache.state != CacheState::Any;
+            let group = if counts { Group::create("run", &Limits::default()).ok() } else { None };
+            return Ok(Self { groups: group.into_iter().collect(), ..Self::default() });
+        }
+        let limits = Limits { memory_bytes, cpus: contender.cpus };
+        Ok(Self { groups: vec![Group::create("run", &limits)?], ..Self::default() })
+    }
+
+    /// The group of a job.
+    pub(super) fn group(&self, job: u32) -> Option<&Group> {
+        self.groups.get(job as usize).or(self.groups.first())
+    }
+
+    /// Bytes that all groups read from block devices.
+    pub(super) fn read_bytes(&self) -> Option<u64> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        self.groups.iter().map(|group| group.usage().read_bytes).sum()
+    }
+
+    /// What a user has to know of a run that failed: that its memory was too small.
+    pub(super) fn exhausted(&self) -> Option<String> {
+        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
+        let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
+        self.groups.iter().any(is_full).then(|| format!("killed, its memory was used up ({limit})"))
+    }
+}
+
+/// Whether this machine holds the functions of a contender, as text if not: a measurement is to be
+/// refused before its first run.
+pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> {
+    match Function::of(contender, words)? {
+        None => Ok(()),
+        Some(function) => {
+            at_once(function, contender.jobs(words)?, contender.waves, Machine::current()).map(drop)
+        }
+    }
+}
+
+/// How many of these functions run at once.
+///
+/// # Errors
+/// Not one fits, or not all of them do and `waves` is false.
+fn at_once(function: Function, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
+    let fitting = function.fitting(machine).min(jobs);
+    if fitting == jobs || (waves && fitting > 0) {
+        return Ok(fitting);
+    }
+    let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
+    let need = gigabytes(function.memory_bytes as f64 * f64::from(jobs));
+    let have = gigabytes(machine.memory_bytes as f64);
+    let advice = match fitting {
+        0 => "take a smaller function".to_owned(),
+        fitting => format!("{fitting} fit: ask for waves, fewer jobs or a smaller function"),
+    };
+    Err(format!(
+        "{jobs} jobs in a {function} need {need} and {:.1} processors, this machine has {have} (80 % are for \
+         functions) and {}: {advice}",
+        function.processors() * f64::from(jobs),
+        machine.processors,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Machine = Machine { memory_bytes: 24_000_000_000, processors: 8 };
+
+    const fn function(megabytes: u64) -> Function {
+        Function { memory_bytes: megabytes * 1_000_000 }
+    }
+
+    #[test]
+    fn a_function_has_its_share_of_a_processor() {
+        assert!((function(1769).processors() - 1.0).abs() < 1e-9);
+        assert_eq!(function(512).to_string(), "function: 512 MB and 0.289 processors for each job");
+    }
+
+    #[test]
+    fn as_many_run_at_once_as_memory_and_processors_allow() {
+        assert_eq!(at_once(function(128), 20, false, MACHINE), Ok(20));
+        // 19.2 GB hold six of them, eight processors four.
+        assert_eq!(at_once(function(3008), 20, true, MACHINE), Ok(4));
+        let roomy = Machine { processors: 64, ..MACHINE };
+        assert_eq!(at_once(function(3008), 20, true, roomy), Ok(6));
+        // One alone may want more processors than there are.
+        assert_eq!(at_once(function(3008), 1, false, Machine { processors: 1, ..MACHINE }), Ok(1));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_to_do() {
+        let error = at_once(function(3008), 20, false, MACHINE).unwrap_err();
+        assert!(error.contains("need 60.2 GB and 34.0 processors"), "{error}");
+        assert!(error.contains("4 fit: ask for waves"), "{error}");
+        let error = at_once(function(20_000), 1, true, MACHINE).unwrap_err();
+        assert!(error.contains("take a smaller function"), "{error}");
+    }
+}

@@ -1,0 +1,129 @@
+//! `--function`: the link of its own that each job has between it and its target.
+//!
+//! Local targets are shown by the slow file system, remote ones are reached through the proxy. It
+//! passes bytes on as they are, so TLS does not work through it: the name in the certificate is not
+//! the proxy's.
+
+use super::{Request, Target};
+use crate::plan::{Ready, Service};
+
+/// Name of the service.
+pub(super) const LINK: &str = "function";
+
+/// A target as the jobs of a function reach it.
+pub(super) struct Linked {
+    /// The service, one for each job.
+    pub(super) service: Service,
+    /// The target's location for the job.
+    pub(super) location: String,
+    /// The global options for the job.
+    pub(super) options: Vec<String>,
+}
+
+/// Puts a link between the jobs and a target.
+///
+/// # Errors
+/// The target is reached by TLS, or where it is is not known.
+pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String> {
+    if target.local {
+        return Ok(directory(&target.location, request));
+    }
+    let location = &target.location;
+    let (base, location) = match location.split_once("://") {
+        Some(("http" | "https", _)) => {
+            let (base, path) = split_url(location);
+            (base.to_owned(), format!("{{{LINK}.url}}{path}"))
+        }
+        _ => (request.endpoint.clone().unwrap_or_else(|| "https:".into()), location.clone()),
+    };
+    let Some(rest) = base.strip_prefix("http://") else {
+        return Err(format!(
+            "--function: {}: its link does not work with TLS; use an http endpoint, run inside a function, or \
+             limit memory and processors alone with --memory-limit and --cpus",
+            target.location
+        ));
+    };
+    let (host, path) = split_url(rest);
+    let mut options = request.options.clone();
+    if let Some(at) = options.iter().position(|word| word == "--endpoint-url") {
+        options.drain(at..at + 2);
+    }
+    if !location.starts_with('{') {
+        options.extend(["--endpoint-url".into(), format!("{{{LINK}.url}}{path}")]);
+    }
+    let to = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+    let command = ["{firstbyte}", "--json", "link", "--to", &to, "--preset", "function"];
+    let service = service(&command, Ready::Address);
+    Ok(Linked { service, location, options })
+}
+
+/// The slow file system over the directory of a local target.
+fn directory(location: &str, request: &Request) -> Linked {
+    let path = std::path::absolute(location).unwrap_or_else(|_| location.into());
+    let (root, below) = match (path.is_dir(), path.parent(), path.file_name()) {
+        (false, Some(parent), Some(name)) => (parent, format!("/{}", name.to_string_lossy())),
+        _ => (&*path, String::new()),
+    };
+    let root = root.display().to_string();
+    // A link shows a directory at one that exists.
+    let make = "mkdir mnt && exec \"$@\"";
+    let command = ["sh", "-c", make, "sh", "{firstbyte}", "--json", "link", "--mount", "mnt", "--to", &root];
+    let service = service(&[&command[..], &["--preset", "function"]].concat(), Ready::Line);
+    let location = format!("{{{LINK}.dir}}/mnt{below}");
+    Linked { service, location, options: request.options.clone() }
+}
+
+fn service(command: &[&str], ready: Ready) -> Service {
+    Service {
+        name: LINK.into(),
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        ready,
+        stand_in: Some("link function: 0.6 Gbit/s and 20 ms for each job".into()),
+        for_each_job: true,
+        ..Service::default()
+    }
+}
+
+/// `SCHEME://HOST` or `HOST`, and the path behind it.
+fn split_url(url: &str) -> (&str, &str) {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url.split_at(url[host..].find('/').map_or(url.len(), |at| host + at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Found;
+    use super::*;
+
+    fn linked(location: &str, endpoint: Option<&str>) -> Result<Linked, String> {
+        let local = !location.contains("://");
+        let target = Target { location: location.into(), local, found: Found::Object(1) };
+        let options = endpoint.map_or(Vec::new(), |url| vec!["--endpoint-url".into(), url.into()]);
+        let request = Request { endpoint: endpoint.map(str::to_owned), options, ..Request::default() };
+        link(&target, &request)
+    }
+
+    #[test]
+    fn a_job_reaches_its_target_through_its_link() {
+        let one = linked("s3://b/k", Some("http://127.0.0.1:9000/base")).unwrap();
+        assert!(one.service.command.contains(&"127.0.0.1:9000".to_owned()) && one.service.for_each_job);
+        assert_eq!(one.location, "s3://b/k");
+        assert_eq!(one.options, ["--endpoint-url", "{function.url}/base"]);
+        let two = linked("http://host/dir/file", None).unwrap();
+        assert!(two.service.command.contains(&"host:80".to_owned()));
+        assert_eq!((two.location.as_str(), two.options.len()), ("{function.url}/dir/file", 0));
+        let three = linked("/etc/hostname", None).unwrap();
+        assert_eq!(three.location, "{function.dir}/mnt/hostname");
+        assert!(three.service.command.contains(&"/etc".to_owned()));
+    }
+
+    #[test]
+    fn tls_is_refused_with_what_to_do() {
+        for (location, endpoint) in
+            [("https://host/file", None), ("s3://b/k", None), ("s3://b/k", Some("https://host"))]
+        {
+            let error = linked(location, endpoint).err().unwrap();
+            assert!(error.contains("TLS") && error.contains("--memory-limit"), "{error}");
+        }
+    }
+}
