@@ -288,7 +288,8 @@ impl Run {
             "wire_bytes" => optional(self.wire_bytes),
             "requests" => optional(self.requests),
             "retries" => optional(self.retries),
-            "passes" => Some(self.storage_bytes? as f64 / self.bytes? as f64),
+            // Behind a link or a mount, what crossed is what came from storage.
+            "passes" => Some(self.wire_bytes.or(self.storage_bytes)? as f64 / self.bytes? as f64),
             name => self.metrics.get(name).copied(),
         }
     }

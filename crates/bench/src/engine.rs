@@ -257,8 +257,9 @@ fn run_case(
     let missing = missing_programs(case, &prepared, settings);
     for contender in &case.contenders {
         if let Some(program) = missing.get(&contender.name) {
-            let advice = Some(&contender.install).filter(|install| !install.is_empty());
-            let advice = advice.map_or(String::new(), |install| format!("; install it: {install}"));
+            let package = contender.needed_program().map(|(_, package)| format!("the package {package}"));
+            let install = Some(contender.install.clone()).filter(|install| !install.is_empty());
+            let advice = install.or(package).map_or(String::new(), |what| format!("; install it: {what}"));
             watch(Event::Note(&format!("{}: left out, {program} is not installed{advice}", contender.name)));
         }
     }
@@ -312,7 +313,8 @@ fn missing_programs(
 ) -> BTreeMap<String, String> {
     let missing = |contender: &Contender| {
         let own = contender.command.first().map(|program| prepared.words.fill(program).unwrap_or_default());
-        let mut programs = own.into_iter().chain(contender.requires.iter().cloned());
+        let of_job = contender.needed_program().map(|(program, _)| program.to_owned());
+        let mut programs = own.into_iter().chain(of_job).chain(contender.requires.iter().cloned());
         programs.find(|program| !settings.has_program(program))
     };
     let optional = case.contenders.iter().filter(|contender| contender.optional);

@@ -17,6 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Result};
 use crate::inherit;
+use crate::job::program;
 use crate::sweep;
 use crate::words::Words;
 
@@ -172,7 +173,8 @@ pub struct Contender {
     /// Parameters, for charts: numbers, or sizes as text.
     #[serde(deserialize_with = "numbers")]
     pub parameters: BTreeMap<String, f64>,
-    /// True: the contender is left out, with a note, if its program is not installed.
+    /// True: the contender is left out, with a note, if its program is not installed. That of a job
+    /// is fio or blastn.
     pub optional: bool,
     /// More programs that it needs, besides that of its command.
     pub requires: Vec<String>,
@@ -279,6 +281,10 @@ pub struct Data {
     pub directories: Option<String>,
     /// Bytes of each of many files: `10KiB..100KiB`.
     pub file_size: Option<String>,
+    /// Most bytes of a volume of a BLAST database.
+    pub volume: Option<String>,
+    /// Number of BLAST queries.
+    pub sequences: Option<String>,
     /// Content is a function of the seed.
     pub seed: u64,
     /// Where it is made.
@@ -300,6 +306,10 @@ pub enum DataKind {
     Tree,
     /// An empty directory.
     Directory,
+    /// A directory with a BLAST database `db` of about `size` bytes in volumes.
+    Blast,
+    /// A file of queries, each a piece of the BLAST database of that `size` and seed.
+    Queries,
 }
 
 /// A server that runs while its case does.
@@ -507,6 +517,15 @@ impl Contender {
         number.map_err(|what| format!("contender {}: jobs: {what}", self.name))
     }
 
+    /// The program that its job runs and Debian's package of it.
+    pub(crate) fn needed_program(&self) -> Option<(&'static str, &'static str)> {
+        match self.job.as_ref()?.get("workload")?.as_str()? {
+            "fio" => Some(("fio", "fio")),
+            "blast" => Some(("blastn", program::BLAST)),
+            _ => None,
+        }
+    }
+
     /// What its standard output means.
     pub(crate) fn prints(&self) -> Prints {
         if self.job.is_some() { Prints::Metrics } else { self.prints }
@@ -528,7 +547,8 @@ impl Contender {
         if self.cpus.is_some_and(|cpus| cpus <= 0.0 || !cpus.is_finite()) {
             return Err("cpus: a number above 0 is needed".into());
         }
-        if let Some(size) = &self.memory_limit {
+        // One with a placeholder is read before its run.
+        if let Some(size) = self.memory_limit.as_ref().filter(|size| !size.contains('{')) {
             units::parse_size(size).map_err(|error| format!("memory_limit: {error}"))?;
         }
         Ok(())

@@ -23,7 +23,7 @@ pub struct Suite {
 }
 
 /// All suites, by name.
-pub static SUITES: [Suite; 4] = [
+pub static SUITES: [Suite; 5] = [
     Suite { name: "s1", text: include_str!("suites/s1.toml"), programs: &[] },
     Suite {
         name: "s2",
@@ -44,6 +44,16 @@ pub static SUITES: [Suite; 4] = [
                 include_str!("suites/netty/src/main/java/bench/Client.java"),
             ),
             ("upload_page.py", include_str!("suites/upload_page.py")),
+        ],
+    },
+    Suite {
+        name: "s3",
+        text: include_str!("suites/s3.toml"),
+        programs: &[
+            ("s3/copy.sh", include_str!("suites/s3/copy.sh")),
+            ("s3/half.sh", include_str!("suites/s3/half.sh")),
+            ("s3/hits.sh", include_str!("suites/s3/hits.sh")),
+            ("s3/mounts.sh", include_str!("suites/s3/mounts.sh")),
         ],
     },
     Suite {

@@ -30,7 +30,7 @@ fn blastn_finds_each_query_in_its_sequence() {
     // Query, sequence, identity in percent, length, ...
     let text = fs::read_to_string(found.join("results.tsv")).unwrap();
     let whole = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    let whole = whole.filter(|hit| hit[2] == "100.000" && hit[3] == "500");
+    let whole = whole.filter(|hit| hit[2] == "100.000" && hit[3] == "150");
     let hits: BTreeSet<_> = whole.map(|hit| (hit[0].to_owned(), hit[1].to_owned())).collect();
     let stride = made.sequences / QUERIES;
     let wanted = (0..QUERIES).map(|query| (format!("query{query}"), format!("seq{}", query * stride)));
@@ -63,5 +63,5 @@ fn a_small_database_has_several_pieces_of_each_sequence() {
     let text = fs::read_to_string(&path).unwrap();
     let pieces: BTreeSet<&str> = text.lines().filter(|line| !line.starts_with('>')).collect();
     assert_eq!(pieces.len(), 10);
-    assert!(pieces.iter().all(|piece| piece.len() == 500));
+    assert!(pieces.iter().all(|piece| piece.len() == 150));
 }

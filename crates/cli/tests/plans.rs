@@ -138,3 +138,64 @@ fn what_is_wrong_in_a_plan_is_found_by_its_line_also_with_like() {
     let output = world.command(&["-q", "bench", "run", "--plan", path.to_str().unwrap()]).output().unwrap();
     Ran::from(output).fails(2, &["plan.toml", "line 6", "speed"]);
 }
+
+#[test]
+fn a_blast_database_and_its_queries_are_data() {
+    let plan = r#"
+[vars]
+size = "2MB"
+rate = "20ms"
+[[data]]
+name = "db"
+kind = "blast"
+size = "{size}"
+volume = "1MB"
+seed = 21
+[[data]]
+name = "queries"
+kind = "queries"
+size = "{size}"
+sequences = "3"
+seed = 21
+[[case]]
+name = "search"
+rounds = 1
+[[case.services]]
+name = "named"
+command = ["sh", "-c", "echo ready; exec sleep 1000"]
+ready = "line"
+stand_in = "a stand-in of {rate}"
+[[case.contender]]
+name = "blastn"
+job = { workload = "blast", target = "{data.db}", database = "db", query = "{data.queries}", destination = "{out}" }
+check = { command = ["sh", "-c", "test $(cut -f1 {out}/results.tsv | sort -u | wc -l) = 3"] }
+"#;
+    let results = measured(&World::new(), plan, &[]);
+    let run = results.counted("search", "blastn").next().unwrap();
+    assert_eq!(run.metrics["sequences"], 3.0);
+    assert!(run.bytes.unwrap() > 2_000_000, "{:?}", run.bytes);
+    assert_eq!(results.header.cases[0].stand_ins, ["a stand-in of 20ms"]);
+}
+
+#[test]
+fn an_optional_job_whose_program_is_missing_is_left_out_with_a_line() {
+    let plan = r#"
+[[case]]
+name = "reads"
+rounds = 1
+[[case.contender]]
+name = "by fio"
+job = { workload = "fio", target = "{disk}", object = "none" }
+optional = true
+[[case.contender]]
+name = "other"
+command = ["/bin/true"]
+"#;
+    let world = World::new();
+    let path = world.write("plan.toml", plan.as_bytes());
+    let words = ["bench", "run", "--plan", path.to_str().unwrap()];
+    let output = world.command(&words).env("PATH", "/nonexistent").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("by fio: left out, fio is not installed; install it: the package fio"), "{said}");
+}

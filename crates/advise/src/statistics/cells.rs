@@ -56,7 +56,8 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
 /// The figures of one run: its own, or those of its jobs.
 fn figures(run: &Run, metric: &str, of: Of) -> Vec<f64> {
     if of == Of::Runs || run.jobs.is_empty() {
-        return run.figure(metric).into_iter().collect();
+        // Shares of parallel jobs are figures of a run too.
+        return super::figure(run, metric).into_iter().collect();
     }
     let figure = |job: &crate::result::Job| match metric {
         "seconds" => Some(job.seconds),

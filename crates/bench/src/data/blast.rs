@@ -16,15 +16,16 @@ use crate::job::{Error, Result, program};
 const LENGTH: usize = 100_000;
 /// Bases of a byte in the database.
 const BASES_PER_BYTE: u64 = 4;
-/// Where in its sequence a query begins, and how many bases it has.
-const PIECE: std::ops::Range<usize> = 1000..1500;
+/// The part of its sequence that a query is. 150 bases are a read of a sequencer; blastn searches
+/// queries together until they have `BATCH_SIZE` bases.
+const PIECE: std::ops::Range<usize> = 1000..1150;
 /// Name of the database in its directory.
 const NAME: &str = "db";
 
 /// A database.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Database {
-    /// Sequences in it; argument of [`queries`].
+    /// Sequences in it.
     pub sequences: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -37,7 +38,7 @@ pub struct Database {
 /// makeblastdb is missing or fails, or the directory exists.
 pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<Database> {
     fs::create_dir(directory).map_err(Error::at(directory))?;
-    let sequences = (size * BASES_PER_BYTE).div_ceil(LENGTH as u64);
+    let sequences = sequences_of(size);
     let volume = format!("{volume}B");
     let mut command = Command::new("makeblastdb");
     command.args(["-in", "-", "-dbtype", "nucl", "-title", NAME, "-out", NAME, "-max_file_sz", &volume]);
@@ -53,6 +54,12 @@ pub fn database(directory: &Path, size: u64, volume: u64, seed: u64) -> Result<D
         bytes += entry.and_then(|entry| entry.metadata()).map_err(Error::at(directory))?.len();
     }
     Ok(Database { sequences, bytes })
+}
+
+/// Sequences of a database of `size` bytes; argument of [`queries`].
+#[must_use]
+pub fn sequences_of(size: u64) -> u64 {
+    (size * BASES_PER_BYTE).div_ceil(LENGTH as u64)
 }
 
 fn write_all(out: &mut dyn Write, sequences: u64, seed: u64) -> std::io::Result<()> {

@@ -186,8 +186,11 @@ impl Scene<'_> {
         };
         let Some(words) = jobs.first() else { return Err(self.wrong(contender, "no jobs".into())) };
         let filled = |text: &String| words.fill(text).map_err(|what| self.wrong(contender, what));
-        let env = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
-        let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env: env.collect::<Result<_>>()? };
+        let own = contender.env.iter().map(|(name, value)| Ok((name.clone(), filled(value)?)));
+        let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
+        let case = self.prepared.env.iter().map(|(name, value)| Ok((text(name), text(value))));
+        let env = case.chain(own).collect::<Result<_>>()?;
+        let tools = Tools { firstbyte: self.settings.firstbyte.clone(), env };
         let prepared = cache::prepare(&spec, &tools)?;
         if plan.state == CacheState::Cold {
             self.do_all(std::slice::from_ref(&plan.start), words)?;

@@ -195,7 +195,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
         words.fill(text).map_err(Made::Plan)
     };
     let unit = |error: units::UnitError| Made::Plan(format!("data {}: {error}", data.name));
-    let size = |what| units::parse_size(&filled(&data.size, what)?).map_err(unit);
+    let size = |text, what| units::parse_size(&filled(text, what)?).map_err(unit);
     let count = |text: &Option<String>, what: &str| {
         let text = filled(text, what)?;
         text.parse::<u64>()
@@ -207,7 +207,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
     let path = directory.join(&data.name);
     let bytes = match data.kind {
         DataKind::File => {
-            let size = size("size")?;
+            let size = size(&data.size, "size")?;
             data::file(&path, size, data.seed).map(|()| size)
         }
         DataKind::Files => {
@@ -223,6 +223,14 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
         DataKind::Directory => {
             std::fs::create_dir_all(&path).map_err(Error::file(&path)).map_err(Made::File)?;
             Ok(0)
+        }
+        DataKind::Blast => {
+            let (size, volume) = (size(&data.size, "size")?, size(&data.volume, "volume")?);
+            data::database(&path, size, volume, data.seed).map(|_| size)
+        }
+        DataKind::Queries => {
+            let sequences = data::sequences_of(size(&data.size, "size")?);
+            data::queries(&path, count(&data.sequences, "sequences")?, sequences, data.seed).map(|_| 0)
         }
     }
     .map_err(|error| Made::File(Error::Prepare { command: data.name.clone(), what: error.to_string() }))?;

@@ -17,9 +17,10 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     let sequences = sequences(query)?;
     let mut metrics = Metrics::new();
     let mut searches = Vec::new();
+    let database = root.join(&job.database);
     for _ in 0..job.count.unwrap_or(1) {
         let began = watch.seconds();
-        search(job, &root.join(&job.database), query)?;
+        search(job, &database, query)?;
         searches.push(watch.seconds() - began);
     }
     watch.note(&mut metrics, "all_seconds");
@@ -34,7 +35,25 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
         // Of the searches after the first, which find the caches warm.
         metrics.insert("next_search_seconds".into(), *middle);
     }
+    metrics.insert("bytes".into(), bytes(&database)? as f64);
     Ok(metrics)
+}
+
+/// Bytes of the files of a database: those whose names begin with its name and a dot.
+fn bytes(database: &Path) -> Result<u64> {
+    let (Some(directory), Some(name)) = (database.parent(), database.file_name()) else {
+        return Err(Error::job(format!("database {} has no name", database.display())));
+    };
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory).map_err(Error::at(directory))? {
+        let entry = entry.map_err(Error::at(directory))?;
+        let file = entry.file_name();
+        let rest = file.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        if rest.is_some_and(|rest| rest.starts_with(b".")) {
+            bytes += entry.metadata().map_err(Error::at(directory))?.len();
+        }
+    }
+    Ok(bytes)
 }
 
 fn search(job: &Job, database: &Path, query: &Path) -> Result<()> {
