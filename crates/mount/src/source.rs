@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use firstbyte_location::{HttpUrl, Kind, Location, Version};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
 use crate::child::Child;
 use crate::name;
@@ -16,9 +16,6 @@ use crate::{Error, Result};
 
 /// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
 const REPORTED: usize = 100;
-
-/// A thread's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
-pub(crate) const STACK: usize = 512 << 10;
 
 /// A location that is shown as a directory.
 pub(crate) struct Source {
