@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
+use firstbyte_pacing::SHORTEST_REQUEST;
 
 use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
 use super::cached::Cached;
@@ -26,6 +27,7 @@ use super::open::{IfMissing, OpenVersion, open};
 use super::status::is_same;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
+use crate::limits::CACHE_SHARE;
 use crate::{BLOCK, Error, Result};
 
 /// Versions sampled to find the oldest. Reading a header takes a few microseconds.
@@ -33,7 +35,7 @@ const SAMPLE: usize = 32;
 /// Of a sample, the number that may be removed.
 const OLDEST: usize = 8;
 /// Bytes freed at a time: a round takes a quarter of a millisecond, shared by 32 blocks.
-const STEP: u64 = 4 << 20;
+const STEP: u64 = SHORTEST_REQUEST;
 /// Rounds before a read goes uncached instead. A limit lowered by much is reached by several
 /// fills.
 const ROUNDS: usize = 64;
@@ -53,7 +55,7 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     if bytes > limit || !usage.is_known() {
         return false;
     }
-    let goal = (bytes + STEP.min(limit / 8)).min(limit);
+    let goal = (bytes + STEP.min(limit / CACHE_SHARE)).min(limit);
     let mut useless = 0;
     for _ in 0..ROUNDS {
         let room = usage.room();
