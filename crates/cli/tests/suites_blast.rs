@@ -39,7 +39,7 @@ fn measured(world: &World, cases: &[&str], more: &[&str]) -> Results {
     Results::parse(&fs::read_to_string(out).unwrap()).unwrap()
 }
 
-/// The last run of a contender, which is none of the warm-up.
+/// The last run of a contender, which is not the warm-up.
 fn run_of<'a>(results: &'a Results, case: &str, contender: &str) -> &'a Run {
     let mut of = results.runs.iter().filter(|run| run.case == case && run.contender == contender);
     let run = of.next_back().unwrap_or_else(|| panic!("{case}: no run of {contender}"));
@@ -58,7 +58,7 @@ fn searches_find_their_queries_in_every_state() {
         let four = run_of(&results, case, "four jobs, cold");
         assert_eq!(four.jobs.len(), 4);
         assert!(four.jobs.iter().all(|job| job.metrics["sequences"] == sequences));
-        // Each of the jobs has a page cache of its own, so the storage sends the database four times.
+        // Each job has a page cache of its own, so the storage sends the database four times.
         let passes = |contender| run_of(&results, case, contender).figure("passes").unwrap();
         assert!(passes("own rate, cold") > 0.8 && passes("four jobs, cold") > 0.8);
         assert!(passes("lazily, cold") > 0.8 && passes("shared rate, warm") < 0.1);
@@ -92,7 +92,7 @@ fn memory_below_the_database_reads_it_again_and_above_does_not() {
 }
 
 #[test]
-fn fio_reads_what_it_was_told_and_its_absence_is_one_line() {
+fn fio_reads_as_much_as_the_plan_says_and_its_absence_is_one_line() {
     let world = World::new();
     let results = measured(&world, &["fio-sequential", "fio-random"], &[]);
     for (case, operations) in [("fio-sequential", 16.0), ("fio-random", 256.0)] {
