@@ -33,7 +33,7 @@ pub struct Axis {
     pub case: String,
     /// The contender. `{row}` and `{column}` are the titles of the cell's.
     pub contender: String,
-    /// The figure, see [`Run::figure`]; `seconds` unless any of them says another.
+    /// The figure, see `result::Run::figure`; `seconds` unless any of them says another.
     pub metric: String,
     /// What the figures of several runs become; the median unless any of them says another.
     pub statistic: Option<Statistic>,

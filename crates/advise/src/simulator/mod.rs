@@ -4,7 +4,7 @@
 //! A [`Group`] is one or more identical jobs in step. Each of its [`Phase`]s needs amounts of some
 //! [`Resource`]s, in fixed proportions, and cannot be shorter than a least time (latency, the
 //! number of threads). Between two events all rates are constant: the next event is the end of a
-//! phase or a bucket that runs out. Rates are max-min fair, see [`share`].
+//! phase or a bucket that runs out. Rates are max-min fair, see `share`.
 //!
 //! For one group the progress is the largest that all buckets allow at every moment, so time never
 //! falls when work grows or a capacity shrinks. Several unequal groups may speed each other up.

@@ -2,7 +2,7 @@
 //!
 //! [`Gb`] and [`Gib`] are different types, because AWS writes one and bills the other; both convert
 //! to [`Bytes`], and only explicitly to each other. In text a unit is required: see
-//! [`parse`]. Called by workload files, models, the simulator and advice.
+//! `parse`. Called by workload files, models, the simulator and advice.
 
 mod parse;
 mod shown;

@@ -1,6 +1,6 @@
 //! What a user runs: which bytes a job reads, how often, where, and by when it must be done.
 //!
-//! A [`Workload`] is complete and consistent: [`read`] fills in defaults and refuses contradictory
+//! A [`Workload`] is complete and consistent: `read` fills in defaults and refuses contradictory
 //! values with the line and the field. Sizes are in bytes, times in seconds, all finite and not
 //! negative. Called by the simulator and by advice.
 

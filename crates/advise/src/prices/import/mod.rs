@@ -1,6 +1,6 @@
 //! Reads AWS Price List offer files, which are gigabytes of JSON, as a stream.
 //!
-//! Only the products that [`rules`] knows are kept, by their SKU, and then the terms of those:
+//! Only the products that `rules` knows are kept, by their SKU, and then the terms of those:
 //! memory grows with what is kept, not with the file. Products come before terms, as AWS writes
 //! them.
 
