@@ -35,9 +35,10 @@ mod verify;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firstbyte_location::{Checksum, Location, Strength, Version};
+use firstbyte_store::BRIEFLY;
 
 pub use cached::{Cached, FetchLease, Pin, PinnedBlocks};
 pub use clock::Timestamp;
@@ -46,6 +47,7 @@ pub use fill::Stored;
 pub use status::{State, Status, Statuses};
 pub use verify::{Backing, Report, Verified};
 
+use crate::limits::{ATTEMPTS, POLL};
 use crate::{Error, Result};
 use block_map::{Live, PINNED};
 use directory::{Identity, Paths};
@@ -202,9 +204,8 @@ impl Shared {
     /// Counts `bytes`, evicting what is not exempt if they do not fit. `None` if they do not fit
     /// then either.
     fn reserve(self: &Arc<Self>, bytes: u64, exempt: Exempt) -> Option<Reservation<'_>> {
-        // Other threads may use the room first. If that happens often, read uncached.
-        const ATTEMPTS: usize = 4;
         self.wait_for_count();
+        // Other threads may use the room first. If that happens often, read uncached.
         for _ in 0..ATTEMPTS {
             if let Some(reservation) = self.usage.reserve(bytes) {
                 return Some(reservation);
@@ -219,9 +220,8 @@ impl Shared {
     /// Waits for the recount after a restart of the machine: some thousands of versions take less
     /// time than one round trip. With very many, the first reads go uncached.
     fn wait_for_count(&self) {
-        const LONGEST_WAIT: Duration = Duration::from_secs(1);
-        while !self.usage.is_known() && self.opened.elapsed() < LONGEST_WAIT {
-            std::thread::sleep(Duration::from_millis(1));
+        while !self.usage.is_known() && self.opened.elapsed() < BRIEFLY {
+            std::thread::sleep(POLL);
         }
     }
 

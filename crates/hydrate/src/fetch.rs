@@ -8,26 +8,20 @@ mod retry;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, to_usize};
 use firstbyte_pacing::{InFlightRequest, RequestTracker, Throttle, Wait};
-use firstbyte_store::{Body, Cancel, Error as StoreError, Get};
+use firstbyte_store::{BRIEFLY, Body, Cancel, Error as StoreError, Get};
 
 use crate::background::BackgroundThrottle;
 use crate::block::BLOCK;
 use crate::block_store::{CacheOutcome, FetchTurn};
 use crate::inflight::Priority;
+use crate::limits::POLL;
 use crate::version::Fetch;
 
 use retry::{Failed, GaveUp, Retry};
-
-/// Polling interval for blocks fetched by another process: a fraction of a round trip.
-const LEASE_POLL: Duration = Duration::from_millis(3);
-/// How long to wait for another process that brings no block.
-const LEASE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest sleep without a check whether the fetch is still wanted.
-const NAP: Duration = firstbyte_store::LOOK;
 
 /// What all fetches share, and the supervisor of the workers observes.
 pub(crate) struct FetchMeters {
@@ -123,7 +117,7 @@ impl<'a> Lease<'a> {
             return true;
         }
         let version = &self.fetch.version;
-        let at_once = self.fetch.took_over || self.since.elapsed() > LEASE_TIMEOUT;
+        let at_once = self.fetch.took_over || self.since.elapsed() > BRIEFLY;
         self.turn = if at_once {
             FetchTurn::Ours { _lease: None }
         } else {
@@ -136,7 +130,7 @@ impl<'a> Lease<'a> {
         if ours {
             version.set_lease(self.fetch.id);
         } else {
-            std::thread::sleep(LEASE_POLL);
+            std::thread::sleep(POLL);
         }
         ours
     }
@@ -304,7 +298,7 @@ impl Attempt<'_> {
         request.paused();
         // While the file is open, this fetch is not the only owner of the version.
         while version.is_far_ahead(block) && std::sync::Arc::strong_count(version) > 1 {
-            std::thread::sleep(NAP / 4);
+            std::thread::sleep(POLL);
         }
     }
 
@@ -325,7 +319,7 @@ impl Attempt<'_> {
             if left.is_zero() || throttle.is_clear(Instant::now()) || !self.fetch.is_wanted() {
                 return;
             }
-            std::thread::sleep(left.min(NAP / 4));
+            std::thread::sleep(left.min(POLL));
         }
     }
 }

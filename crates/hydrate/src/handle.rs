@@ -9,12 +9,10 @@ use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
 use crate::Result;
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
+use crate::limits::REQUEST;
 use crate::pending_read::Done;
 use crate::read_ahead::{Ahead, Found, ReadAhead};
 use crate::version::VersionState;
-
-/// Bytes of a request for an expected reader: most of the files concerned are smaller.
-const PREFETCH_REQUEST: u64 = 2 << 20;
 
 /// One version of one object. Clones are the same file. Hold it only while the file is open: from
 /// its first read on it holds file descriptors.
@@ -73,8 +71,7 @@ impl File {
     pub fn prefetch(&self, range: ByteRange, interest: &Weak<()>) {
         let range = range.intersect(ByteRange::new(0, self.size()));
         if !range.is_empty() {
-            let ahead =
-                Ahead { range: range.start..range.end, segment: PREFETCH_REQUEST, reader: range.start };
+            let ahead = Ahead { range: range.start..range.end, segment: REQUEST, reader: range.start };
             self.version.fetch_ahead(&ahead, interest);
         }
     }

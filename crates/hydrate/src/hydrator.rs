@@ -7,12 +7,10 @@ use firstbyte_store::{Stat, Store};
 
 use crate::background::Job;
 use crate::cache::{Cache, Limits};
+use crate::limits::MEMORY_SHARE;
 use crate::version::{Engine, Observer};
 use crate::workers::WorkerPool;
 use crate::{CounterSnapshot, File, Result, Settings, WantedList};
-
-/// Divisor of the memory: blocks that cannot be cached take this share, buffers the rest.
-const MEMORY_SHARE: u64 = 2;
 
 /// The engine of one process. Clones share it.
 #[derive(Clone)]

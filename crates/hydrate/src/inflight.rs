@@ -27,11 +27,7 @@ pub(crate) enum Priority {
 pub(crate) type FetchId = u64;
 
 /// Blocks ahead of a fetch beyond which a request of its own serves a reader sooner.
-const FAR: u64 = SEGMENT / BLOCK;
-/// A block that arrives within this time, at the fetch's rate so far, is waited for at any
-/// distance. Another request costs a server nearby as much: MinIO 2 ms of processor time, in which
-/// it sends 4 MiB.
-const SOON: Duration = Duration::from_millis(10);
+const DISTANT: u64 = SEGMENT / BLOCK;
 
 /// What a reader does about an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +55,17 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// Whether a block arrives soon enough to wait for it.
+    /// Whether a block arrives soon enough to wait for it: it is near, or at the fetch's rate so
+    /// far it arrives before a far server would answer another request. Another request costs a
+    /// server nearby as much: MinIO 2 ms of processor time, in which it sends 4 MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
         let took = self.started.map(|started| now.saturating_duration_since(started)).filter(|_| arrived > 0);
-        let in_time =
-            |took: Duration| took.as_nanos() * u128::from(left) <= SOON.as_nanos() * u128::from(arrived);
-        left <= FAR || took.is_some_and(in_time)
+        let in_time = |took: Duration| {
+            took.as_nanos() * u128::from(left) <= firstbyte_pacing::FAR.as_nanos() * u128::from(arrived)
+        };
+        left <= DISTANT || took.is_some_and(in_time)
     }
 }
 

@@ -15,6 +15,7 @@ mod fetch;
 mod handle;
 mod hydrator;
 mod inflight;
+mod limits;
 mod pending_read;
 mod read_ahead;
 mod settings;

@@ -5,40 +5,36 @@
 //! bandwidth-delay product of the link without knowing it, and wasted work is bounded by what was
 //! read. One handle may have several sequential readers, for example processes that map a file;
 //! they are distinguished by position. Reads of one reader may arrive out of order, because the
-//! kernel issues its read-ahead from several threads, but by no more than [`REORDER`].
+//! kernel issues its read-ahead from several threads, but by no more than [`SEGMENT`].
 
 use std::ops::Range;
 
-use firstbyte_pacing::{LONGEST_REQUEST, Proximity, SHORTEST_REQUEST};
+use firstbyte_pacing::{LONGEST_REQUEST, Proximity, START, START_NEAR};
 
 use crate::block::{BLOCK, SEGMENT};
 
 /// Sequences remembered by a handle; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
 /// The window after the first continuation: small, because many readers stop here.
-const FIRST: u64 = 2 * BLOCK;
+const FIRST: u64 = BLOCK;
 /// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
 /// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
 const GROWTH: u64 = 4;
-/// The widest read-ahead window: a link of 10 Gbit/s with 100 ms needs it.
-pub(crate) const MOST_WINDOW: u64 = 128 << 20;
+/// The widest read-ahead window, in which a near server gets its longest requests: a link of 10
+/// Gbit/s with 100 ms needs it.
+pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;
 /// From this width on, requests depend on the distance of the server. In a narrower window they
 /// stay small: other readers may need a block far into a request, and would fetch it again instead
 /// of waiting.
 const WIDE: u64 = LONGEST_REQUEST;
 
-/// Bytes of one request to a far server: more gains nothing there.
-const LONGEST_FAR: u64 = 2 * SHORTEST_REQUEST;
-
-/// The number of requests in a window, and the most bytes of one, which the widest window has. Far
-/// from the server, no link measured needed 16 requests at once. A near server (MinIO) spends up to
-/// 2 ms on each, in which it sends 4 MiB.
-const fn cut(server: Proximity) -> (u64, u64) {
-    let longest = match server {
-        Proximity::Near => LONGEST_REQUEST,
-        Proximity::Unknown | Proximity::Far => LONGEST_FAR,
-    };
-    (MOST_WINDOW / longest, longest)
+/// The number of requests in a window. Far from the server, no link measured needed more at once. A
+/// near server (MinIO) spends up to 2 ms on each, in which it sends 4 MiB.
+const fn requests(server: Proximity) -> u64 {
+    match server {
+        Proximity::Near => START_NEAR as u64,
+        Proximity::Unknown | Proximity::Far => START as u64,
+    }
 }
 
 /// Whether a read found all its bytes present.
@@ -155,8 +151,7 @@ impl ReadAhead {
     fn extend(&mut self) -> Option<Ahead> {
         let sequence = self.sequences.last_mut()?;
         let server = if sequence.window < WIDE { Proximity::Far } else { self.server };
-        let (requests, largest) = cut(server);
-        let segment = (sequence.window / requests).clamp(SEGMENT, largest).next_multiple_of(BLOCK);
+        let segment = (sequence.window / requests(server)).max(SEGMENT).next_multiple_of(BLOCK);
         let start = sequence.ahead.max(sequence.end);
         let reach = sequence.end.saturating_add(sequence.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };

@@ -27,7 +27,7 @@ impl Default for Settings {
             cache_size: None,
             // Enough for the logs and results of a job on a small root volume.
             reserve: 512 << 20,
-            memory: 32 << 20,
+            memory: firstbyte_store::MEMORY,
             // As for every remote read: a dead endpoint is an error within 30 s.
             deadline: firstbyte_pacing::DEADLINE,
             background_rate: None,

@@ -22,14 +22,10 @@ pub(crate) use fetcher::{Fetch, Fetcher};
 use crate::block::{BLOCK, blocks_of, runs};
 use crate::block_store::BlockStore;
 use crate::inflight::{InFlight, Priority, Want};
+use crate::limits::REQUEST;
 use crate::pending_read::{Delivery, Done, Outcome, PendingRead, Receiver};
 use crate::read_ahead::Ahead;
 use crate::{Error, Result};
-
-/// Blocks of one request for a waiting reader at most; a longer read makes several at once.
-const DEMAND: u64 = (2 << 20) / BLOCK;
-/// Bytes that a waiting read requests at once: enough to fill a link, and held in memory.
-const STEP: u64 = 8 << 20;
 
 pub(crate) struct VersionState {
     pub(crate) engine: Arc<Engine>,
@@ -102,7 +98,7 @@ impl VersionState {
             }
             // A block that was cached a moment ago and is absent was evicted: copy it this time.
             let delivery = if expected == Some(at) { Delivery::Copied } else { self.delivery() };
-            let missing = ByteRange::new(at, range.end.min(at.saturating_add(STEP)));
+            let missing = ByteRange::new(at, range.end.min(at.saturating_add(self.step())));
             let pending = self.demand(missing, delivery, deadline, Receiver::Thread);
             requested();
             match pending.wait(tick, go_on) {
@@ -134,12 +130,17 @@ impl VersionState {
         if self.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied }
     }
 
+    /// Bytes that a waiting read requests at once: enough to fill a link, and held in memory.
+    fn step(&self) -> u64 {
+        self.engine.most_window(Delivery::Copied)
+    }
+
     /// Requests the parts of a long read after its first step, so that all are fetched in
     /// parallel.
     pub(crate) fn request_rest(self: &Arc<Self>, range: ByteRange, handle: &Weak<()>) {
-        let rest = range.skip(STEP);
+        let rest = range.skip(self.step());
         if !rest.is_empty() && self.delivery() == Delivery::FromCache {
-            let ahead = Ahead { range: rest.start..rest.end, segment: DEMAND * BLOCK, reader: range.start };
+            let ahead = Ahead { range: rest.start..rest.end, segment: REQUEST, reader: range.start };
             self.fetch_ahead(&ahead, handle);
         }
     }
@@ -190,7 +191,7 @@ impl VersionState {
                     wanted.truncate(1);
                 }
                 for run in runs(wanted.into_iter()) {
-                    fetches.extend(self.begin(&mut table, Priority::Demand, run, DEMAND));
+                    fetches.extend(self.begin(&mut table, Priority::Demand, run, REQUEST / BLOCK));
                 }
             }
             if missing.is_empty() {

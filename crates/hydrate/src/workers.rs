@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
-use firstbyte_pacing::{Controller, Observation, Proximity, Starts, Work, request_share};
-use firstbyte_store::STACK;
+use firstbyte_pacing::{Controller, LONGEST_REQUEST, Observation, Proximity, START, Work, request_share};
+use firstbyte_store::{KEEP_IDLE, STACK, THREAD_MEMORY};
 
 use crate::Error;
 use crate::block::BLOCK;
@@ -23,18 +23,12 @@ use crate::inflight::{FetchId, Priority};
 use crate::pending_read::PendingRead;
 use crate::version::{Fetch, Fetcher};
 
-/// How long an idle thread stays: connections are kept for about as long.
-const IDLE: Duration = Duration::from_secs(5);
-/// Concurrent fetches ahead and in the background at most: as for a transfer of one object.
-const MOST_AHEAD: usize = Controller::MOST_OF_ONE;
 /// A fetch up to this length, in bytes, mostly waits for its round trip.
 const SMALL: u64 = BLOCK;
-/// Queued bytes of background fetches that are enough: some 10 ms of a fast network.
-const ENOUGH_QUEUED: u64 = 16 << 20;
+/// Queued bytes of background fetches that are enough: some 20 ms of a fast network.
+const ENOUGH_QUEUED: u64 = LONGEST_REQUEST;
 /// Threads left for demand.
-const FOR_READERS: usize = 16;
-/// Memory of a thread: its buffer, touched stack, socket and TLS state.
-const THREAD_MEMORY: u64 = 192 << 10;
+const FOR_READERS: usize = START;
 
 /// Threads and their work.
 pub(crate) struct WorkerPool {
@@ -80,8 +74,9 @@ struct Queues {
 impl WorkerPool {
     /// Buffers use at most `memory` bytes, reads take at most `deadline`. Starts no thread.
     pub(crate) fn new(memory: u64, deadline: Duration) -> Self {
-        let most = to_usize(memory / THREAD_MEMORY).clamp(FOR_READERS + 2, FOR_READERS + MOST_AHEAD);
-        let concurrency = Starts::NETWORK.one.min(most);
+        let fit = to_usize(memory / (BLOCK + THREAD_MEMORY));
+        let most = fit.clamp(FOR_READERS + 1, FOR_READERS + Controller::MOST_OF_ONE);
+        let concurrency = START.min(most);
         let queues = Queues { free_slots: (0..most).collect(), concurrency, ..Queues::default() };
         Self {
             queues: Mutex::new(queues),
@@ -217,7 +212,8 @@ impl WorkerPool {
                 break;
             }
             queues.idle += 1;
-            let (next, wait) = self.work.wait_timeout(queues, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (next, wait) =
+                self.work.wait_timeout(queues, KEEP_IDLE).unwrap_or_else(PoisonError::into_inner);
             queues = next;
             if !queues.resumed() && wait.timed_out() {
                 break;
@@ -231,7 +227,7 @@ impl WorkerPool {
     /// reads at their deadline. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
         let cap = self.most.saturating_sub(FOR_READERS);
-        let mut controller = Controller::new(Starts::NETWORK, Work::One, cap);
+        let mut controller = Controller::new(Work::One, cap);
         let mut queues = self.lock();
         while !queues.closed {
             let late = queues.late();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::source::STACK;
+use firstbyte_store::STACK;
 
 /// Jobs at once. Behind 30 ms these answer 2,000 lookups a second, more than one endpoint likes to
 /// be asked.

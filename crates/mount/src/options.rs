@@ -62,7 +62,7 @@ impl Default for Options {
             // As for every remote read: a dead endpoint is an error within 30 s.
             deadline: Duration::from_secs(30),
             eager: 0,
-            memory: 32 << 20,
+            memory: firstbyte_store::MEMORY,
             access: Access::Owner,
             occupied: Occupied::Refuse,
             cache: None,

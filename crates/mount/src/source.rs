@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use firstbyte_location::{HttpUrl, Kind, Location, Version, to_usize};
-use firstbyte_store::{Error as StoreError, ListOptions, Order, Store};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
 use crate::child::Child;
 use crate::name;
@@ -22,9 +22,6 @@ const REPORTED: usize = 100;
 const PAGE: u64 = 300 << 10;
 /// Pages of one listing that wait for the kernel may take one part in this many of the memory.
 const SHARE: u64 = 8;
-
-/// A thread's stack: TLS and signing need some 100 KiB; pages not touched cost nothing.
-pub(crate) const STACK: usize = 512 << 10;
 
 /// A location that is shown as a directory.
 pub(crate) struct Source {

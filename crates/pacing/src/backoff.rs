@@ -1,45 +1,41 @@
 //! The pause before a failed request is sent again: it doubles with each failure and is spread at
 //! random, so that clients refused together do not come back together. A server that names a time
-//! is believed, up to a bound.
+//! is believed, up to a bound. Transfers, hydration and control calls share it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use crate::DEADLINE;
-
 /// The first pause: S3's SlowDown passes within a few of these.
-const FIRST: Duration = Duration::from_millis(100);
+pub(crate) const FIRST: Duration = Duration::from_millis(100);
+/// The longest pause: a server that recovers is in use again this much later at most.
+const LONGEST: Duration = Duration::from_secs(5);
+/// How long a server is waited for, unless the user says otherwise. A write includes its sending,
+/// which its neighbours share: while too few have ended, this is its only limit.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+/// Retries of work that may wait: with these pauses some 20 s of a failing server.
+pub const RETRIES: u32 = 9;
 
-/// Pauses that double up to a longest one.
-#[derive(Clone, Copy, Debug)]
-pub struct Backoff {
-    longest: Duration,
+/// The pause after `failures` failures in a row (at least one); `asked` is what the server asked
+/// for, at least.
+#[must_use]
+pub fn backoff(failures: u32, asked: Option<Duration>) -> Duration {
+    // The standard library keys each hasher at random.
+    let random = RandomState::new().build_hasher().finish() % 1_000;
+    backoff_at(failures, asked, random as f64 / 1_000.0)
 }
 
-impl Backoff {
-    /// Pauses of at most `longest`.
-    #[must_use]
-    pub const fn up_to(longest: Duration) -> Self {
-        Self { longest }
-    }
+/// The same pause at a place between its shortest (0) and its longest (1).
+#[must_use]
+pub fn backoff_at(failures: u32, asked: Option<Duration>, place: f64) -> Duration {
+    let doubled = FIRST.saturating_mul(power_of_two(failures.saturating_sub(1))).min(LONGEST);
+    let spread = doubled.mul_f64(0.5 + place / 2.0);
+    spread.max(asked.unwrap_or_default().min(DEADLINE))
+}
 
-    /// The pause after `failures` failures in a row (at least one); `asked` is what the server
-    /// asked for, at least.
-    #[must_use]
-    pub fn pause(self, failures: u32, asked: Option<Duration>) -> Duration {
-        // The standard library keys each hasher at random.
-        let random = RandomState::new().build_hasher().finish() % 1_000;
-        self.pause_at(failures, asked, random as f64 / 1_000.0)
-    }
-
-    /// The same pause at a place between its shortest (0) and its longest (1).
-    #[must_use]
-    pub fn pause_at(self, failures: u32, asked: Option<Duration>, place: f64) -> Duration {
-        let doubled = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest);
-        let spread = doubled.mul_f64(0.5 + place / 2.0);
-        spread.max(asked.unwrap_or_default().min(DEADLINE))
-    }
+/// Two to this power, as far as it can be represented.
+pub(crate) fn power_of_two(power: u32) -> u32 {
+    1_u32.checked_shl(power).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -48,17 +44,15 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_and_are_spread_over_their_upper_half() {
-        let backoff = Backoff::up_to(Duration::from_secs(5));
         for failures in 1..40 {
-            let full = FIRST.saturating_mul(1 << (failures - 1).min(16)).min(Duration::from_secs(5));
-            assert!((full / 2..=full).contains(&backoff.pause(failures, None)));
+            let full = FIRST.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST);
+            assert!((full / 2..=full).contains(&backoff(failures, None)));
         }
     }
 
     #[test]
     fn a_server_that_names_a_time_is_believed_up_to_a_bound() {
-        let backoff = Backoff::up_to(Duration::from_secs(5));
-        assert_eq!(backoff.pause(1, Some(Duration::from_secs(7))), Duration::from_secs(7));
-        assert_eq!(backoff.pause(1, Some(Duration::from_secs(7_000))), DEADLINE);
+        assert_eq!(backoff(1, Some(Duration::from_secs(7))), Duration::from_secs(7));
+        assert_eq!(backoff(1, Some(Duration::from_secs(7_000))), DEADLINE);
     }
 }

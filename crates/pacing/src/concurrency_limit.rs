@@ -13,6 +13,9 @@ const GAIN: f64 = 0.12;
 const HOLD: u32 = 20;
 /// The same after a refusal, which is followed by a search for the number that is not refused.
 const HOLD_REFUSED: u32 = 4;
+/// A limit is raised and lowered by this factor; one that was found good, and the distance to one
+/// that was refused, by half as much.
+const FACTOR: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -81,8 +84,8 @@ impl ConcurrencyLimit {
             Phase::Fixed => {}
             Phase::Probing { from, rate: before } if rate < before * self.gain_from(from) => self.hold(from),
             Phase::Holding { left } if left > 0 => self.phase = Phase::Holding { left: left - 1 },
-            Phase::Starting | Phase::Probing { .. } => self.probe(rate, self.now * 2),
-            Phase::Holding { .. } => self.probe(rate, self.now + self.now.div_ceil(2)),
+            Phase::Starting | Phase::Probing { .. } => self.probe(rate, self.now * FACTOR),
+            Phase::Holding { .. } => self.probe(rate, self.now + self.now.div_ceil(FACTOR)),
         }
     }
 
@@ -92,9 +95,9 @@ impl ConcurrencyLimit {
         let refused = self.now;
         let limit = match self.phase {
             Phase::Fixed => return,
-            Phase::Starting => start.min(self.now) / 2,
+            Phase::Starting => start.min(self.now) / FACTOR,
             Phase::Probing { from, .. } => from,
-            Phase::Holding { .. } => self.now / 2,
+            Phase::Holding { .. } => self.now / FACTOR,
         };
         self.now = limit.max(1);
         self.phase = Phase::Holding { left: HOLD_REFUSED };
@@ -108,7 +111,7 @@ impl ConcurrencyLimit {
 
     fn probe(&mut self, rate: f64, limit: usize) {
         let from = self.now;
-        let room = self.refused.map_or(self.cap, |refused| from + refused.saturating_sub(from) / 2);
+        let room = self.refused.map_or(self.cap, |refused| from + refused.saturating_sub(from) / FACTOR);
         let limit = limit.min(room).min(self.cap);
         if limit > from {
             self.now = limit;
@@ -172,7 +175,7 @@ mod tests {
     fn a_server_that_asks_for_less_gets_less_for_a_while() {
         let mut limit = ConcurrencyLimit::new(16, CAP);
         limit.back_off(32);
-        assert_eq!(settle(&mut limit, 4, |limit| limit as f64), 8);
+        assert_eq!(settle(&mut limit, HOLD_REFUSED as usize, |limit| limit as f64), 8);
         assert_eq!(
             settle(&mut limit, 10, |limit| limit as f64),
             15,

@@ -15,24 +15,18 @@ const WINDOW: Duration = Duration::from_millis(60);
 /// too.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Requests at once before anything is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Starts {
-    /// For one large object: at the 40 MB/s that S3 gives a connection, 12 fill a network of 4
-    /// Gbit/s.
-    pub one: usize,
-    /// For many objects.
-    pub many: usize,
-    /// For the bytes of large objects from a near server, where a few requests keep both ends busy.
-    pub near: usize,
-}
-
-impl Starts {
-    /// From a network.
-    pub const NETWORK: Self = Self { one: 12, many: 16, near: 4 };
-    /// Between local files, where one copy call a core is all there is to gain.
-    pub const LOCAL: Self = Self { one: 2, many: 2, near: 2 };
-}
+/// Ticks, and round trips, after which a new number of requests shows its effect.
+const SETTLING: u32 = 2;
+/// Round trips that it is then measured for at least.
+const ROUND_TRIPS: u32 = 3;
+/// Requests at once before anything is measured: at the 40 MB/s that S3 gives a connection, these
+/// fill a network of 5 Gbit/s.
+pub const START: usize = 16;
+/// The same for the bytes of large objects from a near server, where a few requests keep both ends
+/// busy.
+pub const START_NEAR: usize = 4;
+/// The same between local files, where one copy call a core is all there is to gain.
+const START_LOCAL: usize = 2;
 
 /// What waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +37,8 @@ pub enum Work {
     Large,
     /// Many objects whose round trips outweigh their bytes.
     Small,
+    /// Files of this machine.
+    Local,
 }
 
 /// What a client sees at one moment. Counts and bytes are totals since it began.
@@ -72,7 +68,6 @@ pub struct Observation {
 #[derive(Clone, Debug)]
 pub struct Controller {
     limit: ConcurrencyLimit,
-    starts: Starts,
     slowdowns: u64,
     window: Option<Window>,
 }
@@ -99,18 +94,18 @@ impl Controller {
 
     /// Sends between 1 and `cap` requests at once.
     #[must_use]
-    pub fn new(starts: Starts, work: Work, cap: usize) -> Self {
-        Self::with(ConcurrencyLimit::new(starts.of(work), cap), starts)
+    pub fn new(work: Work, cap: usize) -> Self {
+        Self::with(ConcurrencyLimit::new(work.start(), cap))
     }
 
     /// Always sends `limit` requests at once.
     #[must_use]
     pub fn fixed(limit: usize) -> Self {
-        Self::with(ConcurrencyLimit::fixed(limit), Starts::NETWORK)
+        Self::with(ConcurrencyLimit::fixed(limit))
     }
 
-    fn with(limit: ConcurrencyLimit, starts: Starts) -> Self {
-        Self { limit, starts, slowdowns: 0, window: None }
+    fn with(limit: ConcurrencyLimit) -> Self {
+        Self { limit, slowdowns: 0, window: None }
     }
 
     /// The present number of requests at once.
@@ -133,11 +128,11 @@ impl Controller {
         let refused = seen.slowdowns > self.slowdowns && !settling;
         self.slowdowns = seen.slowdowns;
         match seen.waiting {
-            _ if refused => self.limit.back_off(self.starts.of(seen.waiting.unwrap_or(Work::One))),
+            _ if refused => self.limit.back_off(START),
             // At the end of the work throughput falls for want of it: nothing can be learnt.
             None => self.window = None,
             Some(work) => {
-                self.limit.start_at(self.start(work, seen));
+                self.limit.start_at(seen.start(work));
                 if self.limit.now() == before {
                     self.measure(seen);
                 }
@@ -148,19 +143,6 @@ impl Controller {
             self.window = Some(Window::new(seen, true));
         }
         self.limit.now()
-    }
-
-    /// The number to begin with.
-    fn start(&self, work: Work, seen: &Observation) -> usize {
-        match (work, seen.server) {
-            (Work::One | Work::Large, Proximity::Near) => self.starts.near,
-            // They only wait, and waiting costs nothing.
-            (Work::Small, Proximity::Far) => usize::MAX,
-            // The first answer is late: a round trip is saved, and a quick answer or a refusal
-            // takes it back.
-            (Work::Small, Proximity::Unknown) if seen.silent && seen.slowdowns == 0 => usize::MAX,
-            _ => self.starts.of(work),
-        }
     }
 
     /// Ends the window if it is long enough.
@@ -187,23 +169,35 @@ impl Window {
 
     fn is_over(&self, seen: &Observation, limit: usize) -> bool {
         if self.settling {
-            seen.under_way <= limit && self.elapsed(seen) >= (Controller::TICK * 2).max(seen.round_trip * 2)
+            let least = Controller::TICK.max(seen.round_trip) * SETTLING;
+            seen.under_way <= limit && self.elapsed(seen) >= least
         } else {
-            self.elapsed(seen) >= WINDOW.max(seen.round_trip * 3)
+            self.elapsed(seen) >= WINDOW.max(seen.round_trip * ROUND_TRIPS)
         }
     }
 }
 
-impl Starts {
-    fn of(self, work: Work) -> usize {
-        match work {
-            Work::One => self.one,
-            Work::Large | Work::Small => self.many,
-        }
+impl Work {
+    /// The number of requests to begin with while nothing is known of the server.
+    fn start(self) -> usize {
+        if self == Self::Local { START_LOCAL } else { START }
     }
 }
 
 impl Observation {
+    /// The number of requests to begin with.
+    fn start(&self, work: Work) -> usize {
+        match (work, self.server) {
+            (Work::One | Work::Large, Proximity::Near) => START_NEAR,
+            // They only wait, and waiting costs nothing.
+            (Work::Small, Proximity::Far) => usize::MAX,
+            // The first answer is late: a round trip is saved, and a quick answer or a refusal
+            // takes it back.
+            (Work::Small, Proximity::Unknown) if self.silent && self.slowdowns == 0 => usize::MAX,
+            _ => work.start(),
+        }
+    }
+
     /// Bytes, and requests in terms of bytes.
     fn moved(&self) -> u64 {
         self.bytes + STEP_BYTES * self.requests

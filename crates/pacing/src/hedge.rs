@@ -9,6 +9,9 @@
 
 use std::time::Duration;
 
+use crate::backoff::{self, DEADLINE};
+use crate::{ROUND_TRIP_BYTES, START};
+
 /// Samples kept: enough for a steady median, few enough to follow a change.
 const SAMPLES: usize = 64;
 /// Fewer samples have no meaningful median.
@@ -19,20 +22,16 @@ const FACTOR: u32 = 4;
 /// it. Bytes of a long body have this limit always, since TCP resends a lost packet within 200 ms
 /// and a round trip.
 pub const SILENCE: Duration = Duration::from_millis(500);
-/// An answer expected sooner is not worth a new connection: no limit is shorter.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
-/// How long a server is waited for, unless the user says otherwise. A write includes its sending,
-/// which its neighbours share: while too few have ended, this is its only limit.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// An answer expected sooner is not worth a new connection: no limit is shorter. As long as the
+/// pause after a first failure, for the same reason.
+pub(crate) const SHORTEST: Duration = backoff::FIRST;
 /// One request in this many may be cut: a busy client delays answers through no fault of the
 /// server.
 const BUDGET: u64 = 10;
-/// Cuts allowed before that counts.
-const FREE_CUTS: u64 = 16;
-/// A cut write is sent again from its start, so it counts as this many cut reads.
-const WRITE_COST: u64 = 8;
-/// Up to this length, bytes, a body or a write costs less to repeat than to wait for.
-const SHORT: u64 = 1 << 20;
+/// Cuts allowed before that counts: every request of a start may stall.
+const FREE_CUTS: u64 = START as u64;
+/// A cut write is sent again from its start, so it takes as much of the budget as many reads.
+const WRITE_COST: u64 = BUDGET;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +52,13 @@ impl Wait {
     /// The wait for a body of `length` bytes.
     #[must_use]
     pub fn body(length: u64) -> Self {
-        if length <= SHORT { Self::ShortBody } else { Self::Body }
+        if length <= ROUND_TRIP_BYTES { Self::ShortBody } else { Self::Body }
     }
 
     /// The wait for the answer to a write of `length` bytes.
     #[must_use]
     pub fn write(length: u64) -> Self {
-        if length <= SHORT { Self::ShortWrite } else { Self::Write }
+        if length <= ROUND_TRIP_BYTES { Self::ShortWrite } else { Self::Write }
     }
 
     fn is_write(self) -> bool {
@@ -118,7 +117,7 @@ impl HedgePolicy {
                 self.writes.median().map_or(DEADLINE, |median| (median * FACTOR).max(SILENCE))
             }
         };
-        base.saturating_mul(1 << cuts.min(10))
+        base.saturating_mul(backoff::power_of_two(cuts))
     }
 }
 

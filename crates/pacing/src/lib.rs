@@ -15,13 +15,13 @@ mod request_size;
 mod throttle;
 mod tracker;
 
-pub use backoff::Backoff;
+pub use backoff::{DEADLINE, RETRIES, backoff, backoff_at};
 pub use concurrency_limit::ConcurrencyLimit;
-pub use controller::{Controller, Observation, Starts, Work};
-pub use hedge::{DEADLINE, HedgePolicy, SILENCE, Wait};
+pub use controller::{Controller, Observation, START, START_NEAR, Work};
+pub use hedge::{HedgePolicy, SILENCE, Wait};
 pub use part_limit::PartLimit;
 pub use proximity::{FAR, Proximity};
 pub use rate_limit::{Grant, RateLimit};
-pub use request_size::{LONGEST_REQUEST, SHORTEST_REQUEST, request_share};
+pub use request_size::{LONGEST_REQUEST, ROUND_TRIP_BYTES, SHORTEST_REQUEST, request_share};
 pub use throttle::Throttle;
 pub use tracker::{Abort, InFlightRequest, RequestTracker};

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-/// Parts at once while nothing is known: on a fast link they are through within a round trip or
-/// two.
-const FIRST: usize = 4;
+use crate::START_NEAR;
+
 /// Parts at least: while one waits for its answer another fills the link.
 const LEAST: usize = 2;
 /// What is under way takes about so long: the most of a link's time that a kill costs.
@@ -22,9 +21,10 @@ pub struct PartLimit {
 }
 
 impl PartLimit {
-    /// Finds the limit by measuring.
+    /// Finds the limit by measuring. On a fast link the first parts are through within a round trip
+    /// or two.
     pub fn measuring() -> Self {
-        Self { most: FIRST }
+        Self { most: START_NEAR }
     }
 
     /// No limit.
@@ -43,7 +43,7 @@ impl PartLimit {
             return;
         }
         // So many parts go through in a second; those of as many seconds as may be under way.
-        let most = under_way as f64 * UNDER_WAY.as_secs_f64() / took.as_secs_f64().max(1e-3);
+        let most = under_way as f64 * UNDER_WAY.as_secs_f64() / took.as_secs_f64().max(f64::MIN_POSITIVE);
         // A float that is too large becomes the largest integer, which would stand for no limit.
         self.most = (most.ceil() as usize).clamp(LEAST, usize::MAX - 1);
     }

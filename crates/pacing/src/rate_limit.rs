@@ -7,22 +7,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::SHORTEST_REQUEST;
+
 /// How far the clock may lag behind: what a late wake-up or an idle spell may make good. A piece
 /// takes as long: a transfer is not slowed by asking, and the rate is smooth.
 const BURST: Duration = Duration::from_millis(50);
-/// Pieces a second.
-const PIECES: u64 = 1_000 / BURST.as_millis() as u64;
-/// The least piece, where a second's worth is more: smaller ones are mostly headers.
-const LEAST_PIECE: u64 = 1 << 10;
-/// What one connection should have at least of a rate: with less, more connections do not help.
-const PER_CONNECTION: u64 = 4 << 20;
-/// The least that one request asks for.
-const LEAST_REQUEST: u64 = 128 << 10;
-/// Sockets of all connections together may hold this share of a second's worth: what has arrived
-/// there has passed. Requests ask for twice as much in all: a server sends what it is asked for,
-/// and buffers on the way fill with it.
-const BUFFERED: u64 = 4;
-/// The least of one socket's buffer, bytes: with less a connection stalls.
+/// All requests together ask for one part in this many of a second's worth: a server sends what it
+/// is asked for, and buffers on the way fill with it. Sockets hold again one part in this many of
+/// that: what has arrived there has passed.
+const PARTS: u64 = 2;
+/// The least of one request and of one socket's buffer, bytes: with less a connection stalls.
 const LEAST_BUFFER: u64 = 16 << 10;
 
 /// A number of bytes a second.
@@ -69,25 +63,27 @@ impl RateLimit {
     /// Bytes granted at once at most.
     #[must_use]
     pub fn piece(&self) -> u64 {
-        (self.rate / PIECES).max(LEAST_PIECE.min(self.rate))
+        let bytes = u128::from(self.rate) * BURST.as_nanos() / Duration::from_secs(1).as_nanos();
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
-    /// How many connections are enough for the rate.
+    /// How many connections are enough for the rate: each should have a short request's worth of it
+    /// a second, since with less more connections do not help.
     #[must_use]
     pub fn connections(&self) -> usize {
-        usize::try_from(self.rate / PER_CONNECTION).unwrap_or(usize::MAX).max(1)
+        usize::try_from(self.rate / SHORTEST_REQUEST).unwrap_or(usize::MAX).max(1)
     }
 
     /// Bytes that the socket of each of so many connections may hold.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
-        (self.rate / BUFFERED / self.connections() as u64).max(LEAST_BUFFER)
+        (self.request() / PARTS).max(LEAST_BUFFER)
     }
 
     /// Bytes that one request should ask for at most.
     #[must_use]
     pub fn request(&self) -> u64 {
-        (self.socket_buffer() * 2).max(LEAST_REQUEST)
+        (self.rate / PARTS / self.connections() as u64).max(LEAST_BUFFER)
     }
 
     fn time_of(&self, bytes: u64) -> Duration {

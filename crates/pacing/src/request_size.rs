@@ -11,6 +11,9 @@ pub const LONGEST_REQUEST: u64 = 32 << 20;
 /// Bytes of the shortest request that is part of something longer: a connection of 40 MB/s needs
 /// 0.1 s for them.
 pub const SHORTEST_REQUEST: u64 = 4 << 20;
+/// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. A body or a write of up to
+/// this length costs less to repeat than to wait for.
+pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 
 /// Bytes of one request where `rest` bytes are left for `concurrency` requests at once: a share, so
 /// that requests become shorter and all end together. Little is asked for before the first answer,

@@ -11,13 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
-
-/// Stack of a thread that calls a store: TLS and signing need about 100 KiB; unused pages take no
-/// memory.
-pub const STACK: usize = 512 << 10;
-/// Time between two checks in waits without a socket.
-pub const LOOK: Duration = Duration::from_millis(20);
+use crate::{Error, LOOK, Result, STACK};
 
 /// A handle that requests register their sockets with. Cloned handles share one state.
 #[derive(Clone, Debug, Default)]

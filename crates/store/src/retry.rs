@@ -3,15 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use firstbyte_pacing::Backoff;
+use firstbyte_pacing::backoff;
 
 use crate::wire::Client;
 use crate::{Cancel, Error, Outages, Result};
-
-/// The wait between two tries.
-const BACKOFF: Backoff = Backoff::up_to(Duration::from_secs(20));
 
 /// The attempts of one operation.
 pub(crate) struct Retry<'a> {
@@ -42,9 +38,9 @@ impl<'a> Retry<'a> {
             return Err(error);
         }
         let wait = match &error {
-            Error::SlowDown { retry_after, .. } => BACKOFF.pause(self.tries, *retry_after),
+            Error::SlowDown { retry_after, .. } => backoff(self.tries, *retry_after),
             Error::Unresponsive { retry_in, .. } => *retry_in,
-            _ => BACKOFF.pause(self.tries, None),
+            _ => backoff(self.tries, None),
         };
         tracing::debug!(%error, ?wait, "trying again");
         self.client.counters.retries.fetch_add(1, Ordering::Relaxed);

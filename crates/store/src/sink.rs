@@ -9,9 +9,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Size of a buffer through which bytes pass, in bytes: it fits the second-level cache.
-pub const BUFFER: usize = 128 << 10;
-
 /// A file for positioned writes from many threads.
 #[derive(Debug)]
 pub struct Sink {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Entry, Location, S3Object, Version};
 
@@ -10,13 +9,9 @@ use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending, StaleUpload,
-    Stat, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending,
+    StaleUpload, Stat, Upload, Written, local,
 };
-
-/// Time for a cancelled run to abort its upload: a few round trips, and less than the two seconds
-/// within which a run must end.
-const ABORT_TIME: Duration = Duration::from_secs(1);
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
 /// directories.
@@ -239,7 +234,7 @@ impl Store {
         if !self.client.scoped_cancel(&Cancel::new()).is_cancelled() {
             return self.s3.abort_upload(object, &upload.id);
         }
-        let client = Arc::new(self.client.with_scope(Cancel::after(ABORT_TIME)));
+        let client = Arc::new(self.client.with_scope(Cancel::after(BRIEFLY)));
         self.s3.by(client).abort_upload(object, &upload.id)
     }
 

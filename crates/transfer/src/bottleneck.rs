@@ -7,18 +7,15 @@
 
 use std::time::Duration;
 
+use firstbyte_store::LOOK;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Bottleneck;
 use crate::context::{Context, count};
 use crate::job::Route;
 
-/// A shorter run is all start-up and cannot be judged.
-const SHORTEST: Duration = Duration::from_millis(20);
 /// Share of a limit from which it counts as reached.
 const REACHED: f64 = 0.85;
-/// Share of the workers' time spent waiting for heads above which the server is the bottleneck.
-const WAITING: f64 = 0.6;
 
 /// What had been used when the run started.
 pub(crate) struct Baseline {
@@ -34,12 +31,12 @@ impl Baseline {
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
         let moved = count(&context.meters.moved) as f64;
-        if wall < SHORTEST || moved == 0.0 {
+        // A shorter run is all start-up.
+        if wall < LOOK || moved == 0.0 {
             return None;
         }
         let seconds = wall.as_secs_f64();
-        let busy = (count(&context.meters.busy) as f64).max(1.0);
-        let waiting = count(&context.meters.head_wait) as f64 / busy;
+        let waiting = count(&context.meters.head_wait);
         let used = process_time().saturating_sub(self.processor).as_secs_f64() / seconds;
         let limit = context.settings.limit_rate;
         Some(if limit.is_some_and(|rate| moved / seconds >= REACHED * rate as f64) {
@@ -50,7 +47,7 @@ impl Baseline {
             Bottleneck::Memory
         } else if context.subject.route == Route::Local {
             Bottleneck::Disk
-        } else if waiting > WAITING {
+        } else if waiting > count(&context.meters.busy).saturating_sub(waiting) {
             Bottleneck::Server
         } else {
             Bottleneck::Link

@@ -20,13 +20,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_pacing::START;
 use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, STACK, Store};
 
 use crate::job::{Route, as_path};
 use crate::{Concurrency, Error, Result, Tree};
-
-/// Pairs at a time by default: each needs a buffer of 128 KiB beside the workers' memory.
-const MOST: usize = 16;
 
 /// What sizes and times say about two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,14 +122,14 @@ pub(crate) struct Comparisons {
 
 impl Comparisons {
     /// As many at a time as `concurrency` says; between local files, where a hash keeps a processor
-    /// busy, one for each processor.
+    /// busy, one for each processor. Each needs a buffer of 128 KiB beside the workers' memory.
     pub(crate) fn new(store: &Store, concurrency: Concurrency, route: Route) -> Self {
         let most = match (concurrency, route) {
             (Concurrency::Fixed(most), _) => most,
             (Concurrency::Auto, Route::Local) => {
-                std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+                std::thread::available_parallelism().map_or(1, usize::from).min(START)
             }
-            (Concurrency::Auto, _) => MOST,
+            (Concurrency::Auto, _) => START,
         };
         let (send, receive) = channel();
         Self { store: store.clone(), most: most.max(1), running: 0, send, receive, cancelled: Arc::default() }

@@ -11,15 +11,12 @@ use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{RequestTracker, Throttle};
 use firstbyte_store::{
-    Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
+    BRIEFLY, Cancel, Durability, Error as StoreError, LOOK, LocalFile, Metadata, Over, Privacy, Stat, Store,
 };
 
 use crate::job::{Batch, Route};
 use crate::local_root::LocalRoot;
 use crate::{Error, Job, Observer, Result, Settings};
-
-/// How long to wait for the lock on a partial file, which a killed copy may hold for a moment.
-const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// What the workers count.
 #[derive(Debug, Default)]
@@ -158,9 +155,10 @@ impl<'a> Context<'a> {
         };
         let started = Instant::now();
         loop {
+            // A killed copy may hold the lock for a moment.
             match open() {
                 Err(StoreError::Io { source, .. })
-                    if source.kind() == ErrorKind::WouldBlock && started.elapsed() < LOCK_WAIT =>
+                    if source.kind() == ErrorKind::WouldBlock && started.elapsed() < BRIEFLY =>
                 {
                     std::thread::sleep(LOOK);
                 }

@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 /// Incremented when the meaning of a byte changes; a download with another format starts over.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// index (4), algorithm (1), value (8), CRC-32C of these (4).
 const RECORD: usize = 17;
 

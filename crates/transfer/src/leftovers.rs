@@ -10,14 +10,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, Privacy};
+use firstbyte_store::{Beneath, Error as StoreError, LocalFile, Over, PAGE, Privacy};
 
 use crate::Result;
 use crate::job::is_unfinished;
 use crate::journal::Journal;
-
-/// Directories remembered at once. Unsorted names come from one for each worker of the listing.
-const MOST: usize = 1_024;
 
 /// The leftovers in the directories seen so far.
 #[derive(Debug, Default)]
@@ -45,7 +42,8 @@ impl Leftovers {
             return Ok(false);
         }
         if !directories.contains_key(directory) {
-            if directories.len() >= MOST {
+            // Unsorted names come from one directory for each worker of the listing.
+            if directories.len() >= PAGE {
                 directories.clear();
             }
             let names = root.names(directory, &is_unfinished)?;

@@ -4,14 +4,9 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 
 use firstbyte_location::Entry;
-use firstbyte_store::{Cancel, Error as StoreError, LOOK, Listing, Result};
+use firstbyte_store::{Cancel, Error as StoreError, LOOK, Listing, PAGE, Result};
 
 use crate::Error;
-
-/// Entries passed on together: to wake a thread costs as much as to read some tens of entries.
-const TOGETHER: usize = 256;
-/// Batches that may wait: with names of 100 bytes about 200 KiB.
-const WAITING: usize = 4;
 
 type Batch = Vec<Result<Entry>>;
 
@@ -26,7 +21,8 @@ pub(crate) struct ListingPrefetch {
 impl ListingPrefetch {
     /// Starts to read `listing`; `cancel` ends the wait for it.
     pub(crate) fn start(listing: Listing, cancel: Cancel) -> crate::Result<Self> {
-        let (sender, batches) = sync_channel(WAITING);
+        // One more page waits: with names of 100 bytes about 200 KiB.
+        let (sender, batches) = sync_channel(1);
         std::thread::Builder::new()
             .name("listing".to_owned())
             .spawn(move || read(listing, &sender))
@@ -37,7 +33,8 @@ impl ListingPrefetch {
 
 fn read(mut listing: Listing, sender: &SyncSender<Batch>) {
     loop {
-        let batch: Batch = listing.by_ref().take(TOGETHER).collect();
+        // A page at a time: to wake a thread costs as much as to read some tens of entries.
+        let batch: Batch = listing.by_ref().take(PAGE).collect();
         // The end of the listing, or the iterator was dropped.
         if batch.is_empty() || sender.send(batch).is_err() {
             return;

@@ -3,12 +3,12 @@
 //!
 //! Bytes go from the socket straight to their place in a file, so the size of a chunk costs no
 //! memory. It is chosen for three other things: a round trip must be short against the body, a
-//! killed run fetches one chunk per worker again, and all workers should finish together. For the
-//! last reason the end of an object is cut finer than the rest.
+//! killed run fetches one chunk per worker again, and all workers should finish together.
 
 use std::ops::Range;
 
 use firstbyte_location::ByteRange;
+use firstbyte_pacing::LONGEST_REQUEST;
 
 /// What the first request asks for before the length is known, and the length of a chunk. Objects
 /// up to this length come in one request. Of larger ones several chunks are asked for at a time: at
@@ -17,51 +17,42 @@ use firstbyte_location::ByteRange;
 pub(crate) const OPENING: u64 = 2 << 20;
 /// Chunks of a download before they grow, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
-/// The longest chunk of a download: it bounds what is read again.
-const LONGEST: u64 = 16 << 20;
-/// Part of an upload. S3 requires at least 5 MiB; each part is one request.
+/// Part of an upload; each part is one request.
 const PART: u64 = 8 << 20;
-/// The end of an object that is cut into quarter chunks: about what all workers have in flight.
-const FINE_TAIL: u64 = 64 << 20;
 /// Objects from this length on are large: their bytes take the time, not their requests. A request
 /// costs a near server as much as sending some 4 MiB (MinIO), a quarter of this. Objects up to this
 /// length are uploaded in one request.
 pub(crate) const LARGE: u64 = 2 * PART;
 /// S3's limit on the parts of an upload.
 pub(crate) const MOST_PARTS: u64 = 10_000;
+/// S3's least length of a part that is not the last.
+pub(crate) const LEAST_PART: u64 = 5 << 20;
 
-/// The chunks of an object of one length.
+/// The chunks of an object of one length: all equally long, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     size: u64,
     chunk: u64,
-    /// Where chunks become fine; a multiple of `chunk`, or `size`.
-    fine_from: u64,
-    fine: u64,
 }
 
 impl Plan {
-    /// Chunks for reading `size` bytes in parallel.
+    /// Chunks for reading `size` bytes in parallel. The longest bounds what is read again.
     #[must_use]
     pub fn download(size: u64) -> Self {
-        let chunk = (size / MOST_CHUNKS).next_multiple_of(1 << 20).clamp(OPENING, LONGEST);
-        let tail = FINE_TAIL.min(size / 4);
-        let fine_from = ((size - tail) / chunk * chunk).max(chunk).min(size);
-        Self { size, chunk, fine_from, fine: (chunk / 4).max(OPENING / 2) }
+        let chunk = (size / MOST_CHUNKS).next_multiple_of(OPENING).clamp(OPENING, LONGEST_REQUEST);
+        Self { size, chunk }
     }
 
-    /// Parts for writing `size` bytes as a multipart upload: of equal length except the last, as
-    /// some stores require.
+    /// Parts for writing `size` bytes as a multipart upload.
     #[must_use]
     pub fn upload(size: u64) -> Self {
-        let chunk = PART.max(size.div_ceil(MOST_PARTS).next_multiple_of(1 << 20));
-        Self { size, chunk, fine_from: size, fine: chunk }
+        Self { size, chunk: size.div_ceil(MOST_PARTS).next_multiple_of(PART).max(PART) }
     }
 
     /// Parts of `chunk` bytes each, except the last.
     #[must_use]
     pub fn even(size: u64, chunk: u64) -> Self {
-        Self { size, chunk: chunk.max(1), fine_from: size, fine: chunk.max(1) }
+        Self { size, chunk: chunk.max(1) }
     }
 
     /// Length of the object.
@@ -70,7 +61,7 @@ impl Plan {
         self.size
     }
 
-    /// Length of a chunk that is not in the tail.
+    /// Length of a chunk that is not the last.
     #[must_use]
     pub fn chunk(&self) -> u64 {
         self.chunk
@@ -79,8 +70,7 @@ impl Plan {
     /// How many chunks; an empty object has none.
     #[must_use]
     pub fn count(&self) -> u32 {
-        let count = self.fine_from.div_ceil(self.chunk) + (self.size - self.fine_from).div_ceil(self.fine);
-        u32::try_from(count).unwrap_or(u32::MAX)
+        u32::try_from(self.size.div_ceil(self.chunk)).unwrap_or(u32::MAX)
     }
 
     /// The indexes of all chunks.
@@ -92,14 +82,8 @@ impl Plan {
     /// The bytes of chunk `index`; empty past the last.
     #[must_use]
     pub fn range(&self, index: u32) -> ByteRange {
-        let coarse = self.fine_from.div_ceil(self.chunk);
-        let index = u64::from(index);
-        let (start, len) = if index < coarse {
-            (index * self.chunk, self.chunk.min(self.fine_from - index * self.chunk))
-        } else {
-            (self.fine_from + (index - coarse) * self.fine, self.fine)
-        };
-        ByteRange::at(start.min(self.size), len.min(self.size.saturating_sub(start)))
+        let start = self.size.min(u64::from(index) * self.chunk);
+        ByteRange::at(start, self.chunk.min(self.size - start))
     }
 }
 
@@ -137,6 +121,6 @@ mod tests {
     #[test]
     fn what_a_killed_run_reads_again_stays_bounded() {
         assert_eq!(Plan::download(64 << 30).chunk(), 2 << 20);
-        assert_eq!(Plan::download(5 << 40).chunk(), 16 << 20);
+        assert_eq!(Plan::download(5 << 40).chunk(), 32 << 20);
     }
 }

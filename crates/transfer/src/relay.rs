@@ -8,15 +8,14 @@ use firstbyte_pacing::Wait;
 use firstbyte_store::{Error as StoreError, Get, Payload, Stat, Store};
 
 use crate::pieces::{Finish, Pieces, Started};
-use crate::plan::{MOST_PARTS, Plan};
+use crate::plan::{LEAST_PART, MOST_PARTS, Plan};
 use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::upload::parts::{self, Parts, put, put_options};
 use crate::{Error, Job, Result, spool};
 
-/// Bytes in memory at once, per worker. The least length of a part, so that as many workers as
-/// possible fit below the memory ceiling.
-pub(crate) const PART: u64 = 5 << 20;
+/// Bytes in memory at once, per worker: as many workers as possible fit below the memory ceiling.
+const PART: u64 = LEAST_PART;
 /// S3 copies objects up to this length in one request.
 const SINGLE_COPY: u64 = 5 << 30;
 /// A part copied inside the service. Large, for none of its bytes pass here.

@@ -143,7 +143,7 @@ pub struct Summary {
 
 impl Summary {
     /// Failures kept with their text, so that millions of them do not fill memory.
-    pub const LISTED_FAILURES: usize = 1_000;
+    pub const LISTED_FAILURES: usize = firstbyte_store::PAGE;
 
     /// Counts a complete object.
     pub(crate) fn complete(&mut self, done: Done) {

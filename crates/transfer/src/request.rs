@@ -3,10 +3,10 @@
 //! Each worker has one [`Requester`], which movers borrow. It owns the worker's slot in the request
 //! tracker and its buffer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firstbyte_location::Location;
-use firstbyte_pacing::{Backoff, InFlightRequest, Wait};
+use firstbyte_pacing::{InFlightRequest, Wait, backoff};
 use firstbyte_store::{BUFFER, Body, Cancel, Error as StoreError, Get, Hasher, Sending, Sink, Stat};
 
 use crate::context::{Context, add, count, micros};
@@ -16,8 +16,6 @@ use crate::{Error, Result};
 /// Size of a worker's buffer if many objects move: most are smaller, and many workers share the
 /// memory.
 const BUFFER_OF_MANY: usize = 32 << 10;
-/// The pause before a failed request is sent again.
-const BACKOFF: Backoff = Backoff::up_to(Duration::from_secs(5));
 
 /// Sends the requests of one worker, one at a time.
 pub(crate) struct Requester<'a> {
@@ -209,6 +207,6 @@ impl<'a> Requester<'a> {
             StoreError::Unresponsive { retry_in, .. } => return self.context.pause(*retry_in),
             _ => None,
         };
-        self.context.pause(BACKOFF.pause(failures, asked));
+        self.context.pause(backoff(failures, asked));
     }
 }

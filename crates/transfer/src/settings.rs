@@ -4,7 +4,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use firstbyte_store::{Checksum, Durability, Metadata};
+use firstbyte_location::to_usize;
+use firstbyte_pacing::RETRIES;
+use firstbyte_store::{Checksum, Durability, MEMORY, Metadata};
 
 use crate::Stop;
 
@@ -68,11 +70,18 @@ pub struct Settings {
     pub stop: Stop,
 }
 
+/// Memory of the process beside its workers: program, runtime, credentials, a page of a listing.
+const BASE_MEMORY: u64 = 14 << 20;
 /// Requests of a listing beside a transfer's own. They and their waiting pages take some 4 MB; a
 /// transfer consumes their entries much more slowly.
 const LISTING: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl Settings {
+    /// How many workers fit below the memory ceiling, one at least, if each needs so many bytes.
+    pub(crate) fn workers_of(&self, each: u64) -> usize {
+        to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
+    }
+
     /// Requests at once, at most, for a listing whose objects are transferred.
     #[must_use]
     pub fn listing_requests(&self) -> NonZeroUsize {
@@ -88,8 +97,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            // The documented default.
-            memory: 32 << 20,
+            memory: MEMORY,
             concurrency: Concurrency::Auto,
             durability: Durability::None,
             limit_rate: None,
@@ -97,8 +105,7 @@ impl Default for Settings {
             compare: Compare::SizeMtime,
             hedging: Hedging::On,
             state_dir: None,
-            // With back-off doubling from 50 ms to 5 s this survives some 20 s of a failing server.
-            retries: 9,
+            retries: RETRIES,
             metadata: Metadata::default(),
             stop: Stop::default(),
         }

@@ -6,25 +6,28 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Strength, shown, to_usize};
-use firstbyte_pacing::Wait;
+use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{
-    BUFFER, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat, Written,
+    BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat,
+    Written,
 };
 
 use crate::context::Context;
-use crate::plan::MOST_PARTS;
+use crate::plan::{LEAST_PART, MOST_PARTS};
 use crate::report::{Done, Verified};
-use crate::request::Requester;
+use crate::request::{Attempt, Requester};
 use crate::upload::parts::{self, Parts};
-use crate::{Error, Result};
+use crate::{Error, Result, Settings};
 
-/// Workers of a stream: with parts of the least length that S3 takes, three buffers fit below the
-/// default memory ceiling.
-pub(crate) const WORKERS: usize = 3;
 /// The first parts of a stream of unknown length.
-const PART: usize = 5 << 20;
+const PART: usize = LEAST_PART as usize;
 /// After so many parts they are twice as long: all that S3 takes then hold 75 GiB.
 const SMALL_PARTS: u32 = MOST_PARTS as u32 / 2;
+
+/// Workers of a stream: as many as have a part in memory below the ceiling.
+pub(crate) fn workers(settings: &Settings) -> usize {
+    settings.workers_of(LEAST_PART).min(START)
+}
 
 /// Writes an object, or a range of it, to `out`.
 pub(crate) fn cat(
@@ -33,55 +36,87 @@ pub(crate) fn cat(
     range: Option<ByteRange>,
     out: &mut dyn Write,
 ) -> Result<Done> {
-    let mut requester = Requester::new(context, 0);
-    let (mut written, mut seen): (u64, Option<Stat>) = (0, None);
-    let expected = |stat: &Stat| {
-        context.settings.checksum.clone().or_else(|| stat.checksum.clone()).filter(|_| range.is_none())
-    };
-    let mut hasher: Option<Hasher> = None;
-    requester.request(Wait::Head, None, |attempt, buffer| {
-        let version = seen.as_ref().map(|stat| stat.version.clone());
-        if let Some(version) =
-            version.as_ref().filter(|version| written > 0 && version.strength() == Strength::None)
+    let mut output = Output { source, range, out, written: 0, stat: None, hasher: None };
+    Requester::new(context, 0).request(Wait::Head, None, |attempt, buffer| {
+        let body = output.open(attempt)?;
+        output.copy(attempt, body, buffer)
+    })?;
+    output.finish()
+}
+
+/// An object on its way to a writer.
+struct Output<'a> {
+    source: &'a Location,
+    range: Option<ByteRange>,
+    out: &'a mut dyn Write,
+    written: u64,
+    /// What the first answer described.
+    stat: Option<Stat>,
+    /// The checksum that the object should have, if its store or the user gave one, and the hash of
+    /// the bytes so far.
+    hasher: Option<(Checksum, Hasher)>,
+}
+
+impl Output<'_> {
+    /// Asks for what has not been written, of the version of the first answer.
+    fn open(&mut self, attempt: &Attempt<'_>) -> Result<Body> {
+        let version = self.stat.as_ref().map(|stat| stat.version.clone());
+        let written = self.written;
+        if let Some(version) = &version
+            && written > 0
+            && version.strength() == Strength::None
         {
             let why = format!("the stream broke after {written} bytes and has no version ({version})");
-            return Err(Error::invalid(source, why));
+            return Err(Error::invalid(self.source, why));
         }
-        let rest = match written {
-            0 => range,
-            _ => Some(range.unwrap_or(ByteRange::new(0, u64::MAX)).skip(written)),
+        let range = match written {
+            0 => self.range,
+            _ => Some(self.range.unwrap_or(ByteRange::new(0, u64::MAX)).skip(written)),
         };
-        let checksum = range.is_none() && written == 0;
-        let get = Get { range: rest, version, checksum, ..attempt.get() };
-        let mut body = attempt.open(source, &get)?;
-        if seen.is_none() {
-            let stat = body.stat();
-            hasher = expected(stat).map(|expected| Hasher::new(expected.algorithm));
-            let length =
-                stat.size().map_or(0, |size| range.unwrap_or(ByteRange::new(0, size)).len().min(size));
-            context.observer.expected(1, length);
-            seen = Some(stat.clone());
+        let get = Get { range, version, checksum: range.is_none(), ..attempt.get() };
+        let body = attempt.open(self.source, &get)?;
+        if self.stat.is_none() {
+            self.describe(attempt.context, body.stat());
         }
+        Ok(body)
+    }
+
+    /// Takes what the first answer says of the object.
+    fn describe(&mut self, context: &Context<'_>, stat: &Stat) {
+        let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
+        self.hasher = expected.filter(|_| self.range.is_none()).map(|expected| {
+            let hasher = Hasher::new(expected.algorithm);
+            (expected, hasher)
+        });
+        let length = |size| self.range.unwrap_or(ByteRange::new(0, size)).len().min(size);
+        context.observer.expected(1, stat.size().map_or(0, length));
+        self.stat = Some(stat.clone());
+    }
+
+    fn copy(&mut self, attempt: &mut Attempt<'_>, mut body: Body, buffer: &mut [u8]) -> Result<()> {
         loop {
             let read = body.read(buffer)?;
             if read == 0 {
                 return Ok(());
             }
-            out.write_all(&buffer[..read]).map_err(Error::io("writing the output"))?;
-            if let Some(hasher) = &mut hasher {
+            self.out.write_all(&buffer[..read]).map_err(Error::io("writing the output"))?;
+            if let Some((_, hasher)) = &mut self.hasher {
                 hasher.update(&buffer[..read]);
             }
-            written += read as u64;
+            self.written += read as u64;
             attempt.moved(read as u64);
         }
-    })?;
-    out.flush().map_err(Error::io("writing the output"))?;
-    let mut verified = Verified::Length;
-    if let (Some(expected), Some(hasher)) = (seen.as_ref().and_then(expected), hasher) {
-        expected.verify(&hasher.finish(), source)?;
-        verified = Verified::Full;
     }
-    Ok(Done { bytes: written, verified, version: seen.map(|stat| stat.version) })
+
+    fn finish(self) -> Result<Done> {
+        self.out.flush().map_err(Error::io("writing the output"))?;
+        let mut verified = Verified::Length;
+        if let Some((expected, hasher)) = self.hasher {
+            expected.verify(&hasher.finish(), self.source)?;
+            verified = Verified::Full;
+        }
+        Ok(Done { bytes: self.written, verified, version: self.stat.map(|stat| stat.version) })
+    }
 }
 
 /// Writes a stream of unknown length to `destination`.
@@ -191,7 +226,8 @@ fn send_parts(
         }
     };
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..WORKERS).map(|index| scope.spawn(move || send(index))).collect();
+        let threads: Vec<_> =
+            (0..workers(context.settings)).map(|index| scope.spawn(move || send(index))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

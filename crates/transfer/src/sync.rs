@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 
 use firstbyte_location::{Entry, Kind, Location};
-use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, Store};
+use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store};
 
 use crate::compare::{Comparison, Comparisons, Times};
 use crate::context::{Scope, add};
@@ -17,12 +17,6 @@ use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
 use crate::tree::{self, TreeCopy, with_sort_name};
 use crate::{Action, Compare, Effect, Empty, Error, Extras, Failure, Observer, Result, Tree};
-
-/// Deletions sent together: S3's limit for one request.
-const DELETE_BATCH: usize = 1_000;
-/// Names of the destination passed over, two pages, before it is listed again from the source's
-/// next name. To copy few objects among many then costs at most a few pages for each.
-const MOST_PASSED: usize = 2 * DELETE_BATCH;
 
 /// The jobs that bring the destination up to date. Deletes the extras that may go on the way.
 pub(crate) fn jobs<'a>(
@@ -318,7 +312,7 @@ impl Join<'_> {
             return;
         }
         self.deletions.push(location);
-        if self.deletions.len() == DELETE_BATCH {
+        if self.deletions.len() == PAGE {
             self.delete();
         }
     }
@@ -333,12 +327,13 @@ impl Join<'_> {
         }
     }
 
-    /// Skips a name that only the destination has, when such names are kept. After [`MOST_PASSED`]
-    /// of them an S3 destination is listed again, from the source's next name.
+    /// Skips a name that only the destination has, when such names are kept. After a page of them
+    /// an S3 destination is listed again, from the source's next name: to copy few objects among
+    /// many costs at most a few pages for each.
     fn pass(&mut self) {
         self.passed += 1;
         let destination = &self.copy.tree.destination;
-        if self.passed < MOST_PASSED || !matches!(destination, Location::S3(_)) {
+        if self.passed < PAGE || !matches!(destination, Location::S3(_)) {
             return;
         }
         self.passed = 0;

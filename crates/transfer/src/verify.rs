@@ -15,6 +15,10 @@ use firstbyte_store::{Algorithm, BUFFER, Checksum, Hasher, STACK};
 use crate::plan::Plan;
 use crate::{Error, Result};
 
+/// Times that bytes are fetched until they have the expected checksum; without one, until two
+/// fetches agree.
+pub(crate) const FETCHES: u32 = 6;
+
 /// The checksum of a range of a file.
 pub(crate) fn of_range(file: &File, range: ByteRange, algorithm: Algorithm) -> Result<Checksum> {
     let mut hasher = Hasher::new(algorithm);

@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::ByteRange;
-use firstbyte_pacing::RateLimit;
+use firstbyte_pacing::{LONGEST_REQUEST, RateLimit};
 
 use super::files::{JobFile, JobState, Progress};
 use crate::block::{BLOCK, block_range, blocks_of};
+use crate::limits::ATTEMPTS;
 use crate::version::{Engine, VersionState};
 use crate::wanted::{Failure, Wanted, WantedList};
 use crate::{Error, Result};
 
-/// How often a file is examined again for blocks that another fetch failed to bring, or that were
-/// evicted meanwhile.
-const ROUNDS: u32 = 5;
 /// Size from which the checksum of the whole object is requested early, so that blocks are hashed
 /// as they arrive. Reading less again takes a few milliseconds.
-const LEARN_CHECKSUM_FROM: u64 = 64 << 20;
+const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
 /// Polling interval, because blocks fetched for readers notify no job.
 const POLL: Duration = firstbyte_store::LOOK;
 
@@ -265,8 +263,8 @@ impl ActiveFile {
         self.fetched() + missing.count() as u64 * BLOCK > 2 * self.bytes.len().max(BLOCK)
     }
 
-    /// Whether the file is over, with or without success. If blocks are missing, begins another
-    /// round.
+    /// Whether the file is over, with or without success. If blocks are missing, because another
+    /// fetch failed to bring them or they were evicted meanwhile, begins another round.
     fn finish(&mut self, job: &JobState) -> bool {
         if !self.is_submitted() || !self.shared.is_idle() {
             return false;
@@ -293,7 +291,7 @@ impl ActiveFile {
             }
             // Another fetch brings it.
             Some(block) if self.version.is_in_flight(block) => false,
-            Some(_) if self.round == ROUNDS || self.is_evicted_by_others() => {
+            Some(_) if self.round == ATTEMPTS || self.is_evicted_by_others() => {
                 let no_room = || Error::NoRoom { location: location.to_string() };
                 let error = self.version.gone().unwrap_or_else(no_room);
                 job.fail(Failure { location, error });

@@ -7,17 +7,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::block::BLOCK;
+
 /// Share of the undisturbed rate left to background work: enough to end, too little to disturb.
 const SHARE: f64 = 0.1;
 /// How long readers count as present after their last fetch: more than most programs compute
-/// between two reads.
+/// between two reads. The rate is measured over as long.
 const LINGER: Duration = Duration::from_millis(50);
-/// The lowest limit, in bytes a second: the rate of one slow connection.
-const LEAST: f64 = 1e6;
-/// Weight of the past in the average rate.
-const MEMORY: f64 = 0.9;
-/// The period over which the rate is measured.
-const PERIOD: Duration = LINGER.saturating_mul(2);
 
 #[derive(Debug)]
 pub(crate) struct BackgroundThrottle {
@@ -30,7 +26,7 @@ struct Pace {
     readers: usize,
     /// When the last of them ended.
     left: Option<Instant>,
-    /// Bytes a second of all background work, undisturbed.
+    /// Bytes a second of all background work, when it was last undisturbed.
     rate: f64,
     /// Start of the current period.
     since: Instant,
@@ -69,7 +65,9 @@ impl BackgroundThrottle {
         }
         pace.since = now;
         pace.moved = 0;
-        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(LEAST));
+        // A block in that time is never too much.
+        let least = BLOCK as f64 / LINGER.as_secs_f64();
+        let each = Duration::from_secs_f64(bytes as f64 / (pace.rate * SHARE).max(least));
         pace.next = pace.next.max(now) + each;
         pace.next - now
     }
@@ -97,11 +95,10 @@ impl Pace {
     fn measure(&mut self, bytes: u64, now: Instant) {
         self.moved += bytes;
         let period = now.saturating_duration_since(self.since);
-        if period < PERIOD {
+        if period < LINGER {
             return;
         }
-        let rate = self.moved as f64 / period.as_secs_f64();
-        self.rate = if self.rate == 0.0 { rate } else { self.rate * MEMORY + rate * (1.0 - MEMORY) };
+        self.rate = self.moved as f64 / period.as_secs_f64();
         self.since = now;
         self.moved = 0;
     }
@@ -118,7 +115,6 @@ impl Drop for ReaderFetch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::BLOCK;
 
     #[test]
     fn a_tenth_of_the_rate_is_left_while_readers_are_present() {

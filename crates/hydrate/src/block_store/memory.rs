@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use firstbyte_location::to_usize;
 
 use crate::block::BLOCK;
+use crate::limits::MEMORY_SHARE;
 
 /// The id of a file in this process, and a block.
 type Key = (u64, u64);
@@ -26,9 +27,9 @@ struct Table {
 }
 
 impl MemoryBlocks {
-    /// Holds at most `bytes`, but at least a few blocks.
+    /// Holds at most `bytes`, but at least a block for a window.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { most: to_usize(bytes / BLOCK).max(4), table: Mutex::default() }
+        Self { most: to_usize(bytes / BLOCK).max(to_usize(MEMORY_SHARE)), table: Mutex::default() }
     }
 
     /// The most bytes that it holds.

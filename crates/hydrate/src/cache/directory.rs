@@ -19,6 +19,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use crate::limits::ATTEMPTS;
 use crate::{Error, Result};
 
 /// The format written, and the newest format read.
@@ -31,8 +32,6 @@ pub(super) const OBJECTS: &str = "objects";
 pub(super) const TEMPORARY: &str = "temporary";
 /// Directories in [`OBJECTS`], named by two hex digits.
 pub(super) const SHARDS: u64 = 256;
-/// Remove an empty format file, write a missing one, read it; twice, for concurrent processes.
-const ATTEMPTS: usize = 6;
 
 /// Creates the directory and its parts. Refuses a directory that is not a cache.
 pub(super) fn prepare(dir: &Path) -> Result<()> {

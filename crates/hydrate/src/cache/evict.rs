@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use firstbyte_location::{Location, Strength, Version, to_usize};
+use firstbyte_pacing::SHORTEST_REQUEST;
 
 use super::block_map::{BlockWord, Header, PINNED, REFERENCED, first_cost, page_cost};
 use super::cached::Cached;
@@ -26,6 +27,7 @@ use super::open::{IfMissing, OpenVersion, open};
 use super::status::is_same;
 use super::usage::{block_cost, on_disk};
 use super::{Cache, Exempt, Retention, Shared, Timestamp};
+use crate::limits::CACHE_SHARE;
 use crate::{BLOCK, Error, Result};
 
 /// Versions sampled to find the oldest. Reading a header takes a few microseconds.
@@ -33,14 +35,12 @@ const SAMPLE: usize = 32;
 /// Of a sample, the number that may be removed.
 const OLDEST: usize = 8;
 /// Bytes freed at a time: a round takes a quarter of a millisecond, shared by 32 blocks.
-const STEP: u64 = 4 << 20;
+const STEP: u64 = SHORTEST_REQUEST;
 /// Rounds before a read goes uncached instead. A limit lowered by much is reached by several
 /// fills.
 const ROUNDS: usize = 64;
 /// Rounds that may free nothing, if not everything was examined.
 const USELESS_ROUNDS: usize = 4;
-/// Words examined in one version: the map of 128 GiB.
-const LOOKS: u64 = 2 << 20;
 /// Blocks whose words are on one page of a map, at least.
 const IN_PAGE: u64 = 512;
 
@@ -53,7 +53,7 @@ pub(super) fn make_room(shared: &Arc<Shared>, bytes: u64, exempt: Exempt) -> boo
     if bytes > limit || !usage.is_known() {
         return false;
     }
-    let goal = (bytes + STEP.min(limit / 8)).min(limit);
+    let goal = (bytes + STEP.min(limit / CACHE_SHARE)).min(limit);
     let mut useless = 0;
     for _ in 0..ROUNDS {
         let room = usage.room();
@@ -255,7 +255,7 @@ impl OpenVersion {
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
         // Twice around: if all blocks were read, the first pass clears their flags.
-        let most = LOOKS.min(2 * self.map.blocks());
+        let most = 2 * self.map.blocks();
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
                 None => self.map.after_hole(hand),

@@ -12,7 +12,11 @@ use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use firstbyte_store::BRIEFLY;
+
+use crate::limits::POLL;
 
 /// Shared while a version is open; exclusive while it is prepared or removed.
 pub(super) const OPEN: Range<u64> = 0..1;
@@ -122,9 +126,6 @@ fn control(file: &File, part: &Range<u64>, kind: i32) -> io::Result<()> {
     }
 }
 
-/// How long to wait while another process prepares: a few system calls, unless it is stopped.
-const PREPARATION_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Whether a process is the only one to have a file open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
@@ -147,10 +148,11 @@ pub(super) fn lock_open(file: &LockFile) -> io::Result<Opener> {
         if inside && try_lock(file, &OPEN, Mode::Shared)? {
             return Ok(Opener::Later);
         }
-        if started.elapsed() > PREPARATION_TIMEOUT {
+        // The other process prepares: a few system calls, unless it is stopped.
+        if started.elapsed() > BRIEFLY {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        thread::sleep(Duration::from_micros(100));
+        thread::sleep(POLL);
     }
 }
 

@@ -22,10 +22,8 @@ use super::lock::{LockFile, Mode, OPEN, Opener, VersionLocks, lock_open, opened,
 use super::usage::on_disk;
 use super::verified_runs::VerifiedRuns;
 use super::{Exempt, Retention, Shared};
+use crate::limits::ATTEMPTS;
 use crate::{BLOCK, Error, Result};
-
-/// How often to retry if other processes remove the files between open and lock.
-const ATTEMPTS: usize = 100;
 
 /// One version that is open.
 #[derive(Debug)]

@@ -11,15 +11,12 @@ use std::fs::{self, File};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
 
 use super::block_map::Header;
 use super::directory::{Paths, TEMPORARY};
 use super::evict::{self, charged};
 use super::{Cache, Shared};
-
-/// Polling interval while another process recounts.
-const WAIT: Duration = Duration::from_millis(5);
+use crate::limits::POLL;
 
 /// Starts a thread that recounts if necessary, and then evicts if the cache exceeds a lowered
 /// limit. It ends with the cache.
@@ -51,7 +48,7 @@ fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
             return recount(weak);
         }
         drop(shared);
-        thread::sleep(WAIT);
+        thread::sleep(POLL);
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, available_parallelism, scope};
 
 use firstbyte_location::{Algorithm, Checksum, Hasher, to_usize};
+use firstbyte_pacing::SHORTEST_REQUEST;
 
 use super::block_map::{BlockWord, DURABLE, crc};
 use super::cached::Cached;
@@ -32,14 +33,12 @@ use crate::{BLOCK, Error, Result};
 
 /// Size from which a complete version is synced. A sync takes a few milliseconds, in which a disk
 /// reads about this much.
-const SYNC_FROM: u64 = 4 << 20;
+const SYNC_FROM: u64 = SHORTEST_REQUEST;
 /// Error in the count of present blocks that is tolerated: blocks being filled, now and by
 /// processes that were killed.
 const COUNT_ERROR: u64 = 64;
-/// Limit on verifying threads: four use the memory bandwidth of most machines.
-const MOST_THREADS: u64 = 4;
-/// Blocks for one thread: 16 MiB, which take it some 3 ms.
-const BLOCKS_PER_THREAD: u64 = (16 << 20) / BLOCK;
+/// Blocks worth a thread: to check them takes it some ms.
+const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 
 /// The result of verifying a whole version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,8 +237,7 @@ impl OpenVersion {
         let blocks = gap.end - gap.start;
         let sequential = algorithm.is_some_and(|algorithm| !algorithm.is_combinable());
         let threads = available_parallelism().map_or(1, NonZeroUsize::get) as u64;
-        let parts =
-            if sequential { 1 } else { threads.min(MOST_THREADS).min(blocks / BLOCKS_PER_THREAD).max(1) };
+        let parts = if sequential { 1 } else { threads.min(blocks / BLOCKS_PER_THREAD).max(1) };
         let part = |index| gap.start + blocks * index / parts..gap.start + blocks * (index + 1) / parts;
         scope(|scope| {
             let others: Vec<_> = (1..parts)

@@ -3,22 +3,17 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use firstbyte_pacing::Backoff;
-use firstbyte_store::Error as StoreError;
+use firstbyte_pacing::{RETRIES, backoff};
+use firstbyte_store::{Error as StoreError, LOOK};
 
-use super::{FetchMeters, NAP};
+use super::FetchMeters;
 use crate::Error;
 use crate::inflight::Priority;
 use crate::version::Fetch;
 
-/// The pause after a failure.
-const BACKOFF: Backoff = Backoff::up_to(Duration::from_secs(2));
-/// Retries of a fetch ahead. If a read comes to wait for it, retries continue until its deadline.
-const RETRIES_AHEAD: u32 = 3;
-/// Retries of a background fetch: with the pauses, some 20 s of a failing server.
-const RETRIES_BACKGROUND: u32 = 14;
-/// Tries after malformed responses: one may be damaged in transit, but not all.
-const TRIES_MALFORMED: u32 = 3;
+/// Tries after malformed responses, of which one may be damaged in transit but not all; and retries
+/// of a fetch ahead. If a read comes to wait for that, retries continue until its deadline.
+const FEW: u32 = 3;
 
 /// Why an attempt failed.
 pub(super) enum Failed {
@@ -79,13 +74,13 @@ impl Retry {
         let (start, pause) = (Instant::now(), self.pause(meters, &error));
         let deadline = fetch.version.latest_deadline(fetch.id);
         while start.elapsed() < pause {
-            std::thread::sleep(NAP.min(pause));
+            std::thread::sleep(LOOK.min(pause));
             if is_unwanted(fetch, self.failures) {
                 return Err(GaveUp::Unwanted(error.into()));
             }
             // A read that started meanwhile has a try of its own, and does not wait for a pause
             // that earlier failures caused.
-            if start.elapsed() > NAP && fetch.version.latest_deadline(fetch.id) > deadline {
+            if start.elapsed() > LOOK && fetch.version.latest_deadline(fetch.id) > deadline {
                 self.failures = 0;
                 break;
             }
@@ -115,7 +110,7 @@ impl Retry {
         }
         error.is_transient()
             || matches!(error, StoreError::Unreachable { .. })
-            || (malformed && self.malformed < TRIES_MALFORMED)
+            || (malformed && self.malformed < FEW)
     }
 
     fn pause(&self, meters: &FetchMeters, error: &StoreError) -> Duration {
@@ -127,7 +122,7 @@ impl Retry {
             StoreError::Unresponsive { retry_in, .. } => Some(*retry_in),
             _ => None,
         };
-        BACKOFF.pause(self.failures, asked)
+        backoff(self.failures, asked)
     }
 }
 
@@ -138,7 +133,7 @@ fn is_unwanted(fetch: &Fetch, tries: u32) -> bool {
     }
     match fetch.priority {
         Priority::Demand => true,
-        Priority::Ahead => tries > RETRIES_AHEAD || !fetch.is_wanted(),
-        Priority::Background => tries > RETRIES_BACKGROUND || !fetch.is_wanted(),
+        Priority::Ahead => tries > FEW || !fetch.is_wanted(),
+        Priority::Background => tries > RETRIES || !fetch.is_wanted(),
     }
 }

@@ -89,7 +89,7 @@ proptest! {
                 prop_assert_eq!(ahead.range.start, reached.unwrap_or(end).max(end));
                 prop_assert!(ahead.range.end <= size && ahead.range.end <= end + WINDOW);
                 prop_assert!(ahead.range.end == size || ahead.range.end % BLOCK == 0);
-                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= cut(Proximity::Far).1);
+                prop_assert!(ahead.segment % BLOCK == 0 && ahead.segment <= WINDOW / requests(Proximity::Far));
                 reached = Some(ahead.range.end);
             }
             prop_assert_eq!(read_ahead.sequences.len(), 1);

@@ -14,17 +14,13 @@ use crate::block_store::{BlockStore, MemoryBlocks};
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::inflight::FetchId;
+use crate::limits::{CACHE_SHARE, MEMORY_SHARE};
 use crate::pending_read::Delivery;
 use crate::read_ahead::MOST_WINDOW;
 use crate::{Error, Result, Settings};
 
 /// Called for every read, in the order of the calls, with the location and range.
 pub type Observer = Box<dyn Fn(&Location, ByteRange) + Send + Sync>;
-
-/// Divisor of a small cache: one window takes at most this share of it.
-const CACHE_SHARE: u64 = 8;
-/// Divisor of the memory for uncached blocks: one window takes at most this share of it.
-const READER_SHARE: u64 = 2;
 
 pub(crate) struct Engine {
     pub(crate) store: Store,
@@ -125,7 +121,7 @@ impl Engine {
             Delivery::FromCache => {
                 MOST_WINDOW.min(self.cache.as_ref().map_or(0, Cache::capacity) / CACHE_SHARE)
             }
-            Delivery::Copied => self.memory.capacity() / READER_SHARE,
+            Delivery::Copied => self.memory.capacity() / MEMORY_SHARE,
         }
     }
 

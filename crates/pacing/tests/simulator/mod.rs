@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use firstbyte_pacing::{
-    Abort, Backoff, Controller, InFlightRequest, Observation, RequestTracker, Wait, Work, request_share,
+    Abort, Controller, InFlightRequest, Observation, RequestTracker, Wait, Work, backoff_at, request_share,
 };
 
 /// How long a request stalls.
@@ -187,8 +187,7 @@ impl<'a> World<'a> {
                 self.under_way -= 1;
                 self.slowdowns += 1;
                 worker.failures += 1;
-                let backoff = Backoff::up_to(Duration::from_secs(5));
-                State::Paused { until: self.now + backoff.pause_at(worker.failures, None, self.random()) }
+                State::Paused { until: self.now + backoff_at(worker.failures, None, self.random()) }
             }
             State::Head { request, until, length, .. } if until <= self.now => {
                 request.head_arrived(length, self.now);

@@ -4,13 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use firstbyte_location::{Version, to_usize};
+use firstbyte_pacing::SHORTEST_REQUEST;
 use rustix::io::Errno;
 
 use crate::{Cancel, Error, Result, Sink};
-
-/// Bytes per in-kernel copy, so that progress is reported and cancellation checked several times a
-/// second.
-const COPY_STEP: u64 = 8 << 20;
 
 /// An open file and the range left to read.
 pub(super) struct LocalSource {
@@ -50,7 +47,8 @@ impl LocalSource {
         if let Err(error) = self.check_cancelled() {
             return Some(Err(error));
         }
-        let step = to_usize(most.min(COPY_STEP));
+        // Progress is reported and cancellation checked several times a second.
+        let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
         let _turn = sink.turn();
         match rustix::fs::copy_file_range(

@@ -23,8 +23,7 @@ use tokio::runtime::Runtime;
 
 use super::environment::{describe, from_variables, runtime, variable};
 use super::profile::{self, Misuse};
-use crate::cancel::LOOK;
-use crate::{Cancel, Error, Options, Result, Signing};
+use crate::{Cancel, Error, LOOK, Options, Result, Signing};
 
 /// Credentials are renewed when less than this is left: longer than any request, shorter than the
 /// shortest AWS session (15 minutes).

@@ -5,13 +5,10 @@ use std::collections::HashMap;
 use firstbyte_location::{Location, S3Object};
 
 use crate::wire::Method;
-use crate::{Algorithm, Cancel, Error, Hasher, Payload, Result};
+use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
 
 use super::xml::{self, Deletion};
 use super::{Call, S3, protocol};
-
-/// Most keys per `DeleteObjects`.
-const MOST_KEYS: usize = 1000;
 
 impl S3 {
     /// `DeleteObject`. A missing key is not an error.
@@ -29,7 +26,7 @@ impl S3 {
         for object in objects {
             buckets.entry(&object.bucket).or_default().push(object);
         }
-        let batches = buckets.values().flat_map(|objects| objects.chunks(MOST_KEYS));
+        let batches = buckets.values().flat_map(|objects| objects.chunks(PAGE));
         batches.flat_map(|batch| self.delete_batch(batch)).collect()
     }
 

@@ -11,11 +11,7 @@ use firstbyte_location::{ByteRange, to_usize};
 
 use super::tls::{self, Session};
 use super::{Failed, Fault, Origin, trust};
-use crate::{BUFFER, Cancel, Error};
-
-/// Bytes per read of a response head: enough for a head and a small object in one call, and little
-/// to copy if a large object follows.
-const HEAD_READ: usize = 16 << 10;
+use crate::{BUFFER, Cancel, Error, RECORD};
 
 /// Why a request was not sent completely.
 #[derive(Debug)]
@@ -99,7 +95,7 @@ impl Connection {
     /// Reads more bytes ahead. Returns 0 at the end of the stream.
     pub(crate) fn read_ahead(&mut self) -> io::Result<usize> {
         let old = self.ahead.len();
-        self.ahead.resize(old + HEAD_READ, 0);
+        self.ahead.resize(old + RECORD, 0);
         let read = read_from(&self.socket, self.tls.as_deref_mut(), &mut self.ahead[old..]);
         self.ahead.truncate(old + read.as_ref().copied().unwrap_or(0));
         read

@@ -13,7 +13,7 @@ use super::outage::Endpoint;
 use super::pool::{Key, Pool};
 use super::request::{Method, Request};
 use super::{Head, splice};
-use crate::{Cancel, Error, Result, Sink};
+use crate::{Cancel, Error, RECORD, Result, Sink};
 
 /// How the end of a body is determined.
 enum Framing {
@@ -133,7 +133,7 @@ impl Incoming {
     /// Reads the rest, at most `most` bytes, for error messages and XML.
     pub(crate) fn collect(mut self, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut buffer = [0; 8192];
+        let mut buffer = [0; RECORD];
         loop {
             match self.read(&mut buffer)? {
                 0 => return Ok(bytes),

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time from a failure to the next probe, and so to detecting that an endpoint is back.
-const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// Time from a failure to the next probe, and so to detecting that an endpoint is back. A silence
+/// ends when no request has been waiting for as long.
+const PROBE_AFTER: Duration = crate::BRIEFLY;
 /// The least time that a request waits for its response: several round trips, enough for an
 /// endpoint that has just come back.
 pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
-/// A silence ends when no request has been waiting for this long.
-const UNWATCHED: Duration = Duration::from_secs(1);
 
 /// The state of one endpoint, shared by its connections.
 #[derive(Debug, Default)]
@@ -113,7 +112,7 @@ impl Endpoint {
             probe = true;
         }
         let unwatched = state.waiting == 0
-            && state.watched_until.is_none_or(|until| now.saturating_duration_since(until) > UNWATCHED);
+            && state.watched_until.is_none_or(|until| now.saturating_duration_since(until) > PROBE_AFTER);
         let moved = self.moved();
         if unwatched || state.silent.is_some_and(|(_, before)| before != moved) {
             state.silent = None;

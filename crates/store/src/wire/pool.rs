@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Connection, Origin};
+use crate::KEEP_IDLE;
 
 /// Connections with equal keys are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,9 +18,6 @@ pub(super) struct Key {
 
 /// Idle connections kept per key: the largest concurrency of a transfer.
 const MOST_IDLE: usize = firstbyte_pacing::Controller::MOST;
-/// Servers close idle connections after 5 s (S3) to 75 s (nginx); an older connection is probably
-/// closed.
-const LONGEST_IDLE: Duration = Duration::from_secs(5);
 
 /// Last in, first out: the connection used last has the largest congestion window.
 #[derive(Default)]
@@ -33,7 +31,7 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.get_mut(key)?;
         let (since, connection) = kept.pop()?;
-        if since.elapsed() < LONGEST_IDLE {
+        if since.elapsed() < KEEP_IDLE {
             return Some(connection);
         }
         // The others have been idle for even longer.

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use firstbyte_location::to_usize;
-use firstbyte_pacing::Throttle;
+use firstbyte_pacing::{ROUND_TRIP_BYTES, Throttle};
 
 use super::connection::SendError;
 use super::outage::Endpoint;
 use super::proxy::Proxy;
 use super::{Connection, Counters, Origin};
-use crate::{Cancel, Error, Payload, Result};
+use crate::{Cancel, Error, Payload, RECORD, Result};
 
 /// HTTP methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +51,6 @@ pub(crate) struct Request<'a> {
     /// The rate limit of the response body or the payload.
     pub(crate) throttle: &'a Throttle,
 }
-
-/// Payloads up to this size are sent in one write with the head.
-const JOINED: usize = 16 << 10;
-/// Bytes of a file sent at once. Completing a step shows that the server is alive.
-const STEP: u64 = 1 << 20;
 
 impl Request<'_> {
     /// Refuses illegal characters in headers, so that no input can add a line to a request.
@@ -98,7 +93,7 @@ impl Request<'_> {
                     rest = &rest[allowed..];
                 }
             }
-            Payload::Bytes(payload) if payload.len() <= JOINED => {
+            Payload::Bytes(payload) if payload.len() <= RECORD => {
                 bytes.extend_from_slice(payload);
                 connection.write_all(&bytes)?;
             }
@@ -108,8 +103,9 @@ impl Request<'_> {
             }
             Payload::File(file, range) => {
                 connection.write_all(&bytes)?;
+                // Completing a step shows that the server is alive.
                 connection.write_file(file, range, &|most| {
-                    let allowed = self.wait_for(most.min(STEP))?;
+                    let allowed = self.wait_for(most.min(ROUND_TRIP_BYTES))?;
                     endpoint.take(allowed);
                     Ok(allowed)
                 })?;
@@ -137,7 +133,7 @@ impl Request<'_> {
     }
 
     fn head(&self, proxy: Option<&Proxy>) -> String {
-        let mut head = String::with_capacity(1024);
+        let mut head = String::new();
         let authority = self.origin.authority();
         // Writing to a String cannot fail.
         let _ = match proxy {

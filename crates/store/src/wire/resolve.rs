@@ -12,12 +12,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::{Failed, Origin};
-use crate::cancel::LOOK;
-use crate::{Cancel, Error, Options};
-
-/// How long addresses are cached: long enough for a burst of connections, short because object
-/// stores change theirs every few seconds.
-const RESOLVED_FOR: Duration = Duration::from_secs(5);
+use crate::{Cancel, Error, KEEP_IDLE, LOOK, Options};
 
 /// Addresses, and when they were resolved.
 type Resolved = (Instant, Vec<SocketAddr>);
@@ -74,7 +69,7 @@ impl Resolver {
         let key = (origin.host.clone(), origin.port);
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, addresses)) = known().get(&key)
-            && at.elapsed() < RESOLVED_FOR
+            && at.elapsed() < KEEP_IDLE
         {
             return Ok(addresses.clone());
         }

@@ -11,7 +11,7 @@ use firstbyte_location::to_usize;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::Sink;
+use crate::{BUFFER, Sink};
 
 /// Size of the pipe. 1 GiB from `serve`, which uses sendfile, takes 0.396 s with 256 KiB, 0.368 s
 /// with 512 KiB and 0.356 s with 1 MiB. The pipes of an unprivileged user may have 64 MiB in total
@@ -77,7 +77,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 fn drain(read_end: &OwnedFd, file: &File, at: &mut u64, end: u64) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
-    let mut step = vec![0; 64 << 10];
+    let mut step = vec![0; BUFFER];
     while *at < end {
         let want = step.len().min(to_usize(end - *at));
         let read = rustix::io::read(read_end, &mut step[..want])?;

@@ -15,13 +15,10 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::{Origin, trust};
-use crate::{Error, Result};
+use crate::{Error, RECORD, Result};
 
 /// The state of a TLS connection.
 pub(super) type Session = rustls::ClientConnection;
-
-/// Buffers of at least this size are filled with several records at a time; a record has 16 KiB.
-const BULK: usize = 32 << 10;
 
 /// Performs the handshake, within `deadline` in total.
 pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline: Duration) -> io::Result<()> {
@@ -52,7 +49,8 @@ pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8])
         if let Some(count) = take_plaintext(session, buffer)? {
             return Ok(count);
         }
-        let plain = if buffer.len() < BULK {
+        // A larger buffer is filled with several records at a time.
+        let plain = if buffer.len() <= RECORD {
             receive(session, socket)?;
             0
         } else {

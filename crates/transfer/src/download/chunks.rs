@@ -18,13 +18,11 @@ use crate::pieces::{Finish, Pieces};
 use crate::plan::Plan;
 use crate::report::{Done, Verified};
 use crate::request::{Attempt, Opened, Requester};
-use crate::verify::{self, Follower};
+use crate::verify::{self, FETCHES, Follower};
 use crate::{Error, Result};
 
 /// A piece that is not a chunk: asks the source for the checksum that ranged answers do not carry.
 pub(super) const ASK_CHECKSUM: u32 = u32::MAX;
-/// Times a chunk is fetched until two fetches agree, once the whole is known to be damaged.
-const AUDIT_FETCHES: u32 = 6;
 /// Times the whole is audited before the source itself counts as damaged.
 const AUDITS: u32 = 2;
 
@@ -182,7 +180,7 @@ impl Download {
     fn audit(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let checksum = || self.chunks()[index as usize].checksum.clone();
         let mut seen = vec![checksum()];
-        for _ in 0..AUDIT_FETCHES {
+        for _ in 0..FETCHES {
             self.fetch(requester, index..index + 1)?;
             requester.context.reread(self.plan.range(index).len());
             let again = checksum();

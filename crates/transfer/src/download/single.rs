@@ -9,10 +9,8 @@ use firstbyte_store::{Body, Cancel, Checksum, Error as StoreError, Get, Hasher, 
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
 use crate::request::{Opened, Requester};
+use crate::verify::FETCHES;
 use crate::{Job, Result};
-
-/// Times an object is fetched until it has the expected checksum.
-const FETCHES: u32 = 4;
 
 /// Completes an object whose opening answer carries all of it.
 pub(super) fn whole(

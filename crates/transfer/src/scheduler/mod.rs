@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstbyte_location::{Location, S3Object, shown};
 use firstbyte_pacing::PartLimit;
-use firstbyte_store::{Durability, Error as StoreError};
+use firstbyte_store::{Durability, Error as StoreError, PAGE};
 
 use crate::bottleneck::Baseline;
 use crate::context::{Context, Scope, Subject, count};
@@ -24,8 +24,8 @@ use crate::{Concurrency, Error, Failure, Job, Jobs, Observer, Result, Summary, s
 use limits::Limits;
 use queue::Queue;
 
-/// Jobs in the queue at most: one page of a listing (1,000 names) moves while the next is fetched.
-const QUEUED: usize = 1_024;
+/// Jobs in the queue at most: one page of a listing moves while the next is fetched.
+const QUEUED: usize = PAGE;
 
 /// The jobs of one run and the threads that work on them.
 pub(crate) struct Scheduler<'a> {
@@ -52,7 +52,7 @@ impl<'a> Scheduler<'a> {
 
     /// A run without jobs: a stream, which brings its own threads.
     pub(crate) fn of_stream(scope: &'a Scope<'a>, observer: &'a dyn Observer, subject: Subject<'a>) -> Self {
-        Self::with_limits(scope, observer, subject, Limits::fixed(stream::WORKERS))
+        Self::with_limits(scope, observer, subject, Limits::fixed(stream::workers(scope.settings)))
     }
 
     fn with_limits(

@@ -62,10 +62,11 @@ fn observe(context: &Context<'_>, queue: &Queue) -> Observation {
     let (meters, tracker) = (&context.meters, &context.tracker);
     let now = Instant::now();
     let on_network = context.subject.route == Route::Network;
-    let work = match context.subject.batch {
-        Batch::One => Work::One,
-        Batch::Many | Batch::Tree if queue.is_large() => Work::Large,
-        Batch::Many | Batch::Tree => Work::Small,
+    let work = match (context.subject.route, context.subject.batch) {
+        (Route::Local, _) => Work::Local,
+        (_, Batch::One) => Work::One,
+        (_, Batch::Many | Batch::Tree) if queue.is_large() => Work::Large,
+        (_, Batch::Many | Batch::Tree) => Work::Small,
     };
     Observation {
         now,

@@ -14,10 +14,7 @@ use crate::{Cancel, Error, Order, Result, STACK};
 
 use super::pace::Pace;
 use super::page::{Page, Query};
-use super::plan::{Cutting, Next, Plan, Task};
-
-/// Pages that may wait in any range, and as many again in those needed next: 12 MB in total.
-const MOST_AHEAD: usize = 20;
+use super::plan::{Cutting, NEAR, Next, Plan, Task};
 
 struct Shared {
     s3: Arc<S3>,
@@ -51,7 +48,7 @@ impl Crew {
     pub(super) fn start(s3: Arc<S3>, query: Query, order: Order, most: usize, first: Page) -> Result<Self> {
         let waiting = match order {
             Order::Any => most,
-            Order::Bytes => most.min(MOST_AHEAD),
+            Order::Bytes => most.min(NEAR),
         };
         let mut plan = Plan::new(query.grouping, order, waiting);
         plan.arrived(Plan::WHOLE, first).map_err(|why| protocol(&query.place(), why))?;

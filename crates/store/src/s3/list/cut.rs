@@ -20,9 +20,6 @@ const MOST_OTHERS: usize = 64;
 /// Weight of a character that was seen, relative to a digit that is only possible.
 const SEEN: u32 = 4;
 
-/// Fraction of all keys below which positions are not distinguished.
-const NARROW: f64 = 1e-12;
-
 /// Characters seen at one position.
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -120,7 +117,7 @@ impl Shape {
             let (all, below, own) = self.places[place(depth, offset)].weights(symbol);
             rank += scale * f64::from(below) / f64::from(all.max(1));
             scale *= f64::from(own) / f64::from(all.max(1));
-            if scale < NARROW {
+            if scale < f64::EPSILON {
                 break;
             }
             (depth, offset) = if symbol == '/' { (depth + 1, 0) } else { (depth, offset + 1) };

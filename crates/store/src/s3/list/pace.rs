@@ -1,15 +1,13 @@
 //! How many requests of one listing are under way at once.
 //!
 //! Pages of a near server take its processors' time, which more requests only share; pages of a far
-//! one mostly wait.
+//! one mostly wait. A listing begins as with a near server: enough to try a few places, and no
+//! burden if it ends soon.
 
 use std::time::Duration;
 
-use firstbyte_pacing::{Proximity, Starts};
+use firstbyte_pacing::{Proximity, START_NEAR};
 
-/// Requests at once to begin with, and to a near server: enough to try a few places, and no burden
-/// if the listing ends soon.
-const START: usize = Starts::NETWORK.near;
 /// Most at once. Each holds a page, some 300 KB, and 32 of them fetch 700,000 keys a second over 45
 /// ms.
 pub(super) const MOST: usize = 32;
@@ -25,7 +23,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(most: usize) -> Self {
-        Self { allowed: START.min(most), most, quickest: None, refused: false }
+        Self { allowed: START_NEAR.min(most), most, quickest: None, refused: false }
     }
 
     pub(super) fn allowed(&self) -> usize {
@@ -36,7 +34,7 @@ impl Pace {
     pub(super) fn full_page(&mut self, took: Duration) {
         self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
         if !self.refused {
-            self.allowed = if self.is_near() { START.min(self.most) } else { self.most };
+            self.allowed = if self.is_near() { START_NEAR.min(self.most) } else { self.most };
         }
     }
 
@@ -61,7 +59,7 @@ mod tests {
     #[test]
     fn a_far_service_gets_all_requests_until_it_refuses_some() {
         let mut pace = Pace::new(MOST);
-        assert_eq!(pace.allowed(), START);
+        assert_eq!(pace.allowed(), START_NEAR);
         pace.full_page(PAGE);
         assert_eq!(pace.allowed(), MOST);
         pace.refused();
@@ -75,10 +73,10 @@ mod tests {
     fn a_near_service_gets_no_more_than_those_to_begin_with() {
         let mut pace = Pace::new(MOST);
         pace.full_page(PAGE);
-        assert!(!pace.is_near() && pace.allowed() > START);
+        assert!(!pace.is_near() && pace.allowed() > START_NEAR);
         pace.full_page(PAGE / 10);
         assert!(pace.is_near());
-        assert_eq!(pace.allowed(), START);
+        assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]

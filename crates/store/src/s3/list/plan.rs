@@ -28,9 +28,9 @@ const GUESSES_PER_PAGE: u64 = 2;
 /// A request with fewer keys than this was a wrong guess: they would have fit into another page.
 const WORTH: usize = 250;
 
-/// In ordered listings only one of the first ranges is split: entries of later ones would wait too
-/// long.
-const NEAR: usize = 16;
+/// In ordered listings only one of so many first ranges is split: entries of later ones would wait
+/// too long. As many pages may wait in any range, and again in those needed next: 10 MB in total.
+pub(super) const NEAR: usize = 16;
 /// Estimated number of pages from which a range is worth splitting: each half ends with a partial
 /// page.
 const FEWEST_PAGES: f64 = 2.5;
