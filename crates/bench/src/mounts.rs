@@ -1,117 +1,12 @@
-//! The mount table of this process: which file system a path is on.
+//! What a path is mounted on, also where it does not exist yet.
 //!
-//! It reads `/proc/self/mountinfo` and never the directories, so a dead mount cannot block it.
 //! Called by `machine` for results and `--expect-fs`, by `cgroup` to find the controllers, and by
 //! `cache` to know what can be cold.
 
-use std::ffi::OsString;
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A mounted file system.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mount {
-    /// The directory of that file system that is mounted; `/` except for bind mounts and cgroups.
-    pub root: PathBuf,
-    /// Where it is mounted.
-    pub at: PathBuf,
-    /// Its type, for example `ext4`.
-    pub kind: String,
-    /// Its device or source, as the kernel prints it.
-    pub device: String,
-    /// Options of the mount, then those of the file system, separated by commas.
-    pub options: String,
-}
-
-/// The mounts of this process, in the order in which they were mounted.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Mounts(Vec<Mount>);
-
-impl Mounts {
-    /// The current table.
-    ///
-    /// # Errors
-    /// If `/proc/self/mountinfo` cannot be read.
-    pub fn current() -> io::Result<Self> {
-        let place = "/proc/self/mountinfo";
-        std::fs::read(place)
-            .map(|text| Self::parse(&text))
-            .map_err(|error| io::Error::new(error.kind(), format!("{place}: {error}")))
-    }
-
-    /// Reads the text of a mount table. Lines that are malformed are left out.
-    #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
-        Self(text.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect())
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
-        self.0.iter()
-    }
-
-    /// The mount that `path` (absolute, without links) is on: the one with the longest mount point
-    /// above it, and of those the uppermost.
-    #[must_use]
-    pub fn of(&self, path: &Path) -> Option<&Mount> {
-        let depth = |mount: &Mount| mount.at.components().count();
-        self.0.iter().filter(|mount| path.starts_with(&mount.at)).max_by_key(|mount| depth(mount))
-    }
-
-    /// The uppermost mount exactly at `path`.
-    #[must_use]
-    pub fn at(&self, path: &Path) -> Option<&Mount> {
-        self.0.iter().rev().find(|mount| mount.at == path)
-    }
-}
-
-impl Mount {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let (root, at) = (PathBuf::from(unescape(fields.nth(3)?)), PathBuf::from(unescape(fields.next()?)));
-        let options = text(fields.next()?);
-        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
-        let (kind, device) = (text(behind.next()?), text(behind.next()?));
-        let own = behind.next().map(text).unwrap_or_default();
-        Some(Self { root, at, kind, device, options: merged(&options, &own) })
-    }
-}
-
-/// Both lists of options without repetition.
-fn merged(first: &str, second: &str) -> String {
-    let mut all: Vec<&str> = Vec::new();
-    for option in first.split(',').chain(second.split(',')).filter(|option| !option.is_empty()) {
-        if !all.contains(&option) {
-            all.push(option);
-        }
-    }
-    all.join(",")
-}
-
-fn text(field: &[u8]) -> String {
-    unescape(field).to_string_lossy().into_owned()
-}
-
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
-fn unescape(field: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) if byte == b'\\' => {
-                bytes.push(escaped);
-                rest = &behind[3..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    OsString::from_vec(bytes)
-}
+pub use firstbyte_mount::mount_table::{Mount, Mounts};
 
 /// The absolute path without links. The part that does not exist yet is kept as it is.
 #[must_use]
@@ -129,26 +24,6 @@ pub fn real(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TABLE: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard\n\
-        30 22 0:40 / /mnt/a\\040b rw - fuse.firstbyte s3://bucket ro\n\
-        31 22 0:41 /sub /mnt/x rw - ext4 /dev/sdb rw\n\
-        malformed\n\
-        32 31 0:42 / /mnt/x ro,nosuid shared:5 master:2 - lustre 10.0.0.1@tcp:/fsx ro,flock\n";
-
-    #[test]
-    fn a_path_is_on_the_longest_and_uppermost_mount_above_it() {
-        let mounts = Mounts::parse(TABLE);
-        let of = |path: &str| mounts.of(Path::new(path)).unwrap().clone();
-        assert_eq!(of("/mnt/xy").kind, "ext4");
-        assert_eq!(of("/mnt/xy").options, "rw,relatime,discard");
-        assert_eq!((of("/mnt/x/y").kind, of("/mnt/x").options), ("lustre".into(), "ro,nosuid,flock".into()));
-        assert_eq!(of("/mnt/a b/c").device, "s3://bucket");
-        assert_eq!(mounts.at(Path::new("/mnt")), None);
-        assert_eq!(mounts.at(Path::new("/mnt/x")).unwrap().kind, "lustre");
-        assert_eq!(mounts.iter().nth(2).unwrap().root, Path::new("/sub"));
-        assert_eq!(mounts.iter().count(), 4);
-    }
 
     #[test]
     fn the_missing_end_of_a_path_is_kept() {

@@ -7,6 +7,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::mounts::Mounts;
 use crate::plan::Place;
 
 /// How the names of stages begin.
@@ -98,10 +99,9 @@ fn sweep(root: &Path) {
 
 /// Removes a stage. What is mounted below it is unmounted first.
 fn remove(stage: &Path) {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
-    for point in points.filter(|point| point.starts_with(stage)) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(point).status();
+    let mounts = Mounts::current().unwrap_or_default();
+    for mount in mounts.iter().filter(|mount| mount.at.starts_with(stage)) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&mount.at).status();
     }
     let _ = fs::remove_dir_all(stage);
 }

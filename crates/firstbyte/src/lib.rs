@@ -39,6 +39,7 @@ pub mod copy_rules;
 pub mod environment;
 mod error;
 mod file;
+pub mod filter;
 pub mod operand;
 mod options;
 pub mod pattern;

@@ -184,24 +184,6 @@ impl Error {
         }
     }
 
-    /// The nearest kind of error the standard library knows.
-    #[must_use]
-    pub fn io_kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Io { source, .. } => source.kind(),
-            Self::NotFound { .. } | Self::Missing { .. } => io::ErrorKind::NotFound,
-            Self::NotEmpty { .. } => io::ErrorKind::DirectoryNotEmpty,
-            Self::Taken { .. } | Self::NoFile { .. } => io::ErrorKind::AlreadyExists,
-            Self::Name { .. } | Self::Unfit { .. } | Self::Uneven { .. } => io::ErrorKind::InvalidInput,
-            Self::Scheme { .. } => io::ErrorKind::InvalidInput,
-            Self::Differs { .. } => io::ErrorKind::StaleNetworkFileHandle,
-            Self::Newer { .. } => io::ErrorKind::Unsupported,
-            Self::Malformed { .. } | Self::Content { .. } => io::ErrorKind::InvalidData,
-            Self::Busy { .. } | Self::Locked { .. } => io::ErrorKind::ResourceBusy,
-            Self::Stopped { .. } => io::ErrorKind::Interrupted,
-        }
-    }
-
     /// What to try, where something is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {

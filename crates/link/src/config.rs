@@ -152,9 +152,6 @@ impl fmt::Display for Preset {
 pub struct Chance(f64);
 
 impl Chance {
-    /// The probability 0.
-    pub const NEVER: Self = Self(0.0);
-
     /// A probability, clamped to 0..=1.
     #[must_use]
     pub const fn new(probability: f64) -> Self {

@@ -20,6 +20,7 @@ mod handles;
 mod inodes;
 mod metrics;
 mod mount;
+pub mod mount_table;
 mod mountpoint;
 mod name;
 mod name_conflicts;

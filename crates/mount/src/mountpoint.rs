@@ -3,11 +3,10 @@
 //! It reads `/proc/self/mountinfo` instead of the directory: behind a mount whose server has died,
 //! every access to the directory fails or hangs.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::mount_table::{MOUNT_TABLE, Mount, Mounts};
 use crate::options::{Access, Occupied};
 use crate::{Error, Result};
 
@@ -33,13 +33,6 @@ pub enum Ending {
     Clean,
     /// It is detached now; what is open can be read on until it is closed.
     Lazy,
-}
-
-/// A line of the mount table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mounted {
-    fs_type: String,
-    source: String,
 }
 
 /// The real path of the directory, even if a dead mount covers it.
@@ -74,8 +67,8 @@ pub(crate) fn prepare(directory: &Path, occupied: Occupied) -> Result<()> {
     if occupied == Occupied::Hide {
         return Ok(());
     }
-    if let Some(Mounted { fs_type, source }) = mounted_at(directory)? {
-        return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name: source });
+    if let Some(Mount { kind: fs_type, device: source_name, .. }) = mounted_at(directory)? {
+        return Err(Error::AlreadyMounted { path: directory.to_owned(), fs_type, source_name });
     }
     let mut names = fs::read_dir(directory).map_err(|error| Error::io(directory, "cannot be read", error))?;
     match names.next() {
@@ -106,7 +99,7 @@ fn remove_dead(directory: &Path) -> Result<()> {
 /// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the
 /// attributes for ever, so it is asked for what only the daemon can tell; others might hang there.
 fn is_orphaned(directory: &Path) -> Result<bool> {
-    let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.fs_type));
+    let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
         rustix::fs::statfs(directory).map(drop).map_err(io::Error::from)
     } else {
@@ -133,7 +126,7 @@ pub fn unmount(directory: &Path, ending: Ending) -> Result<()> {
     let path = real(directory)?;
     match mounted_at(&path)? {
         None => return Err(Error::NotOurs { path, found: "nothing is mounted there".into() }),
-        Some(Mounted { fs_type, .. }) if !is_ours(&fs_type) => {
+        Some(Mount { kind: fs_type, .. }) if !is_ours(&fs_type) => {
             let found = format!("{fs_type} is mounted there, not firstbyte; use umount");
             return Err(Error::NotOurs { path, found });
         }
@@ -214,45 +207,10 @@ pub(crate) fn attach(device: &OwnedFd, directory: &Path, source: &str, access: A
 }
 
 /// The mount exactly at `directory`; the uppermost if there are several.
-fn mounted_at(directory: &Path) -> Result<Option<Mounted>> {
-    let table = Path::new("/proc/self/mountinfo");
-    let text = fs::read(table).map_err(|error| Error::io(table, "cannot be read", error))?;
-    Ok(find(&text, directory))
-}
-
-fn find(table: &[u8], directory: &Path) -> Option<Mounted> {
-    let mut lines: Vec<&[u8]> = table.split(|byte| *byte == b'\n').collect();
-    lines.reverse();
-    lines.into_iter().find_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let place = unescape(fields.nth(4)?);
-        if Path::new(&place) != directory {
-            return None;
-        }
-        let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
-        let text = |field: &[u8]| unescape(field).to_string_lossy().into_owned();
-        Some(Mounted { fs_type: text(behind.next()?), source: text(behind.next()?) })
-    })
-}
-
-/// The kernel writes blanks, newlines and backslashes as octal numbers.
-fn unescape(field: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) if byte == b'\\' => {
-                bytes.push(escaped);
-                rest = &behind[3..];
-            }
-            _ => {
-                bytes.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    OsString::from_vec(bytes)
+fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
+    let mounts =
+        Mounts::current().map_err(|error| Error::io(Path::new(MOUNT_TABLE), "cannot be read", error))?;
+    Ok(mounts.at(directory).cloned())
 }
 
 /// Whether the file system at `path` lies on others, so that passing files of it through needs more
@@ -281,24 +239,4 @@ pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
 /// A location, as it is printed, for the mount table: without what would confuse the table.
 pub(crate) fn shown(source: &str) -> String {
     source.chars().map(|symbol| if symbol.is_ascii_control() { '_' } else { symbol }).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TABLE: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
-        30 22 0:40 / /mnt/a\\040b rw - fuse.firstbyte s3://bucket ro\n\
-        31 22 0:41 / /mnt/x rw - ext4 /dev/sdb rw\n\
-        32 31 0:42 / /mnt/x ro,nosuid shared:5 master:2 - fuse.firstbyte s3://b\\134c ro\n";
-
-    #[test]
-    fn the_uppermost_mount_exactly_there_is_found() {
-        let found = |path: &str| find(TABLE, Path::new(path));
-        assert_eq!(found("/mnt/a b").unwrap().source, "s3://bucket");
-        let upper = found("/mnt/x").unwrap();
-        assert_eq!((upper.fs_type.as_str(), upper.source.as_str()), (FS_TYPE, "s3://b\\c"));
-        assert_eq!(found("/mnt"), None);
-        assert_eq!(found("/mnt/x/y"), None);
-    }
 }

@@ -16,7 +16,7 @@ use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, shown, units};
-use firstbyte_store::{Checksum, StaleUpload, Store};
+use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
 use firstbyte_transfer::{
     Action, Effect, Engine, Failure, Job, Levels, Observer, Over, Settings, Stop, Summary, Tree,
 };
@@ -32,9 +32,6 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
-
-/// How often a pipe without a reader is looked at.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Copy between any two locations; kill it at any point, run it again, it does the rest
 #[derive(Args)]

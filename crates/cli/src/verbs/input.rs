@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use firstbyte_store::LOOK;
 use firstbyte_transfer::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// How often a silent input is left to look whether the run has been stopped.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos() as i64 };
 
 /// An input that fails once its run is stopped.
 pub struct Input<'a> {
@@ -29,7 +30,7 @@ impl Read for Input<'_> {
             if self.stop.is_stopped() {
                 return Err(io::Error::other("the run was stopped"));
             }
-            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&TIMEOUT)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => match self.file.read(buffer) {
                     // Another reader of the same pipe was faster.

@@ -12,15 +12,13 @@ use firstbyte_link::{
     SlowFsConfig, parse_duration,
 };
 use firstbyte_location::shown;
+use firstbyte_store::LOOK;
 use serde_json::{Value, json};
 
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
-
-/// How often it looks whether another program has unmounted it.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Stand in for a slow, far, shared or faulty network, between a client and a server or a directory
 #[derive(Args)]
@@ -183,6 +181,7 @@ fn run_slow_fs(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
         console::print(shown(directory))?;
     }
     loop {
+        // Another program may have unmounted it.
         match requests.recv_timeout(LOOK) {
             Ok(Request::Counters) => console::print(report(&stand_in, &running.counters()))?,
             Err(mpsc::RecvTimeoutError::Timeout) if !running.wait(Duration::ZERO) => {}

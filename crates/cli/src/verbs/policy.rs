@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use firstbyte::pattern::{Filter, Verdict};
+use firstbyte::filter::{Filter, Verdict};
 use firstbyte_location::units;
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};

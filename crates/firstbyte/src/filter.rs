@@ -1,0 +1,73 @@
+//! Which names of a tree `--include` and `--exclude` take. The command line and Python build a
+//! filter; copies ask it for each name.
+
+use crate::pattern::Pattern;
+
+/// `--include` and `--exclude` in the order they were given: the last one that matches decides, and
+/// what none matches is included. A pattern without `/` is matched against the last part of a name,
+/// one with `/` against the whole name below the source; `dir/` stands for everything below `dir`.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    verdict: Verdict,
+    whole_name: bool,
+    pattern: Pattern,
+}
+
+/// What a rule does with the names it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Takes them.
+    Include,
+    /// Leaves them.
+    Exclude,
+}
+
+impl Filter {
+    /// Adds a rule behind the others.
+    pub fn push(&mut self, verdict: Verdict, text: &str) {
+        let whole_name = text.contains('/');
+        let mut text = text.trim_start_matches('/').to_owned();
+        if text.ends_with('/') {
+            text.push_str("**");
+        }
+        self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
+    }
+
+    /// Whether `name`, relative to the source, is taken.
+    #[must_use]
+    pub fn takes(&self, name: &[u8]) -> bool {
+        if self.rules.is_empty() {
+            return true;
+        }
+        let name = String::from_utf8_lossy(name);
+        let last = name.trim_end_matches('/').rsplit('/').next().unwrap_or(&name);
+        let decisive = self
+            .rules
+            .iter()
+            .rev()
+            .find(|rule| rule.pattern.matches(if rule.whole_name { &name } else { last }));
+        decisive.is_none_or(|rule| rule.verdict == Verdict::Include)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_matching_rule_decides() {
+        let mut filter = Filter::default();
+        assert!(filter.takes(b"anything"));
+        filter.push(Verdict::Exclude, "*");
+        filter.push(Verdict::Include, "*.gz");
+        filter.push(Verdict::Exclude, "{old,older}/");
+        assert!(filter.takes(b"new/a.gz"));
+        assert!(!filter.takes(b"new/a.txt"));
+        assert!(!filter.takes(b"old/deep/a.gz") && !filter.takes(b"older/a.gz"));
+    }
+}
