@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use firstbyte_pacing::FAR;
+
 use crate::block::{BLOCK, SEGMENT, runs};
 
 /// The priority of a fetch. Each waits for those before it.
@@ -62,9 +64,8 @@ impl Tracked {
         let left = block.saturating_sub(self.next);
         let arrived = self.next - self.blocks.start;
         let took = self.started.map(|started| now.saturating_duration_since(started)).filter(|_| arrived > 0);
-        let in_time = |took: Duration| {
-            took.as_nanos() * u128::from(left) <= firstbyte_pacing::FAR.as_nanos() * u128::from(arrived)
-        };
+        let in_time =
+            |took: Duration| took.as_nanos() * u128::from(left) <= FAR.as_nanos() * u128::from(arrived);
         left <= DISTANT || took.is_some_and(in_time)
     }
 }
@@ -211,13 +212,13 @@ mod tests {
         table.begin(1, Priority::Ahead, 0..64);
         assert_eq!(table.want(0, None, now), Want::Promote(1));
         table.start(1, now);
-        assert_eq!(table.want(FAR, None, now), Want::Join(1));
-        assert_eq!(table.want(FAR + 1, None, now), Want::Fetch);
+        assert_eq!(table.want(DISTANT, None, now), Want::Join(1));
+        assert_eq!(table.want(DISTANT + 1, None, now), Want::Fetch);
         table.begin(2, Priority::Background, 100..110);
         assert_eq!(table.want(100, None, now), Want::Fetch);
         assert_eq!(table.want(200, None, now), Want::Fetch);
         assert_eq!(
-            table.want(FAR + 1, Some(1), now),
+            table.want(DISTANT + 1, Some(1), now),
             Want::Join(1),
             "the reader waits for an earlier block of it"
         );
@@ -229,11 +230,11 @@ mod tests {
         table.begin(1, Priority::Ahead, 0..200);
         table.start(1, began);
         (0..10).for_each(|block| table.arrived(1, block));
-        // At a block a millisecond, the reader waits for the next 10. FAR is less.
+        // At a block a millisecond, the reader waits for the next 10. DISTANT is less.
         let now = began + Duration::from_millis(10);
         assert_eq!(table.want(20, None, now), Want::Join(1));
         assert_eq!(table.want(21, None, now), Want::Fetch);
-        assert_eq!(table.want(20, None, now + SOON), Want::Fetch, "the rate has dropped");
+        assert_eq!(table.want(20, None, now + FAR), Want::Fetch, "the rate has dropped");
     }
 
     #[test]

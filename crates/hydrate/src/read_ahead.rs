@@ -16,7 +16,7 @@ use crate::block::{BLOCK, SEGMENT};
 /// Sequences remembered by a handle; the least recently read is dropped.
 const MOST_SEQUENCES: usize = 16;
 /// The window after the first continuation: small, because many readers stop here.
-const FIRST: u64 = BLOCK;
+const FIRST: u64 = 2 * BLOCK;
 /// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
 /// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
 const GROWTH: u64 = 4;

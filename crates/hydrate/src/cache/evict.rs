@@ -41,6 +41,8 @@ const STEP: u64 = SHORTEST_REQUEST;
 const ROUNDS: usize = 64;
 /// Rounds that may free nothing, if not everything was examined.
 const USELESS_ROUNDS: usize = 4;
+/// Words examined in one version: the map of 128 GiB.
+const LOOKS: u64 = 2 << 20;
 /// Blocks whose words are on one page of a map, at least.
 const IN_PAGE: u64 = 512;
 
@@ -255,7 +257,7 @@ impl OpenVersion {
         let mut hand = live.hand.load(Ordering::Relaxed) % self.map.blocks();
         let (mut freed, mut looks) = (0, 0);
         // Twice around: if all blocks were read, the first pass clears their flags.
-        let most = 2 * self.map.blocks();
+        let most = LOOKS.min(2 * self.map.blocks());
         while freed < goal && looks < most {
             let next = match self.map.word(hand) {
                 None => self.map.after_hole(hand),
