@@ -166,7 +166,9 @@ fn shown(contender: &Contender) -> String {
         false => word.clone(),
     };
     let job = contender.job.as_ref().map(|job| format!("firstbyte bench job '{job}'"));
-    let words = job.unwrap_or_else(|| contender.command.iter().map(quoted).collect::<Vec<_>>().join(" "));
+    let model = contender.modelled.as_ref().map(|modelled| format!("the model of {}", modelled.option));
+    let words =
+        job.or(model).unwrap_or_else(|| contender.command.iter().map(quoted).collect::<Vec<_>>().join(" "));
     words.replace("{firstbyte}", "firstbyte").replace("{out}", "$OUT")
 }
 
@@ -207,7 +209,8 @@ fn rounds_of(case: &Case, settings: &Settings<'_>) -> Case {
 fn is_complete(case: &Case, writer: &Writer) -> bool {
     case.contenders.iter().all(|contender| {
         let rounds = writer.rounds_of(&case.name, &contender.name);
-        rounds.contains(&case.rounds) || left_out(writer, case, contender)
+        let computed = contender.modelled.is_some() && !rounds.is_empty();
+        computed || rounds.contains(&case.rounds) || left_out(writer, case, contender)
     })
 }
 
@@ -252,6 +255,7 @@ fn run_case(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Ending>> {
     let settings = budget.settings;
+    compute(plan, case, settings, writer, watch)?;
     let prepared = prepare::prepare(plan, case, stage, settings)?;
     let scene = Scene { plan: &plan.name, case, prepared: &prepared, settings };
     let missing = missing_programs(case, &prepared, settings);
@@ -273,6 +277,9 @@ fn run_case(
             break;
         }
         for contender in order(&case.contenders, round) {
+            if contender.modelled.is_some() {
+                continue;
+            }
             let position = positions.entry(round).or_insert(0_u32);
             let done: BTreeSet<u32> = writer.rounds_of(&case.name, &contender.name);
             if missing.contains_key(&contender.name)
@@ -295,6 +302,32 @@ fn run_case(
         }
     }
     Ok(None)
+}
+
+/// Computes the modelled contenders of a case, before anything of it is measured.
+fn compute(
+    plan: &Plan,
+    case: &Case,
+    settings: &Settings<'_>,
+    writer: &mut Writer,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<()> {
+    let mut words = plan.words_of(case);
+    settings.words.iter().for_each(|(name, value)| words.set(name, value));
+    for contender in &case.contenders {
+        let Some(modelled) = &contender.modelled else { continue };
+        if !writer.rounds_of(&case.name, &contender.name).is_empty() {
+            continue;
+        }
+        let run = modelled.run(&words, &one_run::now()).map_err(|what| Error::Plan {
+            plan: plan.name.clone(),
+            what: format!("case {}: contender {}: {what}", case.name, contender.name),
+        })?;
+        let run = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
+        watch(Event::Run(&run));
+        writer.write(run)?;
+    }
+    Ok(())
 }
 
 /// The contenders in the order of a round: another one each round, the same in each measurement.

@@ -17,6 +17,7 @@ mod inherit;
 pub mod job;
 mod launch;
 pub mod machine;
+pub mod modelled;
 pub mod mounts;
 pub mod noise;
 pub mod plan;

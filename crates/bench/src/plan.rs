@@ -20,6 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{Error, Result};
 use crate::inherit;
 use crate::job::program;
+use crate::modelled::Modelled;
 use crate::sweep;
 use crate::words::Words;
 
@@ -139,6 +140,8 @@ pub struct Contender {
     /// Instead of a command: a workload of our own, run by `{firstbyte} bench job`. Its strings
     /// may have placeholders. It prints metrics.
     pub job: Option<Value>,
+    /// Instead of a command or a job: what a service model predicts.
+    pub modelled: Option<Modelled>,
     /// Environment variables beside those of the engine.
     pub env: BTreeMap<String, String>,
     /// What its standard output means.
@@ -465,8 +468,9 @@ impl Contender {
     }
 
     fn validate(&self) -> std::result::Result<(), String> {
-        if self.command.is_empty() == self.job.is_none() {
-            return Err("either a command or a job is needed".into());
+        let ways = [!self.command.is_empty(), self.job.is_some(), self.modelled.is_some()];
+        if ways.into_iter().filter(|given| *given).count() != 1 {
+            return Err("either a command, a job or a model is needed".into());
         }
         if self.jobs == Some(Count::Number(0)) {
             return Err("0 jobs: at least one is needed".into());

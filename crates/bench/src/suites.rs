@@ -1,4 +1,5 @@
-//! The five suites: plans, part of the program, that repeat published measurements.
+//! The suites: plans, part of the program, that repeat published measurements; and `advise`, which
+//! grades the models of `firstbyte advise` by measurements made here.
 //!
 //! A suite is a plan (`suites/NAME.toml`) with a table that sets the published figures beside
 //! those measured here, and the programs that are contenders of it. Without a target its cases
@@ -23,7 +24,7 @@ pub struct Suite {
 }
 
 /// All suites, by name.
-pub static SUITES: [Suite; 5] = [
+pub static SUITES: [Suite; 6] = [
     Suite { name: "s1", text: include_str!("suites/s1.toml"), programs: &[] },
     Suite {
         name: "s2",
@@ -67,6 +68,20 @@ pub static SUITES: [Suite; 5] = [
         programs: &[
             ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
             ("s5_copy.py", include_str!("suites/s5_copy.py")),
+        ],
+    },
+    Suite {
+        name: "advise",
+        text: include_str!("suites/advise.toml"),
+        programs: &[
+            ("advise/files-20mb.toml", include_str!("suites/advise/files-20mb.toml")),
+            ("advise/files-4ms.toml", include_str!("suites/advise/files-4ms.toml")),
+            ("advise/job.py", include_str!("suites/advise/job.py")),
+            ("advise/machines.toml", include_str!("suites/advise/machines.toml")),
+            ("advise/object-20mb.toml", include_str!("suites/advise/object-20mb.toml")),
+            ("advise/object-burst.toml", include_str!("suites/advise/object-burst.toml")),
+            ("advise/object-connection.toml", include_str!("suites/advise/object-connection.toml")),
+            ("advise/object-far.toml", include_str!("suites/advise/object-far.toml")),
         ],
     },
 ];

@@ -22,6 +22,7 @@ pub use row::Row;
 pub use text::text;
 pub use verdict::{Reach, Verdict};
 
+use crate::fields::nearest;
 use crate::models::Catalogue;
 use crate::prices::{self, Day};
 use crate::workload::{Place, Workload};
@@ -76,6 +77,14 @@ pub enum Error {
         /// All known ones.
         known: String,
     },
+    /// There is no such option.
+    #[error("unknown option `{name}`{}", hint(.nearest.as_ref()))]
+    Option {
+        /// What was given.
+        name: String,
+        /// The closest known one.
+        nearest: Option<String>,
+    },
     /// The program needs more memory than there is.
     #[error("the program needs more memory than {place} has")]
     Memory {
@@ -120,6 +129,21 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
         changes = change::changes(workload, &choices[best], &rows[best], inputs);
     }
     Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, changes })
+}
+
+/// One option of a workload, simulated, whether or not it can be had there.
+///
+/// # Errors
+/// Machine, client, region or option are not known.
+pub fn option(workload: &Workload, name: &str, inputs: &Inputs<'_>) -> Result<Row, Error> {
+    check(workload, inputs)?;
+    let choices = choice::choices(workload, inputs.catalogue);
+    let Some(choice) = choices.iter().find(|choice| choice.name() == name) else {
+        let names: Vec<String> = choices.iter().map(choice::Choice::name).collect();
+        let nearest = nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
+        return Err(Error::Option { name: name.to_owned(), nearest });
+    };
+    Ok(row::row(workload, choice, inputs))
 }
 
 /// Seconds of a job by each option, in one draw of the uncertain numbers.

@@ -143,7 +143,9 @@ impl Builder<'_, '_> {
         if let Some(rate) = self.number("total_rate") {
             let limit =
                 if self.choice.model.kind == Kind::Volume { Limit::Disk } else { Limit::StorageNetwork };
-            self.need(Resource::steady(limit, rate), moved.bytes * all);
+            let burst = self.number("total_burst").unwrap_or(rate).max(rate);
+            let credit = if burst > rate { self.number("burst_credit").unwrap_or(0.0) } else { 0.0 };
+            self.need(Resource { limit, base: rate, burst, credit }, moved.bytes * all);
         }
         if let Some(rate) = self.number("client_requests") {
             self.need(Resource::steady(Limit::Requests, rate), moved.requests);
@@ -218,7 +220,8 @@ impl Builder<'_, '_> {
         let waits = if object || one_by_one { self.moved.requests + trips } else { trips };
         let first_byte = self.first_byte();
         let mut least = (waits / in_flight * first_byte, Limit::Latency);
-        let carried = self.moved.bytes / (host.flow_rate * in_flight);
+        let flow_rate = self.number("flow_rate").map_or(host.flow_rate, |rate| rate.min(host.flow_rate));
+        let carried = self.moved.bytes / (flow_rate * in_flight);
         if object && carried > least.0 {
             least = (carried, Limit::Connection);
         }

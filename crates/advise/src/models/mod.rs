@@ -207,6 +207,22 @@ impl Catalogue {
         .expect("embedded models are valid")
     }
 
+    /// Adds what a file describes: a service, or machines. What has the name of a known one
+    /// replaces it.
+    ///
+    /// # Errors
+    /// The first wrong field.
+    pub fn add_text(&mut self, text: &str) -> Result<(), FieldError> {
+        match read::added(text)? {
+            read::Added::Service(model) => self.add(*model),
+            read::Added::Machines(machines, sources) => {
+                self.machines.extend(machines);
+                self.machine_sources.extend(sources);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a model, or replaces the one of the same name.
     pub fn add(&mut self, model: Model) {
         match self.services.iter_mut().find(|known| known.name == model.name) {

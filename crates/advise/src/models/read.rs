@@ -68,6 +68,22 @@ const BILLED: [(&str, Billed); 11] = [
     ("volume-rate", Billed::VolumeRate),
 ];
 
+/// What a file of a user describes.
+pub(super) enum Added {
+    Service(Box<Model>),
+    Machines(BTreeMap<String, Machine>, BTreeMap<String, Source>),
+}
+
+/// A file of machines has a section of that name, any other describes a service.
+pub(super) fn added(text: &str) -> Result<Added, FieldError> {
+    let mut root = Fields::parse(text)?;
+    let Some(found) = root.take("machines") else { return Ok(Added::Service(Box::new(model(text)?))) };
+    let sources = sources(&mut root)?;
+    let machines = machines_of(found.table()?, &sources)?;
+    root.finish()?;
+    Ok(Added::Machines(machines, sources))
+}
+
 /// A service from the text of its file.
 pub(super) fn model(text: &str) -> Result<Model, FieldError> {
     let mut root = Fields::parse(text)?;
@@ -112,19 +128,14 @@ pub(super) fn catalogue(services: &[&str], clients: &str, machines: &str) -> Res
     programs.finish()?;
     let mut types = Fields::parse(machines)?;
     let machine_sources = sources(&mut types)?;
-    let machine = |field: Field| {
-        let name = field.name.clone();
-        Ok((name, machine(field.table()?, &machine_sources)?))
-    };
-    let machines =
-        types.section("machines")?.rest().into_iter().map(machine).collect::<Result<_, FieldError>>()?;
+    let types_of_machines = machines_of(types.section("machines")?, &machine_sources)?;
     let [common, lambda] = [types.section("common")?, types.section("lambda")?];
     types.finish()?;
     Ok(Catalogue {
         services: services.iter().map(|text| model(text)).collect::<Result<_, _>>()?,
         clients,
         client_sources,
-        machines,
+        machines: types_of_machines,
         common: numbers(common, &machine_sources)?,
         lambda: numbers(lambda, &machine_sources)?,
         machine_sources,
@@ -210,6 +221,17 @@ fn bills(field: Field) -> Result<Vec<Bill>, FieldError> {
         Ok(Bill { price: key, of })
     };
     field.list()?.into_iter().map(bill).collect()
+}
+
+fn machines_of(
+    mut fields: Fields,
+    sources: &BTreeMap<String, Source>,
+) -> Result<BTreeMap<String, Machine>, FieldError> {
+    let machine = |field: Field| {
+        let name = field.name.clone();
+        Ok((name, machine(field.table()?, sources)?))
+    };
+    fields.rest().into_iter().map(machine).collect()
 }
 
 fn machine(mut fields: Fields, sources: &BTreeMap<String, Source>) -> Result<Machine, FieldError> {

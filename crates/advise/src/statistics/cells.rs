@@ -16,6 +16,8 @@ pub struct Cell {
     pub error: Option<String>,
     /// Where it comes from.
     pub basis: Basis,
+    /// What a model names as the limit.
+    pub limit: Option<String>,
     /// The published figure; empty if there is none.
     pub published: String,
 }
@@ -49,6 +51,7 @@ fn cell(table: &Table, results: &Results, row: &Axis, column: &Axis, index: usiz
         value: one(statistic, values.collect()),
         error: last.map(|run| run.error.clone().unwrap_or_default()),
         basis: runs.first().map(|run| run.basis).unwrap_or_default(),
+        limit: runs.first().and_then(|run| run.limit.clone()),
         published: row.published.get(index).cloned().unwrap_or_default(),
     }
 }

@@ -13,7 +13,7 @@ use super::words::{escape, figure};
 
 /// What the letters and the order in a cell mean.
 pub(super) const LEGEND: &str = "A cell shows the figure of these results, then the published one in brackets. \
-     m: measured; e: emulated, through a stand-in; c: computed by a model.";
+     m: measured; e: emulated, through a stand-in; c: computed by a model, with the limit that it names.";
 
 /// The most letters of an error in a cell.
 const ERROR: usize = 80;
@@ -55,7 +55,10 @@ fn text(cell: &Cell) -> String {
         Basis::Modelled => "c",
     };
     let own = match (cell.value, &cell.error) {
-        (Some(value), _) => Some(format!("{} {letter}", figure(&cell.metric, value))),
+        (Some(value), _) => {
+            let limit = cell.limit.as_ref().map_or_else(String::new, |limit| format!(", {limit}"));
+            Some(format!("{} {letter}{limit}", figure(&cell.metric, value)))
+        }
         (None, Some(error)) => Some(format!("failed: {}", error.chars().take(ERROR).collect::<String>())),
         (None, None) => None,
     };

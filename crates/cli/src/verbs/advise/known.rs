@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use firstbyte_advise::models::{Catalogue, Model, calibrations};
+use firstbyte_advise::models::{Catalogue, calibrations};
 use firstbyte_advise::prices::Day;
-use firstbyte_bench::results;
+use firstbyte_bench::{modelled, results};
 
 use crate::render::error::{Error, Result};
 
@@ -27,10 +27,8 @@ impl KnownArgs {
     /// All models.
     pub fn catalogue(&self) -> Result<Catalogue> {
         let mut all = Catalogue::current();
-        for path in self.models.iter().map(|directory| files(directory)).collect::<Result<Vec<_>>>()?.concat()
-        {
-            let model = Model::parse(&text(&path)?);
-            all.add(model.map_err(|error| Error::usage(format!("{}: {error}", path.display())))?);
+        if let Some(directory) = &self.models {
+            modelled::add_models(&mut all, directory)?;
         }
         for path in &self.results {
             self.calibrate(&mut all, path)?;
@@ -51,15 +49,6 @@ impl KnownArgs {
         }
         Ok(())
     }
-}
-
-/// The TOML files of a directory, by name.
-fn files(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).map_err(|error| Error::io(directory.display(), &error))?;
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    paths.sort();
-    Ok(paths)
 }
 
 /// A text file.

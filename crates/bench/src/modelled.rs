@@ -1,0 +1,120 @@
+//! Contenders whose figures are computed: what a service model predicts for a workload.
+//!
+//! A modelled contender has one run, computed before anything of its case is measured. It rests on
+//! the embedded models and on those of a directory. Called by the engine and, for the models of a
+//! directory, by `advise`.
+
+use std::path::Path;
+
+use firstbyte_advise::advice::{self, Inputs};
+use firstbyte_advise::models::Catalogue;
+use firstbyte_advise::prices::{self, Day};
+use firstbyte_advise::result::{Basis, Run};
+use firstbyte_advise::workload;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::words::Words;
+
+/// What is computed for a contender. All texts may have placeholders.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Modelled {
+    /// The option of `firstbyte advise run`: `s3-standard-download`.
+    pub option: String,
+    /// The text of a workload file.
+    pub workload: String,
+    /// A directory of more models.
+    pub models: String,
+    /// The limit that the case is about. That the model names another one is an error.
+    pub limit: String,
+}
+
+/// Adds the models in the TOML files of `directory`, by name.
+///
+/// # Errors
+/// A file cannot be read, or has a wrong field.
+pub fn add_models(catalogue: &mut Catalogue, directory: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(directory).map_err(Error::file(directory))?;
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+        catalogue
+            .add_text(&text)
+            .map_err(|error| Error::Plan { plan: path.display().to_string(), what: error.to_string() })?;
+    }
+    Ok(())
+}
+
+impl Modelled {
+    /// The run that the model predicts; `now` is RFC 3339. Says what is wrong otherwise.
+    pub(crate) fn run(&self, words: &Words, now: &str) -> std::result::Result<Run, String> {
+        let mut catalogue = Catalogue::current();
+        let directory = words.fill(&self.models)?;
+        if !directory.is_empty() {
+            add_models(&mut catalogue, Path::new(&directory)).map_err(|error| error.to_string())?;
+        }
+        let workload =
+            workload::of_text(&words.fill(&self.workload)?).map_err(|error| format!("workload: {error}"))?;
+        let day: Day = now.get(..10).unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
+        let inputs = Inputs { catalogue: &catalogue, prices: &prices::Catalogue::current(), day };
+        let option = words.fill(&self.option)?;
+        let row = advice::option(&workload, &option, &inputs).map_err(|error| error.to_string())?;
+        let limit = row.limit.to_string();
+        let expected = words.fill(&self.limit)?;
+        if !expected.is_empty() && expected != limit {
+            return Err(format!("the model names {limit:?} as the limit, the plan expects {expected:?}"));
+        }
+        let metrics = [("p5_seconds", row.p5), ("p95_seconds", row.p95), ("ready_seconds", row.ready)];
+        Ok(Run {
+            // No warm-up: that run counts.
+            round: 1,
+            at: now.to_owned(),
+            basis: Basis::Modelled,
+            limit: Some(limit),
+            seconds: row.p50,
+            bytes: Some(row.bytes as u64),
+            metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Run::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modelled() -> Modelled {
+        let workload = "[data]\nsize = \"{size}\"\n[compute]\nat = \"lambda:3008MB\"\n".into();
+        Modelled { option: "s3-standard-download".into(), workload, ..Modelled::default() }
+    }
+
+    fn words() -> Words {
+        let mut words = Words::default();
+        words.set("size", "5 GB");
+        words
+    }
+
+    #[test]
+    fn a_prediction_is_a_run_that_counts_and_names_its_limit() {
+        let run = modelled().run(&words(), "2026-11-23T10:00:00Z").unwrap();
+        assert!(run.counts() && run.basis == Basis::Modelled);
+        assert_eq!(run.limit.as_deref(), Some("client network"));
+        assert!((60.0..75.0).contains(&run.seconds), "{}", run.seconds);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let error = |change: fn(&mut Modelled)| {
+            let mut wrong = modelled();
+            change(&mut wrong);
+            wrong.run(&words(), "2026-11-23T10:00:00Z").unwrap_err()
+        };
+        assert!(error(|one| one.limit = "disk".into()).contains("\"client network\" as the limit"));
+        assert!(error(|one| one.option = "s3-standart-lazy".into()).contains("nearest: s3-standard-lazy"));
+        assert!(error(|one| one.workload = "[data]\nsize = \"5\"".into()).contains("has no unit"));
+        assert!(error(|one| one.models = "/nowhere".into()).contains("/nowhere"));
+    }
+}
