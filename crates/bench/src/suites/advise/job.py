@@ -1,6 +1,6 @@
 """A job on files: reads each of a directory, one after another, then computes.
 
-The names and sizes are those of the original, so that only opening and reading go through the mount."""
+The names and sizes are those of the original: only opening and reading go through the mount."""
 import argparse
 import os
 import time
