@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import signal
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,16 @@ class Served:
 
     root: Path
     url: str
+    pid: int
+
+    @contextmanager
+    def stopped(self):
+        """The server answers nothing for as long as the block lasts."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def run(self, *command: str, env: dict[str, str] | None = None) -> str:
         """Runs a client to its end and returns its standard output; fails the test if the client fails."""
@@ -57,7 +68,7 @@ def serving(root: Path, *options: str):
         ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
         found = re.search(r"https?://127\.0\.0\.1:\d+\S*", process.stdout.readline() if ready else "")
         assert found, "serve did not say where it listens"
-        yield Served(root, found[0].rstrip("/"))
+        yield Served(root, found[0].rstrip("/"), process.pid)
     finally:
         process.terminate()
         assert process.wait(START_TIMEOUT) == 0, "serve must drain and exit 0 on SIGTERM"

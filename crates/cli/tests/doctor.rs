@@ -72,3 +72,35 @@ fn a_clock_that_is_wrong_is_noticed() {
     let receipt: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(finding(&receipt, "clock")["status"], "warn");
 }
+
+/// `doctor` with expectations and nothing else, from the root directory.
+fn expecting(expectations: &[String]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstbyte"));
+    command.arg("doctor").args(expectations.iter().flat_map(|one| ["--expect-fs", one]));
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn a_directory_on_another_file_system_or_an_empty_one_fails() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().display();
+    assert_eq!(expecting(&["/proc=proc".into()]).0, Some(0));
+
+    let (code, text) = expecting(&["/proc=proc".into(), "/proc=lustre".into()]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("/proc is on proc") && text.contains("not on lustre"), "{text}");
+
+    // The right type says nothing yet: a job that starts too early sees an empty directory.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = firstbyte_mount::mount_table::Mounts::parse(mounts.as_bytes());
+    let kind = &mounts.of(&place.path().canonicalize().unwrap()).unwrap().kind;
+    let (code, text) = expecting(&[format!("{path}={kind}")]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("is empty"), "{text}");
+    std::fs::write(place.path().join("data"), "").unwrap();
+    assert_eq!(expecting(&[format!("{path}={kind}")]).0, Some(0));
+
+    assert_eq!(expecting(&[format!("{path}")]).0, Some(2));
+    assert_eq!(expecting(&[format!("{path}/missing={kind}")]).0, Some(1));
+}

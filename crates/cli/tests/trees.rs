@@ -222,6 +222,23 @@ fn an_empty_source_empties_a_destination_only_when_it_is_allowed() {
 // Variables.
 
 #[test]
+fn extras_are_kept_where_the_source_cannot_be_listed_and_the_failure_says_so() {
+    let world = World::new();
+    world.write("src/last", b"last");
+    world.write("dst/other", b"extra");
+    symlink("nowhere", world.path("src/broken")).unwrap();
+    for _ in 0..2 {
+        let ran = world.run(&["sync", "--delete", "src", "dst"]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        assert!(ran.stderr.contains("nothing was deleted") && ran.stderr.contains("1 kept"), "{ran:?}");
+    }
+    assert_eq!(names_below(&world.path("dst")), ["last", "other"]);
+    fs::remove_file(world.path("src/broken")).unwrap();
+    world.run(&["sync", "--delete", "src", "dst"]).ok();
+    assert_eq!(names_below(&world.path("dst")), ["last"]);
+}
+
+#[test]
 fn no_variable_arms_a_flag_that_destroys() {
     let mut world = World::new();
     world.write("src/a", b"a");

@@ -32,6 +32,12 @@ pub enum Error {
         /// The source.
         location: String,
     },
+    /// The source could not be listed completely, so a sync cannot tell what is extra.
+    #[error("nothing was deleted behind the name that could not be listed ({kept} kept): the source may have it")]
+    ExtrasKept {
+        /// Objects that only the destination has, as far as the listing shows.
+        kept: u64,
+    },
     /// The request makes no sense for this place.
     #[error("{location}: {why}")]
     Invalid {
@@ -63,6 +69,7 @@ impl Error {
         match self {
             Self::Store(error) => error.advice(),
             Self::Deadline { .. } => Some("give a longer --deadline"),
+            Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
             Self::EmptySource { .. } => {
                 Some("check the name; --allow-empty deletes all that only the destination has")
             }

@@ -46,6 +46,7 @@ pub(crate) fn jobs<'a>(
         destination: Side::new(destination),
         destination_options,
         passed: 0,
+        kept: 0,
         replacements: Vec::new(),
         directories: Vec::new(),
         deletions: Vec::new(),
@@ -146,6 +147,8 @@ pub(crate) struct Join<'a> {
     destination_options: ListOptions,
     /// Names of the destination passed over since the last that the source has too.
     passed: usize,
+    /// Extras kept because the source's listing broke.
+    kept: u64,
     /// Not decided on yet. Few, since both listings have yet to leave them.
     replacements: Vec<Replacement>,
     /// Directories that only the destination has, outermost first; removed when left.
@@ -184,6 +187,7 @@ impl Iterator for Join<'_> {
                         }
                     }
                     self.delete();
+                    self.report_kept();
                     return self.failures.pop().map(Err);
                 }
                 (Some(_), None) => Ordering::Less,
@@ -280,6 +284,7 @@ impl Join<'_> {
         }
         // The source may have it after all.
         if self.source.broken {
+            self.kept += u64::from(entry.kind != Kind::Directory && self.may_delete(&entry));
             return;
         }
         let deletable = self.may_delete(&entry);
@@ -391,6 +396,15 @@ impl Join<'_> {
         let place = self.copy.tree.destination.join(&over.file.name);
         let why = "a directory is in the file's place, and part of it has to stay; nothing in it was deleted";
         Some(Err(self.copy.tree.failure(&over.file.name, Error::invalid(&place, why))))
+    }
+
+    /// Says once that extras were kept, which the failure of one name does not.
+    fn report_kept(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        if kept > 0 {
+            let location = self.copy.tree.destination.to_string();
+            self.failures.push(Failure { location, error: Error::ExtrasKept { kept } });
+        }
     }
 
     fn delete(&mut self) {

@@ -3,6 +3,7 @@
 //! It writes nothing and prints no secret. Checks that use the network give up after seconds.
 
 pub(crate) mod disk;
+mod expected;
 mod fuse;
 mod machine;
 mod network;
@@ -12,6 +13,7 @@ use firstbyte::environment;
 use serde::Serialize;
 use serde_json::json;
 
+use self::expected::Expected;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
@@ -22,8 +24,14 @@ use crate::render::error::{Exit, Result};
 Examples:
   firstbyte doctor
   firstbyte doctor --endpoint-url https://s3.example.org --json
-Looks only; a warning is no failure, so the exit code is 0 with warnings too.")]
-pub struct DoctorArgs {}
+  firstbyte doctor --expect-fs /mnt/db=lustre --expect-fs /scratch=ext4 && run-the-job
+Looks only; a warning is no failure, so the exit code is 0 with warnings too. It is 1 where
+--expect-fs finds something else.")]
+pub struct DoctorArgs {
+    /// Check only that DIR is on a file system of this type and not empty; may be repeated
+    #[arg(long, value_name = "DIR=TYPE")]
+    expect_fs: Vec<Expected>,
+}
 
 /// How something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +41,8 @@ pub(crate) enum Status {
     Ok,
     /// It costs speed, or makes something impossible.
     Warn,
+    /// It is not what the command line expects.
+    Fail,
 }
 
 /// One thing looked at.
@@ -56,18 +66,26 @@ impl Finding {
 }
 
 /// Runs it.
-pub fn run(_args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
+pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<Exit> {
+    let findings = match args.expect_fs.as_slice() {
+        [] => everything(globals),
+        expected => expected.iter().map(Expected::look).collect(),
+    };
+    let count = |status| findings.iter().filter(|finding| finding.status == status).count();
+    if globals.json {
+        console::print(json!({ "verb": "doctor", "warnings": count(Status::Warn), "findings": findings }))?;
+    } else {
+        console::print_bytes(table(&findings).as_bytes())?;
+    }
+    Ok(if count(Status::Fail) == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn everything(globals: &Globals) -> Vec<Finding> {
     let mut findings = machine::look();
     findings.extend(disk::look(&environment::cache_directory(&environment::variable)));
     findings.extend(fuse::look());
     findings.extend(network::look(globals));
-    let warnings = findings.iter().filter(|finding| finding.status == Status::Warn).count();
-    if globals.json {
-        console::print(json!({ "verb": "doctor", "warnings": warnings, "findings": findings }))?;
-    } else {
-        console::print_bytes(table(&findings).as_bytes())?;
-    }
-    Ok(Exit::Done)
+    findings
 }
 
 /// Marks, names and findings in columns; advice below what it is about.
@@ -78,6 +96,7 @@ fn table(findings: &[Finding]) -> String {
         let mark = match status {
             Status::Ok => "ok  ",
             Status::Warn => "warn",
+            Status::Fail => "FAIL",
         };
         table.push_str(&format!("{mark}  {what:width$}  {found}\n"));
         if let Some(advice) = advice {

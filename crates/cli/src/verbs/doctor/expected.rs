@@ -1,0 +1,65 @@
+//! Checks that a directory is on the file system that a job expects, and that something is in it.
+//!
+//! A job that starts before its file system is mounted finds an empty directory, and works on it.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use firstbyte_bench::machine;
+
+use super::{Finding, Status};
+
+/// `DIR=TYPE` of the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    directory: PathBuf,
+    kind: String,
+}
+
+impl FromStr for Expected {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        // A directory's name may hold `=`, a type does not.
+        match word.rsplit_once('=') {
+            Some((directory, kind)) if !directory.is_empty() && !kind.is_empty() => {
+                Ok(Self { directory: directory.into(), kind: kind.into() })
+            }
+            _ => Err("write DIR=TYPE, for example /mnt/data=lustre or /mnt/efs=nfs4".into()),
+        }
+    }
+}
+
+impl Expected {
+    pub(super) fn look(&self) -> Finding {
+        let path = self.directory.display();
+        let (status, found) = match self.wrong() {
+            Some(wrong) => (Status::Fail, wrong),
+            None => (Status::Ok, format!("{path} is on {}", self.kind)),
+        };
+        Finding { what: "file system", status, found, advice: None }
+    }
+
+    /// What is not as expected.
+    fn wrong(&self) -> Option<String> {
+        let path = self.directory.display();
+        if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {
+            return Some(error.to_string());
+        }
+        match holds_something(&self.directory) {
+            Ok(true) => None,
+            Ok(false) => Some(format!("{path} is empty: its data is not there yet, or belongs elsewhere")),
+            Err(error) => Some(format!("{path}: {error}")),
+        }
+    }
+}
+
+/// Whether anything but the directory that mkfs makes is in it.
+fn holds_something(directory: &Path) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(directory)? {
+        if entry?.file_name() != "lost+found" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

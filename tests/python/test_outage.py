@@ -1,0 +1,69 @@
+"""A server that stops answering: every call returns within its deadline, however many threads wait."""
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import firstbyte
+from firstbyte.filesystem import FirstbyteFileSystem
+
+DEADLINE = 3
+# The promise is a second more than the deadline; the rest is for a busy machine.
+BOUND = 6
+THREADS = 10
+# Sparse, and so large that nothing fetches all of it ahead.
+SIZE = 64 << 30
+BACK_WITHIN = 20
+
+
+@pytest.fixture
+def big(served):
+    """An object far larger than anything reads ahead."""
+    with open(served.root / "bucket" / "big", "wb") as file:
+        os.ftruncate(file.fileno(), SIZE)
+    return "s3://bucket/big"
+
+
+def slowest(call) -> float:
+    """The longest of ten threads that make the same call, each of which has to fail."""
+
+    def one(_) -> float:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            call()
+        return time.monotonic() - began
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        return max(threads.map(one, range(THREADS)))
+
+
+def until_it_works(call):
+    """What the call returns once the server's return has been noticed."""
+    until = time.monotonic() + BACK_WITHIN
+    while True:
+        try:
+            return call()
+        except OSError:
+            assert time.monotonic() < until, "the server is back and calls still fail"
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_ten_threads_fail_within_one_deadline_and_read_again_afterwards(served, big, tmp_path, cache):
+    where = tmp_path if cache else False
+    with firstbyte.open(big, buffering=0, cache=where, deadline=DEADLINE) as file:
+        with served.stopped():
+            assert slowest(lambda: file.read_at(40 << 30, 4096)) < BOUND
+            # Calls made now do not wait for a deadline of their own.
+            assert slowest(lambda: file.read_at(50 << 30, 4096)) < BOUND
+        assert until_it_works(lambda: file.read_at(40 << 30, 4096)) == bytes(4096)
+
+
+def test_ten_threads_that_open_fail_within_one_deadline(served, big, tmp_path):
+    client = FirstbyteFileSystem("s3", cache=tmp_path, deadline=DEADLINE, skip_instance_cache=True)
+    with served.stopped():
+        assert slowest(lambda: client.open("bucket/big")) < BOUND
+        assert slowest(lambda: client.info("bucket/big")) < BOUND
+    assert until_it_works(lambda: client.info("bucket/big"))["size"] == SIZE
