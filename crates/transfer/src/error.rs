@@ -33,7 +33,9 @@ pub enum Error {
         location: String,
     },
     /// The source could not be listed completely, so a sync cannot tell what is extra.
-    #[error("nothing was deleted behind the name that could not be listed ({kept} kept): the source may have it")]
+    #[error(
+        "nothing was deleted behind the name that could not be listed ({kept} kept): the source may have it"
+    )]
     ExtrasKept {
         /// Objects that only the destination has, as far as the listing shows.
         kept: u64,
