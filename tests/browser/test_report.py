@@ -1,6 +1,6 @@
 """The report page in a real browser: phone and desktop width, no request, no error, every chart with its table.
 
-Runs the example `report` of `firstbyte-bench`, which it builds. `REPORT_SHOTS=DIR` keeps screenshots.
+`REPORT_SHOTS=DIR` keeps screenshots.
 """
 
 import hashlib
@@ -27,24 +27,15 @@ CHROMIUM_ARGS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def report():
-    """The program that writes reports."""
-    if given := os.environ.get("REPORT_PROGRAM"):
-        return given
-    subprocess.run(["cargo", "build", "--locked", "--quiet", "-p", "firstbyte-bench", "--example", "report"], cwd=ROOT, check=True)
-    return TARGET / "debug" / "examples" / "report"
-
-
 @pytest.fixture
-def made(report, tmp_path):
+def made(tmp_path):
     """Makes the page of a results file; returns its address."""
 
     def make(text):
-        (tmp_path / "made.jsonl").write_text(text)
-        html = subprocess.run([report, "html", tmp_path / "made.jsonl"], capture_output=True, check=True).stdout
-        (tmp_path / "report.html").write_bytes(html)
-        return (tmp_path / "report.html").as_uri()
+        results, page = tmp_path / "made.jsonl", tmp_path / "report.html"
+        results.write_text(text)
+        subprocess.run([TARGET / "debug" / "firstbyte", "bench", "report", results, "--out", page], check=True)
+        return page.as_uri()
 
     return make
 
