@@ -1,8 +1,9 @@
 //! How disturbed the machine was during a run: what `/proc/stat` counted that the run did not use.
 //!
 //! The engine starts a [`Meter`] before each run and writes the [`Noise`] into its result, so that
-//! a report can warn.
+//! a report can warn. The services of the plan are part of the measurement and no noise.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use firstbyte_advise::result::Noise;
@@ -19,22 +20,25 @@ struct Total {
 pub struct Meter {
     place: PathBuf,
     before: Option<Total>,
+    services: Vec<u32>,
+    services_before: f64,
 }
 
 impl Meter {
-    /// Begins. A machine without `/proc/stat` gives a [`Noise`] without figures.
+    /// Begins. `services` are the process ids of the plan's services. A machine without
+    /// `/proc/stat` gives a [`Noise`] without figures.
     #[must_use]
-    pub fn start() -> Self {
-        Self::reading("/proc/stat".into())
+    pub fn start(services: Vec<u32>) -> Self {
+        Self::reading("/proc/stat".into(), services)
     }
 
-    fn reading(place: PathBuf) -> Self {
+    fn reading(place: PathBuf, services: Vec<u32>) -> Self {
         let before = Total::read(&place);
-        Self { place, before }
+        let services_before = cpu_seconds_below(&services);
+        Self { place, before, services, services_before }
     }
 
-    /// Ends. `own_cpu_seconds` is the processor time of the run, the engine and its services
-    /// meanwhile.
+    /// Ends. `own_cpu_seconds` is the processor time of the run.
     ///
     /// The kernel counts in ticks of 10 ms per processor, so less than some ticks says nothing.
     #[must_use]
@@ -42,11 +46,47 @@ impl Meter {
         let (Some(before), Some(after)) = (self.before, Total::read(&self.place)) else {
             return Noise::default();
         };
+        let services = (cpu_seconds_below(&self.services) - self.services_before).max(0.0);
         Noise {
-            other_cpu_seconds: Some((after.busy - before.busy - own_cpu_seconds).max(0.0)),
+            other_cpu_seconds: Some((after.busy - before.busy - own_cpu_seconds - services).max(0.0)),
             steal_seconds: Some((after.steal - before.steal).max(0.0)),
         }
     }
+}
+
+/// Processor seconds of processes and of all that descend from them, those that ended included.
+fn cpu_seconds_below(roots: &[u32]) -> f64 {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return 0.0 };
+    if roots.is_empty() {
+        return 0.0;
+    }
+    let stats: BTreeMap<u32, (u32, u64)> = processes
+        .filter_map(|process| {
+            let process = process.ok()?;
+            let pid = process.file_name().to_str()?.parse().ok()?;
+            Some((pid, parent_and_ticks(&std::fs::read_to_string(process.path().join("stat")).ok()?)?))
+        })
+        .collect();
+    let is_below = |mut pid: u32| loop {
+        if roots.contains(&pid) {
+            return true;
+        }
+        match stats.get(&pid) {
+            Some((parent, _)) => pid = *parent,
+            None => return false,
+        }
+    };
+    let ticks: u64 = stats.iter().filter(|(pid, _)| is_below(**pid)).map(|(_, (_, ticks))| ticks).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The parent of a process, and the ticks that it and its children that ended have used (proc(5)).
+fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
+    // The name stands in brackets and may hold anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let used = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>());
+    Some((fields.get(1)?.parse().ok()?, used.sum::<Result<u64, _>>().ok()?))
 }
 
 impl Total {
@@ -89,7 +129,7 @@ mod tests {
             std::fs::write(place.path(), text).unwrap();
         };
         write(10, 1);
-        let meter = Meter::reading(place.path().into());
+        let meter = Meter::reading(place.path().into(), Vec::new());
         write(16, 3);
         let noise = meter.finish(4.0);
         assert_eq!((noise.other_cpu_seconds, noise.steal_seconds), (Some(2.0), Some(2.0)));
@@ -97,9 +137,36 @@ mod tests {
 
     #[test]
     fn rounding_never_makes_noise_negative_and_no_table_makes_none() {
-        let noise = Meter::start().finish(1e9);
+        let noise = Meter::start(Vec::new()).finish(1e9);
         assert_eq!(noise.other_cpu_seconds, Some(0.0));
-        assert_eq!(Meter::reading("/proc/no such file".into()).finish(0.0), Noise::default());
+        assert_eq!(Meter::reading("/proc/no such file".into(), Vec::new()).finish(0.0), Noise::default());
         assert_eq!(Total::parse("intr 5\n", 100), None);
+    }
+
+    #[test]
+    fn a_service_and_what_it_starts_are_no_noise() {
+        let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let mut service = std::process::Command::new("sh")
+            .args(["-c", &format!("sh -c '{busy}'; sh -c 'sleep 60 & wait'; :")])
+            .spawn()
+            .unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let used = loop {
+            let used = cpu_seconds_below(&[service.id()]);
+            if used > 0.05 || std::time::Instant::now() > until {
+                break used;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        service.kill().unwrap();
+        service.wait().unwrap();
+        assert!(used > 0.05, "{used}");
+    }
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let line = "7 (a) b ) S 3 7 7 0 -1 0 0 0 0 0 10 20 30 40 20 0 1 0 5";
+        assert_eq!(parent_and_ticks(line), Some((3, 100)));
+        assert_eq!(parent_and_ticks("7 (a) S 3"), None);
     }
 }

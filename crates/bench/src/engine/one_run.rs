@@ -86,7 +86,8 @@ impl Scene<'_> {
         let scratch = self.scratch(at)?;
         let mut state = self.prepare_cache(contender, &jobs, run.bytes)?;
         state.observe_before();
-        let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start());
+        let services = self.prepared.services.iter().map(Running::pid).collect();
+        let (counted, began, noise) = (self.counters(contender), Instant::now(), Meter::start(services));
         let moved = Sampler::of_destination(at.to_owned());
         let server = contender.server.as_ref().and_then(|name| self.services(name).next());
         let watched = server.map(|service| resident::peak_of(service.pid()));

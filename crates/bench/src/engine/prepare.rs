@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::units;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -83,12 +83,8 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     let root = stage.directory(Place::Memory, &format!("services-{}", file_name(&case.name)))?;
     prepared.made.push(root.clone());
     for service in plan.services_of(case).filter(|service| !service.for_each_job) {
-        stopped(settings)?;
-        if service.requires.iter().any(|program| !settings.has_program(program)) {
-            services::leave_out(service, &root, &mut prepared.words);
-            continue;
-        }
-        prepared.services.push(services::start(service, &root, &mut prepared.words, &settings.env)?);
+        let Some(running) = start(service, &root, &mut prepared.words, settings)? else { continue };
+        prepared.services.push(running);
         for (name, value) in plan.env.iter().chain(&case.env) {
             // It may name a service that starts later.
             if let Ok(value) = prepared.words.fill(value) {
@@ -109,6 +105,21 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
         do_command(&prepared.words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
     }
     Ok(prepared)
+}
+
+/// Starts a service, or leaves it out if a program that it requires is not here.
+fn start(
+    service: &Service,
+    root: &Path,
+    words: &mut Words,
+    settings: &Settings<'_>,
+) -> Result<Option<Running>> {
+    stopped(settings)?;
+    if service.requires.iter().any(|program| !settings.has_program(program)) {
+        services::leave_out(service, root, words);
+        return Ok(None);
+    }
+    services::start(service, root, words, &settings.env).map(Some)
 }
 
 /// Starts the services that each job has to itself, for as many jobs as any contender has.
@@ -132,8 +143,8 @@ fn start_for_each_job(
         words.set("job", job);
         let root = root.join(format!("job-{job}"));
         for service in &services {
-            stopped(settings)?;
-            prepared.services.push(services::start(service, &root, &mut words, &settings.env)?);
+            let Some(running) = start(service, &root, &mut words, settings)? else { continue };
+            prepared.services.push(running);
             for command in &service.setup {
                 do_command(&words.fill_all(command).map_err(wrong)?, &prepared.env, settings.stop)?;
             }
@@ -147,8 +158,12 @@ fn stopped(settings: &Settings<'_>) -> Result<()> {
     if (settings.stop)() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Runs a command that is not measured. Once the user stops the measurement, it is killed with all
-/// that it started.
+/// The longest that a command may take that is not measured: it may build a program or fill a
+/// server, and one that hangs must not keep a measurement for ever.
+const LONGEST_COMMAND: Duration = Duration::from_secs(30 * 60);
+
+/// Runs a command that is not measured. Once the user stops the measurement, or after
+/// [`LONGEST_COMMAND`], it is killed with all that it started.
 pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() -> bool) -> Result<()> {
     let failed = |what: String| Error::Prepare { command: command.join(" "), what };
     let Some((program, words)) = command.split_first() else { return Ok(()) };
@@ -160,13 +175,15 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
         Ok((output, child))
     };
     let (mut output, mut child) = output().map_err(|error| failed(error.to_string()))?;
+    let until = Instant::now() + LONGEST_COMMAND;
     let status = loop {
         match child.try_wait().map_err(|error| failed(error.to_string()))? {
             Some(status) => break status,
-            None if stop() => {
+            None if stop() || Instant::now() > until => {
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
-                return Err(Error::Interrupted);
+                let late = || failed(format!("not done within {} s", LONGEST_COMMAND.as_secs()));
+                return Err(if stop() { Error::Interrupted } else { late() });
             }
             None => thread::sleep(Duration::from_millis(2)),
         }
