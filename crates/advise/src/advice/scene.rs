@@ -33,7 +33,7 @@ pub(super) fn memory(workload: &Workload, catalogue: &Catalogue) -> f64 {
     }
 }
 
-/// Builds what is simulated. `beside`: computing goes on beside reading.
+/// Builds what is simulated. `beside`: computing continues beside reading.
 pub(super) fn scene(
     workload: &Workload,
     choice: &Choice<'_>,
@@ -229,7 +229,7 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Whether computing goes on beside reading in the draw of this index.
+/// Whether computing continues beside reading in the draw of this index.
 pub(super) fn beside(workload: &Workload, index: u64) -> bool {
     match workload.compute.loading {
         Loading::Before => false,

@@ -11,7 +11,11 @@ use crate::units::{shown_bytes, shown_seconds, significant};
 #[must_use]
 pub fn text(advice: &Advice) -> String {
     let mut text = format!("{}\n\n", advice.verdict.sentence);
-    text.push_str(&table(&advice.rows));
+    let (refused, had): (Vec<&Row>, Vec<&Row>) = advice.rows.iter().partition(|row| row.refused.is_some());
+    text.push_str(&table(&had));
+    if !refused.is_empty() {
+        let _ = writeln!(text, "cannot be used here: {}", grouped(&refused));
+    }
     let missing: Vec<&str> = missing(&advice.rows);
     if !missing.is_empty() {
         let _ = writeln!(text, "no price is known for: {}", missing.join(", "));
@@ -42,7 +46,20 @@ fn missing(rows: &[Row]) -> Vec<&str> {
     keys
 }
 
-fn table(rows: &[Row]) -> String {
+/// Options by the reason for which they cannot be had: `ebs-gp3 (functions have no volumes); ...`.
+fn grouped(refused: &[&Row]) -> String {
+    let mut reasons: Vec<&str> = refused.iter().filter_map(|row| row.refused.as_deref()).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    let group = |why: &&str| {
+        let of = refused.iter().filter(|row| row.refused.as_deref() == Some(*why));
+        let names: Vec<&str> = of.map(|row| row.name.as_str()).collect();
+        format!("{} ({why})", names.join(", "))
+    };
+    reasons.iter().map(group).collect::<Vec<_>>().join("; ")
+}
+
+fn table(rows: &[&Row]) -> String {
     let money = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
     let line = |row: &Row| {
         [
@@ -59,7 +76,7 @@ fn table(rows: &[Row]) -> String {
     };
     let head = ["option", "ready", "job", "p5 - p95", "limit", "$/job", "$/month", "with waiting", ""];
     let mut lines = vec![head.map(str::to_owned)];
-    lines.extend(rows.iter().map(line));
+    lines.extend(rows.iter().copied().map(line));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let mut text = String::new();
@@ -71,10 +88,9 @@ fn table(rows: &[Row]) -> String {
 }
 
 fn note(row: &Row) -> String {
-    match (&row.refused, row.meets, &row.measured) {
-        (Some(why), _, _) => format!("not here: {why}"),
-        (_, Some(false), _) => "too late".to_owned(),
-        (_, _, Some(from)) => format!("measured: {from}"),
+    match (row.meets, &row.measured) {
+        (Some(false), _) => "too late".to_owned(),
+        (_, Some(from)) => format!("measured: {from}"),
         _ => String::new(),
     }
 }

@@ -113,7 +113,8 @@ fn reason(workload: &Workload, row: &Row, by_cost: bool) -> String {
         format!(", {} $ a month{with}", significant(total))
     });
     let deadline = workload.goal.deadline.map(|deadline| {
-        format!(", {} times within {}", significant(deadline / row.p95), shown_seconds(deadline))
+        let part = significant(row.p95 / deadline * 100.0);
+        format!(", at most {part} % of the {} allowed", shown_seconds(deadline))
     });
     let measured = row.measured.as_ref().map(|from| format!(", by your own results ({from})"));
     [Some(time), deadline, cost, measured].into_iter().flatten().collect()

@@ -95,7 +95,7 @@ pub enum Place {
 pub enum Loading {
     /// All is read, then computing begins.
     Before,
-    /// Computing goes on beside reading.
+    /// Computing continues beside reading.
     Beside,
     /// Not known: results range from one to the other.
     Either,

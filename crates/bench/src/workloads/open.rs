@@ -23,7 +23,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
 
 /// The largest part of an object that is usable within `limit` seconds, computed from stages that
 /// were measured. A copy has to be complete, so an object of that size fits at the rate of this
-/// whole run. Without a copy the time up to the first byte is lost, and the rest goes on at the
+/// whole run. Without a copy the time up to the first byte is lost, and the rest continues at the
 /// rate at which all was read.
 fn fitting(access: Access, limit: f64, metrics: &Metrics) -> Option<f64> {
     let at = |name: &str| metrics.get(name).copied();
