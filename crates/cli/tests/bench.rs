@@ -266,7 +266,10 @@ fn nonsense_gets_one_line_and_exit_code_2() {
     for (plan, part) in [
         ("nonsense", "plan.toml"),
         ("[[case]]\nname = \"a\"", "no contenders"),
-        ("[[case]]\nname = \"a\"\n[[case.contender]]\nname = \"b\"", "either a command, a job or a model is needed"),
+        (
+            "[[case]]\nname = \"a\"\n[[case.contender]]\nname = \"b\"",
+            "either a command, a job or a model is needed",
+        ),
         (&SLEEPERS.replace("\"long\"", "\"short\""), "two contenders are called"),
         (&SLEEPERS.replace("over = \"long\"", "over = \"other\""), "not a contender"),
         (&SLEEPERS.replace("\"0.05\"", "\"{nothing}\""), "{nothing} has no value"),
