@@ -169,9 +169,10 @@ fn create(
         });
         match made {
             Ok((parent, entry)) => {
-                // A file system without locks: a sweep leaves its entries until they are old.
-                let _ = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
-                if rustix::fs::fstat(&entry)?.st_nlink > 0 {
+                let locked = rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive);
+                // A sweep that holds it is about to remove it. Any other failure is that of a file
+                // system without locks: there a sweep leaves entries until they are old.
+                if locked != Err(Errno::WOULDBLOCK) && rustix::fs::fstat(&entry)?.st_nlink > 0 {
                     return Ok((parent, name, entry));
                 }
             }
@@ -290,6 +291,32 @@ mod tests {
         assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"first");
         publish(TemporaryFile::create(&root, &base).unwrap(), &Condition::default()).unwrap();
         assert_eq!(std::fs::read(directory.path().join("a/b")).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_directory_that_is_being_made_survives_a_sweep() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let base = EntryPath::default();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sweeping = scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    sweep(&root, &base, Duration::from_secs(3600)).unwrap();
+                }
+            });
+            let make = || -> io::Result<()> {
+                for _ in 0..6000 {
+                    let made = TemporaryDirectory::create(&root, &base)?;
+                    rustix::fs::mkdirat(made.directory(), "inside", Mode::RWXU)?;
+                }
+                Ok(())
+            };
+            let made = make();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            sweeping.join().unwrap();
+            made.unwrap();
+        });
     }
 
     #[test]
