@@ -47,7 +47,7 @@ class Served:
             os.kill(self.pid, signal.SIGCONT)
 
     def run(self, *command: str, env: dict[str, str] | None = None) -> str:
-        """Runs a client to its end and returns its standard output; fails the test if the client fails."""
+        """Runs a client and returns its standard output. The test fails if the client fails."""
         done = subprocess.run(
             command, env=CLEAN | AWS | (env or {}), capture_output=True, text=True, timeout=CLIENT_TIMEOUT
         )

@@ -1,8 +1,8 @@
-"""The directory page in a real browser: odd names, order, search, 100,000 entries, and uploads that survive a killed
-browser and a killed server.
+"""The directory page in a real browser: odd names, order, search, 100,000 entries, and uploads that
+survive a killed browser and a killed server.
 
-`UPLOAD_MIB=1024 pytest tests/browser` uploads 1 GiB instead of 64 MiB. Runs the debug build's `firstbyte` unless
-`FIRSTBYTE_BINARY` names another; ends only the processes it started.
+`UPLOAD_MIB=1024 pytest tests/browser` uploads 1 GiB instead of 64 MiB. The tests run the debug
+build's `firstbyte` unless `FIRSTBYTE_BINARY` names another.
 """
 
 import hashlib

@@ -1,4 +1,5 @@
-"""The report page in a real browser: phone and desktop width, no request, no error, every chart with its table.
+"""The report page in a real browser, at phone and desktop width: no request, no error, and a table
+for every chart.
 
 `REPORT_SHOTS=DIR` keeps screenshots.
 """
@@ -50,7 +51,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser):
-    """Opens a page at a size; at the end it must have had no error and no request but for itself."""
+    """Opens a page at a size. Fails if it had an error or made a request other than for itself."""
     contexts, problems, requests = [], [], []
 
     def start(url, size, **more):

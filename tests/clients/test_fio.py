@@ -1,4 +1,6 @@
-"""fio reads through a mount what it wrote before, and verifies every block by the checksum and the place in its header."""
+"""fio reads through a mount what it wrote before. It verifies the checksum and the offset in the
+header of each block.
+"""
 
 import subprocess
 
@@ -10,7 +12,7 @@ BLOCK = "4k"
 
 
 def fio(path, *options):
-    """Runs one job on one file; fails the test if fio does, as it does at the first block that is not what was written."""
+    """Runs one job on one file; the test fails if fio fails. fio fails at the first wrong block."""
     command = ["fio", "--name=job", f"--filename={path}", f"--size={SIZE}", "--verify=crc32c", f"--verify_interval={BLOCK}"]
     command += ["--verify_fatal=1", "--verify_state_save=0", "--minimal", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT)

@@ -1,4 +1,6 @@
-"""What S3 clients expect of answers: metadata kept or refused, conditions, checksums, parts, buckets and their names."""
+"""What S3 clients expect of answers: metadata kept or refused, conditions, checksums, parts, and
+names of buckets.
+"""
 
 import datetime
 import hashlib

@@ -1,4 +1,4 @@
-"""The table of S3 operations in docs/serve.md, compared with the code and with what a server answers."""
+"""The table of S3 operations in docs/serve.md, compared with the code and a server's answers."""
 
 import re
 import urllib.request

@@ -1,4 +1,4 @@
-"""S3 command-line tools: aws-cli, s5cmd, rclone. Each lists, reads, writes, synchronises and deletes."""
+"""aws-cli, s5cmd and rclone: each lists, reads, writes, synchronises and deletes."""
 
 import importlib.util
 import json

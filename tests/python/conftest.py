@@ -98,7 +98,7 @@ def audited():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A server with the bucket `bucket`, which is where S3 is for as long as the module's tests run."""
+    """A server with the bucket `bucket`. It is the S3 endpoint of all tests of the module."""
     root = tmp_path_factory.mktemp("served")
     (root / "bucket").mkdir()
     with serving(root) as served, pytest.MonkeyPatch.context() as patch:

@@ -1,9 +1,10 @@
-"""Runs CPython's own tests with `os.scandir`, `os.walk`, `os.listdir` and `os.DirEntry` replaced by firstbyte's.
+"""Runs CPython's own tests with `os.scandir`, `walk`, `listdir` and `DirEntry` replaced by ours.
 
     python tests/python/cpython.py
 
-A program of its own, because what it does to `os` holds for the whole process. Prints a line of JSON: what ran and
-what failed. `os.fwalk`, `glob` and `shutil` are the standard library's, upon our `scandir`.
+A program of its own, because replacing functions of `os` affects the whole process. Prints a line
+of JSON: what ran and what failed. `os.fwalk`, `glob` and `shutil` are the standard library's, using
+our `scandir`.
 """
 
 import json

@@ -2,8 +2,9 @@
 
     python tests/python/soak.py DIRECTORY [--entries 100000000]
 
-Every function in turn, as often as so many entries take. After a quarter of them memory must have stopped growing:
-what comes after may add at most MOST, far less than a byte an entry. Exit code 1 if it adds more.
+Calls each function repeatedly until it has returned that many entries. Memory must have stopped
+growing after the first quarter: the rest may add at most MOST bytes, far less than one per entry.
+Exit code 1 if it adds more.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import firstbyte
 
-# Bytes the last three quarters may add: pages the allocator keeps. A leak of one name an entry would be 50 MB a million.
+# Bytes that the last three quarters may add: pages that the allocator keeps. A leak of one name per
+# entry would add 50 MB per million entries.
 MOST = 4 << 20
 
 
@@ -74,7 +76,8 @@ def main() -> int:
     present = len(os.listdir(chosen.directory))
     grown = []
     for function in (scandir, stat, listdir, walk, list_arrow, iter_batches, errors):
-        # What looks at few entries at a time is run as often as the others, not until it has seen as many.
+        # A function that returns few entries per call is called as often as the others, not until
+        # it has returned as many entries.
         each = function(chosen.directory)
         rounds = max(8, chosen.entries // max(each, present))
         settled = 0

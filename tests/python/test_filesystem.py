@@ -234,7 +234,7 @@ def test_it_is_imported_only_when_it_is_wanted():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """An S3 service that takes every key; gives its URL and the `Authorization` of each request so far."""
+    """An S3 service that accepts any key. Yields its URL and each request's `Authorization`."""
     import http.server
     import threading
 

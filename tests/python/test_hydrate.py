@@ -1,4 +1,4 @@
-"""`hydrate`, `status`, `release`, and what the cache keeps from one open, or process, to the next."""
+"""`hydrate`, `status`, `release`, and what the cache keeps between opens and between processes."""
 
 import random
 import subprocess
@@ -23,7 +23,7 @@ def states(**options):
 
 
 def here(**options):
-    """Bytes, which are counted at once; a version is hydrated a moment later, when it has been verified."""
+    """Cached bytes. They count at once; a version counts as hydrated only once it is verified."""
     return {row["location"]: row["bytes_here"] for row in firstbyte.status(**options)}
 
 
@@ -67,7 +67,8 @@ def test_an_object_is_here_released_and_here_again(place, cache):
         assert file.read() == CONTENT
     released = firstbyte.release(location, cache=cache)
     assert released["objects"] == 1 and released["bytes"] >= len(CONTENT)
-    # A thread that has just ended a read may hold the file still: then its name is left, without a block.
+    # A thread that has just ended a read may still hold the file. Its name then remains, without
+    # a block.
     until = time.monotonic() + 10
     while states(cache=cache) == {location: "released"} and time.monotonic() < until:
         firstbyte.release(location, cache=cache)
@@ -102,7 +103,7 @@ def test_what_is_not_brought_here_is_an_error(place, cache):
 
 def test_ctrl_c_ends_a_hydration_and_the_next_goes_on(place, cache, interrupted):
     location = place("slow", CONTENT)
-    # Slow enough never to be over before it is interrupted. A block that is on its way counts already.
+    # Slow enough that it is interrupted before it ends. A block in flight counts already.
     some_here = lambda: any(row["bytes_here"] > 128 << 10 for row in firstbyte.status(cache=cache))
     interrupted(f"hydrate({location!r}, cache={cache!r}, limit_rate='300kB')", some_here)
     receipt = firstbyte.hydrate(location, cache=cache)

@@ -1,4 +1,6 @@
-"""Subinterpreters, as mod_wsgi makes them: the import is refused there, and the main interpreter is unharmed."""
+"""Subinterpreters, as mod_wsgi makes them: the import is refused, and the main interpreter still
+works.
+"""
 
 import shutil
 import subprocess

@@ -1,4 +1,6 @@
-"""Calls that wait for a server: Ctrl-C ends them, an exit does not wait for them, and a fork leaves them behind."""
+"""Calls that wait for a server: Ctrl-C ends them, an exit does not wait for them, and a fork does
+not inherit them.
+"""
 
 import os
 import signal
@@ -135,7 +137,8 @@ except TimeoutError:
 
 @pytest.mark.parametrize("daemon", [True, False])
 def test_an_exit_with_calls_under_way_in_threads_neither_crashes_nor_hangs(daemon, tmp_path):
-    # Threads that are daemons are left behind; Python itself waits for others, which end by their deadline.
+    # Daemon threads are abandoned at exit. Python waits for other threads, which end by their
+    # deadline.
     program = f"""
 import threading
 file = firstbyte.open('URL/described', deadline=2)

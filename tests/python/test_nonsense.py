@@ -1,4 +1,4 @@
-"""Arguments that cannot be meant: an exception of the usual types for each, and never one that a panic made."""
+"""Invalid arguments: each raises an exception of a usual type, never one caused by a panic."""
 
 import itertools
 import os
@@ -70,7 +70,7 @@ NONSENSE = [
     "sha256:zz",
     "crc32:",
 ]
-# What Python's own functions raise for arguments of a wrong type or value, and for what is not there.
+# What Python's own functions raise for a wrong type or value, or a missing file.
 USUAL = (TypeError, ValueError, OSError, OverflowError, ZeroDivisionError, AttributeError, NotImplementedError, BufferError, MemoryError)
 
 

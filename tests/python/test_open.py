@@ -159,7 +159,7 @@ def test_a_small_read_fetches_its_block_only():
 def test_other_threads_run_while_one_waits():
     with Web() as web, firstbyte.open(web.url, cache=False) as file, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(file.read_at, 1000, 100)
-        # Held here, the interpreter's lock would keep this thread from ever letting the server answer.
+        # If the read held the interpreter's lock, this thread could never let the server answer.
         assert web.asked.wait(20)
         web.go.set()
         assert reading.result() == CONTENT[1000:1100]

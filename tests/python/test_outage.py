@@ -1,4 +1,4 @@
-"""A server that stops answering: every call returns within its deadline, however many threads wait."""
+"""A server stops answering: every call returns within its deadline, with any number of threads."""
 
 import os
 import time

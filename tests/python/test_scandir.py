@@ -1,4 +1,4 @@
-"""`scandir` and `listdir` beside those of `os`: same entries, same order, same errors, same warnings."""
+"""`scandir` and `listdir` give the same entries, order, errors and warnings as those of `os`."""
 
 import errno
 import gc
@@ -177,7 +177,7 @@ def test_only_an_iterator_dropped_while_open_warns(many, tmp_path):
     assert dropped(lambda iterator: iterator.__exit__(None, None, None))[0] == []
 
 
-# In a process of its own: here the threads of other tests' engines end when they like, and close what they had open.
+# In a process of its own: in this one, threads of other tests may still be closing descriptors.
 DESCRIPTORS = """
 import gc, os, sys, warnings, firstbyte
 

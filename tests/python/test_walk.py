@@ -1,4 +1,4 @@
-"""`walk` beside `os.walk`: the same triples in the same order, whatever the caller does on the way."""
+"""`walk` gives the same triples in the same order as `os.walk`, whatever the caller changes."""
 
 import os
 import pathlib
@@ -58,7 +58,7 @@ def test_the_caller_prunes_and_orders_the_walk(tree):
 
 
 def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
-    # Long unchanged, so that what threads read ahead is taken for current unless it is looked at again.
+    # Old times, so that directories read ahead count as current unless they are examined again.
     old = 1_000_000_000
     places = sorted(os.path.relpath(root, tree) for root, _, _ in os.walk(tree))
     copy = tree.with_name("copy")
@@ -72,7 +72,7 @@ def test_what_the_caller_changes_in_directories_to_come_is_seen(tree):
         for number, (place, dirs, files) in enumerate(walk(root)):
             seen.append((os.path.relpath(place, root), sorted(dirs), sorted(files)))
             dirs.sort()
-            # Anywhere: in directories walked already, and in those that threads have read and the walk has not.
+            # Anywhere: in directories already walked, and in those only read ahead.
             for target in seeded.sample(places, 5):
                 (root / target / f"file {number}").write_bytes(b"")
                 (root / target / f"directory {number}").mkdir()

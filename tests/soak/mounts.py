@@ -1,4 +1,6 @@
-"""The long runs of the mount: a crowd of readers behind a bad link while objects are overwritten, and daemons killed."""
+"""Long runs of the mount: many readers behind a faulty link while objects are overwritten, and
+killed daemons.
+"""
 
 import contextlib
 import errno
@@ -50,7 +52,7 @@ class Group:
 
 
 def resident(process: int) -> int:
-    """The memory a process has resident now, without the pages of files, which the kernel takes away as it likes."""
+    """Anonymous resident memory of a process, in bytes. The kernel can reclaim pages of files."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
     return int(lines["RssAnon"].split()[0]) * 1024
 
@@ -78,7 +80,7 @@ def version_of(page: bytes, number: int, at: int) -> int:
 
 
 class Reader:
-    """Opens objects one after the other and reads each in one of several ways; every call is timed."""
+    """Opens objects one after another, reads each in one of several ways, and times every call."""
 
     def __init__(self, mount: Path, seed: int, until: float):
         self.mount, self.draws, self.until = mount, random.Random(seed), until
@@ -129,7 +131,7 @@ class Reader:
         else:
             with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as view:
                 view.madvise(mmap.MADV_RANDOM)
-                # A page that cannot be had is a signal and not an error, so only those are touched that were just read.
+                # A mapped page that cannot be read raises a signal, so touch only pages just read.
                 for _ in range(16):
                     at = self.draws.randrange(pages)
                     self.timed(lambda at=at: os.pread(descriptor, PAGE, at * PAGE))
@@ -164,7 +166,9 @@ def mounted(soak, server: Server, *flags: str, group: Group | None = None) -> It
 
 
 def crowd(soak, seconds: int) -> int:
-    """100 readers for some minutes behind a link that cuts 1 % of the connections, in a small cgroup, objects overwritten."""
+    """100 readers for some minutes, behind a link that cuts 1 % of the connections, in a small
+    cgroup, while objects are overwritten.
+    """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
     for number in range(OBJECTS):
@@ -202,7 +206,9 @@ def crowd(soak, seconds: int) -> int:
 
 
 def kills(soak, times: int) -> int:
-    """Kills the daemon in mid-hydration, again and again over one cache: it verifies, keeps what it had, mounts again."""
+    """Kills the daemon repeatedly during hydration over one cache. Each new daemon must verify and
+    keep what was cached.
+    """
     root = soak.stage / "root"
     (root / "bench").mkdir(parents=True)
     for number in range(OBJECTS):

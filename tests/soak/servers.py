@@ -1,4 +1,4 @@
-"""Starts the servers that the long runs need, on free loopback ports, and ends exactly those it started."""
+"""Starts the servers of the long runs on free loopback ports, and ends only those."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ AWS = {
     "AWS_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# The environment of every process here: nothing that would send a tool elsewhere or make it trust otherwise.
+# The environment of every process here, without variables that change endpoints or trust.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -79,7 +79,7 @@ class Servers(contextlib.ExitStack):
         return Server(process.pid, port)
 
     def nginx(self, root: Path) -> Server:
-        """nginx over `root`, tuned as its manual says for files: sendfile, no access log; PUT and listings allowed."""
+        """nginx over `root` with sendfile and no access log, as its manual advises; allows PUT."""
         port = free_port()
         home = self.stage / f"nginx-{port}"
         home.mkdir()
@@ -103,7 +103,7 @@ class Servers(contextlib.ExitStack):
         command += ["--console-address", f"127.0.0.1:{console}"]
         env = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off"}
         server = self.start([*command, str(root)], port, env)
-        # What is deleted or overwritten stays on the stage, which is memory, for minutes: uploads would fill it.
+        # MinIO keeps deleted objects for minutes: uploads would fill the stage, which is in memory.
         trash = root / ".minio.sys" / "tmp" / ".trash"
         threading.Thread(target=self.empty, args=(trash,), daemon=True).start()
         # It accepts before it can serve.

@@ -1,4 +1,4 @@
-"""The long runs behind the promise "nothing lost, nothing torn": many kills, many faults, every result compared.
+"""Long runs for the promise "nothing lost, nothing torn": kills and faults, each result compared.
 
 `make soak`, or `make soak SOAK_FLAGS="--runs kill-s3 --times 5"`.
 """
@@ -24,7 +24,7 @@ from servers import AWS, CLEAN, Server, Servers
 from tools import Tools
 
 GIB = 1 << 30
-# What a kill may cost at most: of this many requests each the chunk it was at and what lay in its socket behind that; for
+# What a kill may cost at most: for each of these requests its chunk and what its socket held; for
 # an upload a part (crates/transfer/src/plan.rs).
 CONCURRENCY = 8
 MAY_REREAD = CONCURRENCY * 8 * data.MIB
@@ -32,7 +32,7 @@ MAY_REREAD = CONCURRENCY * 8 * data.MIB
 HEADS = 0.01
 # Slow enough that a kill lands in the middle, fast enough for fifty of them.
 RATE = 400_000_000
-# Cuts, delays and damage of 1 % each; a stall only where nothing is corrupted, as it takes its time.
+# Cuts, delays and damage of 1 % each. Stalls take long, so only the second list has them.
 WITH_CRC = ("--corrupt", "1%", "--cut", "1%", "--delay", "1%:200ms", "--duplicate", "1%")
 WITHOUT_CRC = ("--cut", "1%", "--delay", "1%:200ms", "--stall", "1%:3s")
 
@@ -80,7 +80,7 @@ def fresh(path: Path) -> Path:
 
 
 def kill_and_resume(soak: Soak, link: Server, words: list[str], counted: str) -> int:
-    """Kills a copy at a random instant, runs it to its end, and returns what the link carried in all."""
+    """Kills a copy at a random instant, runs it again, and returns the bytes on the link."""
     process = soak.cp(*words)
     time.sleep(soak.draws.uniform(0.05, GIB / RATE))
     process.kill()
@@ -90,7 +90,7 @@ def kill_and_resume(soak: Soak, link: Server, words: list[str], counted: str) ->
 
 
 def kills(soak: Soak, make: Callable[[Server], list[str]], to: Server, counted: str, check: Callable[[], None]) -> int:
-    """`soak.times` kills; returns how many were not resumed, not identical, or read too much again."""
+    """Kills `soak.times` copies. Returns how many did not resume, differed, or reread too much."""
     failed = 0
     for number in range(soak.times):
         link = soak.servers.link(to, "--rate", str(RATE))
@@ -174,7 +174,7 @@ def faults(soak: Soak, words: list[str], out: Path, original: Path, verified: st
 
 
 def faults_with_crc(soak: Soak) -> int:
-    """copies of 64 MiB with a full-object CRC, behind a link that corrupts, cuts, delays and duplicates 1 % each"""
+    """copies of 64 MiB with a CRC, behind a link that corrupts, cuts, delays and duplicates"""
     tools, file = soak.minio(64 * data.MIB)
     link, out = soak.servers.link(tools.server, *WITH_CRC), fresh(soak.stage / "out")
     words = ["--endpoint-url", link.url, "s3://bench/big.bin", f"{out}/"]
@@ -196,33 +196,33 @@ def tested(crate: str, test: str, **counts: int) -> int:
 
 
 def kill_layout(soak: Soak) -> int:
-    """kill -9 during conversions of 1,000,000 files to a layout and back, with four writers and four readers at work"""
+    """kill -9 while 1,000,000 files become a layout and back, with writers and readers"""
     # The same test as in `make test`, with more of everything.
     return tested("firstbyte-cli", "layout_kill", FIRSTBYTE_LAYOUT_FILES=1_000_000, FIRSTBYTE_LAYOUT_KILLS=2 * soak.times)
 
 
 def serve_model(soak: Soak) -> int:
-    """100,000 writes, removals, uploads and reads of 8 clients of `serve` under kill -9, against a model"""
+    """100,000 operations of 8 clients of `serve` under kill -9, against a model"""
     return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
 
 
 def stop_all(_soak: Soak) -> int:
-    """every verb against every server that would keep it, ended by signals and deadlines, with each way its streams can fail"""
+    """every verb against every faulty server, ended by signals and deadlines"""
     return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
 
 
 def mount_model(soak: Soak) -> int:
-    """1,000,000 operations of open, read, seek, evict, overwrite and remount through a mount, against what was put"""
+    """1,000,000 operations through a mount, with overwrites and remounts, against a model"""
     return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
 
 
 def mount_crowd(soak: Soak) -> int:
-    """100 readers of a mount in 128 MiB, behind a link that cuts 1 %, while objects are overwritten (10 minutes at 50 times)"""
+    """100 readers of a mount in 128 MiB, behind a link that cuts, with overwrites"""
     return mounts.crowd(soak, 12 * soak.times)
 
 
 def kill_mount(soak: Soak) -> int:
-    """kill -9 of a mount's daemon in mid-hydration, with readers waiting; four times as many as of the others"""
+    """kill -9 of a mount's daemon during hydration; four times as many kills as elsewhere"""
     return mounts.kills(soak, 4 * soak.times)
 
 
@@ -236,7 +236,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=50, help="kills of each kind; four times as many faulty copies [50]")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    # Ended by a signal, the servers are still to be stopped and the stage, which is memory, to be freed.
+    # After a signal, servers must still be stopped and the stage, which is in memory, removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = 0
     for name in chosen.runs:
