@@ -1,0 +1,88 @@
+"""What a stand-in does, over what its options say: `stand_in.py rate|delay WHERE STATED`.
+
+WHERE is an http URL of a file, or its path. Prints `ratio`.
+
+- `rate` reads the file in one thread. STATED is how many seconds that should take.
+- `delay` makes requests one after another. STATED is the delay of one, such as 2ms. The time of the
+  same requests without the stand-in (`--without WHERE`) is subtracted.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+PIECE = 1 << 20
+REQUESTS = 200
+
+
+def read_url(where: str) -> None:
+    """Reads the file behind a URL."""
+    url = urlsplit(where)
+    connection = http.client.HTTPConnection(url.netloc)
+    connection.request("GET", url.path)
+    with connection.getresponse() as answer:
+        while answer.readinto(bytearray(PIECE)):
+            pass
+
+
+def read_path(where: str) -> None:
+    """Reads a file."""
+    with open(where, "rb", buffering=0) as file:
+        piece = bytearray(PIECE)
+        while file.readinto(piece):
+            pass
+
+
+def ask_url(where: str) -> Callable[[], None]:
+    """A request of one byte, on a connection that is kept."""
+    url = urlsplit(where)
+    connection = http.client.HTTPConnection(url.netloc)
+
+    def ask() -> None:
+        connection.request("GET", url.path, headers={"Range": "bytes=0-0"})
+        connection.getresponse().read()
+
+    return ask
+
+
+def ask_path(where: str) -> Callable[[], None]:
+    """A request for attributes, which the slow file system does not let the kernel cache."""
+    file = os.open(where, os.O_RDONLY)
+    return lambda: os.fstat(file)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def request_seconds(where: str) -> float:
+    """Seconds of one request."""
+    ask = ask_url(where) if where.startswith("http:") else ask_path(where)
+    ask()
+    return seconds(lambda: [ask() for _ in range(REQUESTS)]) / REQUESTS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("rate", "delay"))
+    parser.add_argument("where")
+    parser.add_argument("stated")
+    parser.add_argument("--without")
+    chosen = parser.parse_args()
+    if chosen.what == "rate":
+        read = read_url if chosen.where.startswith("http:") else read_path
+        ratio = seconds(lambda: read(chosen.where)) / float(chosen.stated)
+    else:
+        added = request_seconds(chosen.where) - request_seconds(chosen.without)
+        ratio = added * 1000 / float(chosen.stated.removesuffix("ms"))
+    print(json.dumps({"ratio": ratio}))
+
+
+if __name__ == "__main__":
+    main()
