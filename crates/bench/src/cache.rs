@@ -1,9 +1,9 @@
-//! Brings the cache state of a run about, and proves it.
+//! Establishes the cache state of a run, and proves it.
 //!
-//! Three steps around each run: [`prepare`] brings the state about, [`Prepared::observe_before`]
-//! looks immediately before the run, [`conclude`] looks again and compares with what crossed the
-//! wire. Looking is separate from bringing about, so a cache that something else warms in between
-//! is seen. Called by the engine.
+//! Three steps around each run: [`prepare`] establishes the state, [`Prepared::observe_before`]
+//! observes it immediately before the run, [`conclude`] observes it again and compares it with the
+//! bytes that crossed the wire. Because observing is a separate step, a cache that another program
+//! warms in between is noticed. Called by the engine.
 
 mod bring;
 mod files;

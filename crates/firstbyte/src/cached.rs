@@ -31,8 +31,8 @@ pub struct Hydrate {
 }
 
 impl Client {
-    /// Brings an object, or everything below a location, into the cache, in the background: readers
-    /// come before it. What is here already is not fetched again.
+    /// Fetches an object, or everything below a location, into the cache, in the background;
+    /// readers have priority. Blocks that are cached already are not fetched again.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -82,8 +82,8 @@ impl Client {
         }
     }
 
-    /// Lets go what is here of an object, or of everything below a location, pinned or not. What
-    /// readers have open is fetched again.
+    /// Removes an object, or everything below a location, from the cache, pinned or not. Open files
+    /// stay readable: their blocks are fetched again.
     ///
     /// # Errors
     /// A client without a cache; the cache cannot be written.
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Lets go everything that is here.
+    /// Removes everything from the cache.
     ///
     /// # Errors
     /// As [`release`](Self::release).

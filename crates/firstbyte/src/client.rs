@@ -16,9 +16,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that works as `options` say. Nothing is contacted yet. An endpoint that has stopped
-    /// answering fails every call but one now and then, until it answers again: callers share one
-    /// deadline, however many wait.
+    /// A client that works as `options` say. Nothing is contacted yet. If an endpoint has stopped
+    /// answering, calls fail at once, except for an occasional probe, until it answers again. So
+    /// callers share one deadline, however many wait.
     ///
     /// # Errors
     /// Options that cannot be used, a cache directory that cannot.

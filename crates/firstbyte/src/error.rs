@@ -143,8 +143,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// So that `?` works where both are at hand: an error made by reading a
-/// [`LazyFile`](crate::LazyFile) comes back whole.
+/// Lets `?` convert I/O errors. An error that came from reading a [`LazyFile`](crate::LazyFile) is
+/// unwrapped and stays as it was.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Self>() {

@@ -62,9 +62,9 @@ impl LazyFile {
         Ok(self.handle.read_at(buffer, offset)?)
     }
 
-    /// As [`read_at`](Self::read_at), but while it waits it asks `go_on`, once every `tick`, and
-    /// gives up as cancelled when that says no. What was asked for comes all the same, for the next
-    /// reader.
+    /// As [`read_at`](Self::read_at), but while it waits it calls `go_on` once every `tick`, and
+    /// fails as cancelled if that returns false. The requested bytes are fetched all the same, for
+    /// the next reader.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and [`Cancelled`](firstbyte_store::Error::Cancelled).

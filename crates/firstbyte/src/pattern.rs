@@ -98,8 +98,8 @@ impl Pattern {
         levels.pop()
     }
 
-    /// What the part of a match begins with that stands behind its first `slashes` slashes, as far
-    /// as that is certain.
+    /// The text that certainly follows the first `slashes` slashes in every match, up to the next
+    /// slash; empty if none is certain.
     #[must_use]
     pub fn beginning(&self, slashes: usize) -> String {
         let mut states = BTreeSet::from([0]);

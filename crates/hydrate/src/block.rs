@@ -8,9 +8,9 @@ use firstbyte_pacing::ROUND_TRIP_BYTES;
 /// Bytes of a block. It is what the kernel reads ahead at once, so a page fault costs one request;
 /// and a random read at 40 MB/s waits only 3 ms for it.
 pub const BLOCK: u64 = 128 << 10;
-/// On one connection this takes as long as a round trip. So it is the smallest request ahead of a
-/// reader, reads may arrive out of order by it, and a block further ahead of a fetch than this is
-/// served sooner by a request of its own.
+/// Bytes of a segment: what one connection transfers in a round trip. It is the smallest request
+/// ahead of a reader, and the most by which reads may arrive out of order. A block that is further
+/// ahead of a running fetch arrives sooner by a request of its own.
 pub(crate) const SEGMENT: u64 = ROUND_TRIP_BYTES;
 
 /// The bytes of a block. For the last block they extend past the end of the file.

@@ -188,7 +188,8 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Notes what could not be looked at, unless it is something that the rest would meet as well.
+    /// Counts something that could not be examined. An error that would recur for everything else
+    /// (no space, a read-only file system, anything but an I/O error) ends the check.
     fn fail(&mut self, error: Error) -> Result<()> {
         let Error::Io { path, source } = &error else { return Err(error) };
         let without_room =

@@ -164,7 +164,7 @@ pub(crate) fn establish(root: &Root, record: Record) -> Result<Conversion> {
     let draft = reserved::staged_name(stage::number());
     let path = root.join(reserved::NAME.as_bytes());
     let name = reserved::NAME.as_bytes();
-    // A user who may not write here knows nothing of a draft.
+    // Errors name the layout file: the draft's name means nothing to the user.
     let named_so = |error: Error| error.at(&root.join(name));
     let _lock = lock_root(root, Share::Exclusive)?;
     let file = root.file(&draft, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(named_so)?;

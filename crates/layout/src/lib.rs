@@ -1,4 +1,4 @@
-//! Hash layouts: a directory too large to be one, kept as many small ones without an index.
+//! Hash layouts: the files of a very large directory, kept in many small ones, without an index.
 //!
 //! Where a file belongs follows from its name alone ([`Scheme`]), so finding one costs no listing,
 //! and no directory holds more than some hundreds. A flat directory becomes a layout in place, by

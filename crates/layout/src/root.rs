@@ -224,7 +224,8 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Where the process stands, for a root that is yet to be made.
+/// Makes the root directory; one that exists stays. A relative `path` starts at the process's
+/// working directory.
 pub(crate) fn make_root(path: &Path) -> Result<()> {
     match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),

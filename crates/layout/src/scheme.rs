@@ -27,7 +27,8 @@ const MOST_LEVELS: u8 = 6;
 const MOST_WIDTH: u8 = 4;
 /// Digits a name has: those of 64 bits.
 const DIGITS: usize = 16;
-/// What a directory should hold: it is listed at once, and is worth its own existence.
+/// Files that a directory should hold: few enough to be listed at once, enough to be worth a
+/// directory.
 const COMFORTABLE: f64 = 100.0;
 /// Why a name cannot be kept, of whatever kind what it names is.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";

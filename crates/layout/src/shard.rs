@@ -3,12 +3,12 @@
 //!
 //! A directory that is read while files are renamed out of it may skip some, and writers that know
 //! nothing of the layout may add some; so it is read again until a pass moves none. Only files
-//! move: a relative symbolic link would lead elsewhere from a deeper directory, and what is in a
-//! directory is not this directory's size.
+//! move: a relative symbolic link would lead elsewhere from a deeper directory, and the contents of
+//! subdirectories do not make this directory large.
 //!
-//! Killed at any instant, every file is in one of its two places, and the next run continues.
-//! Directories are made when a file needs them, and batches are sorted by directory, so that each
-//! is touched once a batch.
+//! If the conversion is killed, at any instant, every file is in one of its two places, and the
+//! next run continues. Directories are made when a file needs them, and batches are sorted by
+//! directory, so that each is touched once a batch.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -29,16 +29,15 @@ use crate::survey::survey_of;
 use crate::tally::{BATCH, Converted, Job, Watch, type_of, wrong_content};
 
 /// Makes the directory `root` a layout, or continues what an earlier call began; an unfinished
-/// unsharding is turned round. `watch` is called with the progress after each batch, and may stop
-/// it.
+/// unsharding is reversed. `watch` is called with the progress after each batch, and may stop it.
 ///
 /// # Errors
 /// [`Error::Busy`], [`Error::Differs`]: it is a layout of another shape than wished.
 /// [`Error::Unfit`], [`Error::Uneven`]: its names do not suit, and nothing was touched.
 /// [`Error::Stopped`]; [`Error::Io`]: no room, no permission. Nothing is lost then, and the next
-/// call continues. A file that cannot be moved by itself is no error but a
-/// [`Failure`](super::Failure); the layout then stays as it is while it is converted, which is safe
-/// and slower, unless nothing but the names is wrong with those files.
+/// call continues. A problem that concerns one file is not an error but a
+/// [`Failure`](super::Failure). The layout then stays in the state of an unfinished conversion,
+/// which is safe but slower, unless all failures are names that a layout cannot hold.
 pub fn shard<'a>(root: &'a Path, request: &LayoutRequest, watch: &'a mut Watch<'a>) -> Result<Converted> {
     let root = Root::open(root)?;
     let (mut conversion, resumed) = match Conversion::begin(&root)? {

@@ -56,10 +56,11 @@ impl Spread {
         (digits <= self.bytes).then(|| self.cut(digits).len() as u64)
     }
 
-    /// How crowded it gets in directories of so many digits, or of as many as are distinguished.
+    /// How many files share a directory if names are cut after `digits` digits, or after as many as
+    /// are distinguished.
     ///
-    /// In `k` directories of `n` evenly spread files there are `n / k`, and one more for the file
-    /// itself.
+    /// If `n` files are spread evenly over `k` directories, a file shares its directory with some
+    /// `n / k` others, so `n / k + 1` files are in it.
     pub(crate) fn crowding(&self, digits: usize) -> Crowding {
         let digits = digits.min(self.bytes);
         let squares: f64 = self.cut(digits).values().map(|count| f64::from(*count).powi(2)).sum();

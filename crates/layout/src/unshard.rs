@@ -1,10 +1,10 @@
 //! From sharded to flat: takes every file back to the root and removes the directories that are
 //! then empty.
 //!
-//! Empty directories are removed by rmdir, which fails where a file has come meanwhile, so no file
-//! is ever lost to it; and while files move this way writers make no directories. The layout file
-//! goes last, while the gate is empty, and only when no directory of the layout is left: what
-//! is there then is what was there before.
+//! Empty directories are removed by rmdir, which fails if a file was added meanwhile, so no file is
+//! lost. While files move this way, writers make no directories. The layout file is removed last,
+//! while the gate is empty, and only if no directory of the layout is left. Then everything is as
+//! it was before sharding.
 
 use std::path::Path;
 
@@ -89,8 +89,8 @@ impl Job<'_> {
         })
     }
 
-    /// Moves what is in the directory at `path` to the root, that of directories in it too; whether
-    /// it is gone then.
+    /// Moves the files in the directory at `path`, and in the directories below it, to the root.
+    /// Returns whether the directory was then removed.
     fn empty(&mut self, path: Vec<u8>, digits: &[u8]) -> Result<bool> {
         let mut pages = self.root.read(&path, BATCH)?;
         while let Some(batch) = pages.next()? {
@@ -135,8 +135,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes the layout file, unless there is still a directory of the layout; whether it is
-    /// gone.
+    /// Removes the layout file, unless a directory of the layout is left. Returns whether it was
+    /// removed.
     fn finish(&self) -> Result<bool> {
         let mut pages = self.root.read(b"", BATCH)?;
         while let Some(batch) = pages.next()? {

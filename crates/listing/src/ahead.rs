@@ -1,12 +1,12 @@
 //! One directory in its own order: threads read the next entries while the caller uses these.
 //!
-//! Where a directory can be read from several positions at once, it is: each thread takes the next
-//! part that no thread has, and the parts are given out in their order, which is the order one
-//! reader would give. What waits is bounded, in parts and in each of them, so a directory of any
-//! length takes the same memory however slowly it is worked on.
+//! A directory that can be read from several positions at once is split into parts. Each thread
+//! takes the next part that no thread has. The caller gets the parts in order, as from a single
+//! reader. The number of waiting parts, and of waiting batches in each, is bounded. So memory
+//! depends neither on the length of the directory nor on the speed of the caller.
 //!
-//! The threads end with the directory or with the [`Ahead`]; [`Ahead::end`] waits for them, so that
-//! their descriptors are closed when the caller may count on it.
+//! The threads end at the end of the directory, or after the [`Ahead`] is dropped. [`Ahead::end`]
+//! waits for them, so their descriptors are closed when it returns.
 
 use std::collections::VecDeque;
 use std::io;
@@ -71,10 +71,10 @@ impl Ahead {
     /// is worked on.
     pub const BUFFER: usize = 64 << 10;
 
-    /// Lets threads read on from where `reader` stands. It comes back if none can be had.
+    /// Starts threads that continue to read from the position of `reader`.
     ///
     /// # Errors
-    /// The reader, as it was.
+    /// No thread can be started; the reader is returned as it was.
     pub fn new(reader: Reader) -> Result<Self, Reader> {
         let (parts, most) = plan(&reader);
         let threads = most.min(parts.len());
@@ -94,10 +94,10 @@ impl Ahead {
         Ok(Self { parts: ordered, part: None, failed: false, shared, threads })
     }
 
-    /// The next entries, or nothing at the directory's end; waits for them.
+    /// Waits for the next entries; `None` at the directory's end.
     ///
     /// # Errors
-    /// The operating system's code. There is nothing after it.
+    /// The operating system's code. After an error the result is `None`.
     pub fn wait(&mut self) -> io::Result<Option<Batch>> {
         while !self.failed {
             if self.part.is_none() {

@@ -145,8 +145,8 @@ impl Batch {
         });
     }
 
-    /// Reads the directory's next records behind what is here, and hands each to `take`, which says
-    /// what becomes of it. Returns how many bytes came; 0 at the directory's end.
+    /// Appends the directory's next records to the batch; `take` decides what each becomes. Returns
+    /// how many bytes were read; 0 at the directory's end.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -176,8 +176,9 @@ impl Batch {
         Ok(read)
     }
 
-    /// Ends the directory begun last with the entries read since, `before` of it having been read
-    /// earlier; how many have been by now. A directory without entries here leaves no trace.
+    /// Ends the directory begun last, with the entries read since. `before` is the number of its
+    /// entries read earlier; returns that number including the new ones. A directory without
+    /// entries in this batch is left out of it.
     pub(crate) fn end(&mut self, before: u64) -> u64 {
         let count = narrow(self.records.len());
         let Some(group) = self.groups.last_mut() else { return before };
@@ -194,10 +195,11 @@ impl Batch {
 
 /// What is found out of entries after they were read.
 impl Batch {
-    /// Calls `look` for the entries from `first` on of whose type `needed` says so, all of the
-    /// directory begun last, with that directory's path, the name, the type and the place for
-    /// details: written where they stay, since copying a hundred bytes an entry shows. Keeps the
-    /// type it answers, and the details if `keep` says so, and drops entries it has no answer for.
+    /// Completes the entries from `first` on, all of them of the directory begun last. Calls `look`
+    /// for each whose type is `needed`, with the directory's path, the name, the type and the place
+    /// for details. These are written directly where they stay, since copying a hundred bytes for
+    /// each entry would be noticeable. Keeps the type that `look` returns, and the details if
+    /// `keep` is set. Removes an entry for which `look` returns `None`.
     pub(crate) fn settle(
         &mut self,
         first: usize,

@@ -33,8 +33,9 @@ pub enum Symlinks {
     /// A link, not followed.
     #[default]
     Report,
-    /// What it points to; a dangling link as a link. One to a directory it lies in is listed, not
-    /// entered, and is an [`Error::Loop`](crate::Error::Loop) beside the entries.
+    /// What it points to; a dangling link is listed as a link. A link to a directory that contains
+    /// it is listed but not entered, and gives an [`Error::Loop`](crate::Error::Loop) beside the
+    /// entries.
     Follow,
 }
 
@@ -87,8 +88,8 @@ pub struct Options {
     pub detail: Detail,
     /// Whether to enter other file systems.
     pub boundary: Boundary,
-    /// Bytes a directory is read by at once, also those of a [`Batch`](crate::Batch); else by file
-    /// system ([`Tuning`](crate::Tuning)).
+    /// Bytes of one read of a directory, and of a [`Batch`](crate::Batch). `None`: chosen for the
+    /// file system ([`Tuning`](crate::Tuning)).
     pub buffer: Option<NonZeroUsize>,
     /// Threads at most; else by file system.
     pub threads: Option<NonZeroUsize>,

@@ -1,12 +1,12 @@
 //! A tree in the byte order of an object store, where `a.txt` comes before what is in `a/`.
 //!
 //! A directory's names are read, sorted and shown one by one; each directory among them is entered
-//! at its place. Names alone are kept, with a `/` behind a directory's, so that they compare as
-//! bytes; what else is asked for is found out when an entry's turn comes. A directory whose names
-//! take more than the limit is read several times: each time the smallest names not shown yet are
-//! kept. That costs readings, but neither memory nor a file to spill to that a killed process would
-//! leave behind; and a name that is there all the while is still shown once, since each reading
-//! shows one stretch of the order.
+//! at its place. Only names are kept, with a `/` after a directory's, so that they compare as
+//! bytes; other details are read when an entry is shown. A directory whose names take more than the
+//! limit is read several times: each time the smallest names not shown yet are kept. This costs
+//! more reads, but neither memory nor a temporary file that a killed process would leave behind. A
+//! name that exists throughout is still shown once, since each reading shows one range of the
+//! order.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};

@@ -61,9 +61,9 @@ pub(crate) struct Part {
     after: Option<Vec<u8>>,
 }
 
-/// Plans the parts, `most` of them at most, of what is left of a directory of which `read` entries
-/// were read, up to `next`. The first part continues there, by the same descriptor. None if it
-/// is not worth it or not possible.
+/// Plans at most `most` parts for the rest of a directory, of which `read` entries, up to position
+/// `next`, have been read. The first part continues there, by the same descriptor. Empty if
+/// splitting is not possible or not worth it.
 pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64) -> Vec<Part> {
     let boundaries = boundaries(read, next, most);
     let Some(middle) = boundaries.get(boundaries.len() / 2) else { return Vec::new() };
@@ -76,8 +76,8 @@ pub(crate) fn plan(directory: impl AsFd + Copy, read: u64, next: i64, most: u64)
     starts.zip(stops).map(part).collect()
 }
 
-/// Where parts of a directory start of which `read` entries lie before `position`: evenly, as
-/// hashes are spread.
+/// Where the parts of a directory start, if `read` of its entries lie before `position`. They are
+/// spaced evenly, because hashes are spread evenly.
 fn boundaries(read: u64, position: i64, most: u64) -> Vec<i64> {
     let Some(before) = u64::try_from(position).ok().filter(|before| *before > 0) else { return Vec::new() };
     let left = i64::MAX as u64 - before;

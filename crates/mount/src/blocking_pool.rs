@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use firstbyte_store::STACK;
 
-/// Jobs at once. Behind 30 ms these answer 2,000 lookups a second, more than one endpoint likes to
-/// be asked.
+/// Jobs at once. With a round trip of 30 ms they answer 2,000 lookups a second, which is more than
+/// should be sent to one endpoint.
 const MOST: usize = 64;
 /// How long an idle thread stays.
 const IDLE: Duration = Duration::from_secs(10);

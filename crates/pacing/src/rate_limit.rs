@@ -12,9 +12,10 @@ use crate::SHORTEST_REQUEST;
 /// How far the clock may lag behind: what a late wake-up or an idle spell may make good. A piece
 /// takes as long: a transfer is not slowed by asking, and the rate is smooth.
 const BURST: Duration = Duration::from_millis(50);
-/// All requests together ask for one part in this many of a second's worth: a server sends what it
-/// is asked for, and buffers on the way fill with it. Sockets hold again one part in this many of
-/// that: what has arrived there has passed.
+/// Divisor of a second's worth of bytes. All requests together ask for this share of it, since a
+/// server sends all that it is asked for, and buffers on the way fill with it. The buffers of the
+/// sockets hold that share divided by this once more: what has arrived there has passed the
+/// network.
 const PARTS: u64 = 2;
 /// The least of one request and of one socket's buffer, bytes: with less a connection stalls.
 const LEAST_BUFFER: u64 = 16 << 10;

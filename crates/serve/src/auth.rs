@@ -20,7 +20,7 @@ use crate::root::EntryPath;
 /// The cookie a browser session lives in.
 pub(crate) const SESSION_COOKIE: &str = "firstbyte_session";
 
-/// A working day; who comes back later logs in again.
+/// A working day; after that the user has to sign in again.
 const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
 
 /// Bounds the memory of sessions: about 100 bytes each.

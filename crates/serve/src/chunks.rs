@@ -2,8 +2,9 @@
 //! begin and end.
 //!
 //! It does no I/O: [`crate::wire`] and the bodies of S3 requests fill the buffer and move the data.
-//! What two implementations could read differently is an error, and after an error there is no next
-//! step: where such a body ends is unknown, so nothing behind it may be taken for a request.
+//! Input that two implementations could read differently is an error. After an error nothing more
+//! is parsed: the end of such a body is unknown, so the bytes after it must not be taken for a
+//! request.
 
 use std::io;
 

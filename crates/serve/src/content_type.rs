@@ -1,4 +1,4 @@
-//! Content types by file name extension: what browsers and data tools act upon, nothing more.
+//! Content types by file name extension, only for types that browsers and data tools act upon.
 
 use std::ffi::OsStr;
 use std::path::Path;

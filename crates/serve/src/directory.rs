@@ -41,7 +41,8 @@ pub(crate) struct Reader<'a> {
     root: &'a Root,
     path: &'a EntryPath,
     entries: Dir,
-    /// Who may see only what it may read and what leads there; none where everything is shown.
+    /// Shows only what these rights allow reading, and the directories that lead there. `None`:
+    /// shows everything.
     shown_to: Option<&'a Access>,
 }
 

@@ -101,7 +101,8 @@ struct RowWriter {
     buffer: Vec<u8>,
     format: Format,
     rows: u64,
-    /// Who asks: of a directory that it may not read as a whole, it sees what it may read.
+    /// The rights of the request. If they do not cover a whole directory, only what they cover is
+    /// listed.
     access: Access,
 }
 

@@ -1,4 +1,4 @@
-//! Answers that refuse a plain request, and what a failed file operation is to the client.
+//! Responses that refuse a plain HTTP request, and the response to a failed file operation.
 
 use std::io;
 use std::time::Duration;

@@ -42,8 +42,8 @@ fn temporary(bucket: &EntryPath) -> EntryPath {
     reserved(bucket).join("tmp".as_ref())
 }
 
-/// The bucket whose staging takes what is written into `directory`: its own, or the served
-/// directory where it lies in no bucket that exists. Blocking.
+/// The bucket whose staging holds unfinished writes into `directory`: the bucket that contains it,
+/// or the served directory if no such bucket exists. Blocking.
 pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -> EntryPath {
     let first = match buckets {
         Buckets::Named(_) => EntryPath::default(),
@@ -52,7 +52,8 @@ pub(crate) fn bucket_of(root: &Root, buckets: &Buckets, directory: &EntryPath) -
     if root.open_directory(&first).is_ok() { first } else { EntryPath::default() }
 }
 
-/// A file in the making, in the staging of a bucket; dropped before it is published, it is gone.
+/// An unfinished file in the staging of a bucket. It is removed if it is dropped before it is
+/// published.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
     directory: OwnedFd,
@@ -102,8 +103,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// A directory in the making, in the staging of a bucket; dropped before it is moved, it is gone
-/// with what it holds.
+/// An unfinished directory in the staging of a bucket. It is removed, with what it holds, if it is
+/// dropped before it is moved.
 #[derive(Debug)]
 pub(crate) struct TemporaryDirectory {
     parent: OwnedFd,
@@ -201,8 +202,8 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
         if name == "." || name == ".." {
             continue;
         }
-        // Held while it is removed, so that its maker, if it only now comes to lock it, finds it
-        // gone.
+        // The lock is held during the removal: a process that made the entry and locks it only
+        // later then finds it removed.
         let Some(_locked) = lock_abandoned(&directory, name, age)? else { continue };
         tracing::info!(entry = ?name, "removing what a killed server left");
         remove_tree(&directory, name)?;

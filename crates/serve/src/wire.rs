@@ -81,7 +81,7 @@ impl Wire {
         self.body == Progress::Done
     }
 
-    /// Whether the body's end cannot be found any more.
+    /// Whether reading the body failed, so that its end is unknown.
     pub(crate) fn body_is_broken(&self) -> bool {
         self.body == Progress::Broken
     }

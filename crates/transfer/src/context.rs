@@ -1,7 +1,8 @@
-//! What the movers of one run share: store, settings, meters, rate limits and the request tracker.
+//! What the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`) share: store,
+//! settings, meters, rate limits and the request tracker.
 //!
-//! A mover sees the context, never the scheduler that called it. The context also holds why the
-//! run ended early: once [`Context::is_ended`] is true, it stays so, and every request stops.
+//! A mover can use the context, but not the scheduler that called it. The context also holds why
+//! the run ended early: once [`Context::is_ended`] is true, it stays so, and every request stops.
 
 use std::io::ErrorKind;
 use std::path::Path;

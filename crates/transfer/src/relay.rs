@@ -1,4 +1,5 @@
-//! From one store to another: inside the service if both are in one, else through local memory.
+//! Copies an object from one store to another. An S3 service that holds both copies it itself,
+//! unless the user gave a checksum to check; otherwise the bytes go through local memory.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Which storage for a workload, how long, how much, and why.
+//! Recommends storage for a workload: which one, how long the work takes, what it costs, and why.
 //!
-//! [`advise`] enumerates the options, simulates each over a fixed set of draws of the models'
-//! uncertain numbers, and derives recommendation, break-even points and changes. The same inputs
-//! give the same advice. Called by `firstbyte advise run` and by `bench` for modelled cells.
+//! [`advise`] enumerates the options, simulates each with a fixed set of random draws for the
+//! models' uncertain numbers, and derives the recommendation, break-even points and changes. The
+//! same inputs give the same advice. Called by `firstbyte advise run`, and by `bench` for the table
+//! cells that are modelled instead of measured.
 
 mod break_even;
 mod change;

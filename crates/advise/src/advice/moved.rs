@@ -1,4 +1,5 @@
-//! Which bytes and requests a job causes, by way of reading and by what still holds them.
+//! The bytes and requests that a job causes. They depend on how it reads and on what is still
+//! cached.
 
 use super::choice::{Choice, Method};
 use crate::models::Kind;

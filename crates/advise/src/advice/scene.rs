@@ -33,7 +33,7 @@ pub(super) fn memory(workload: &Workload, catalogue: &Catalogue) -> f64 {
     }
 }
 
-/// Builds what is simulated. `beside`: computing continues beside reading.
+/// Builds the system to simulate. `beside`: the job computes while it reads.
 pub(super) fn scene(
     workload: &Workload,
     choice: &Choice<'_>,

@@ -1,8 +1,8 @@
 //! What stands between two figures: differences of machine, build, plan, case or contender.
 //!
 //! A different machine, stand-in, parameter, cache state or basis makes figures incomparable. A
-//! different build, kernel, plan, command line or program version is only noted: to compare those
-//! is what `compare` is for.
+//! different build, kernel, plan, command line or program version is only noted, because `compare`
+//! exists to compare those.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! A day, without time of day or zone: when a price was read or stated, and for when it is asked.
+//! A day, without time of day or zone: the day on which a price was read or stated, or the day for
+//! which a price is requested.
 
 use std::fmt;
 use std::str::FromStr;

@@ -71,8 +71,8 @@ fn subject(case: &Case) -> &str {
     }
 }
 
-/// The best other contender by the goal's own figure: the one with the least median, or with the
-/// greatest if the goal has only a lower bound.
+/// The best contender other than `of`: the one whose median of the goal's figure is the lowest, or
+/// the highest if the goal has only a lower bound.
 fn best(case: &Case, of: &str, goal: &Goal, figures: impl Fn(&str) -> Vec<f64>) -> Option<String> {
     let more_is_better = goal.at_least.is_some() && goal.at_most.is_none();
     let others = case.contenders.iter().filter(|other| other.name != of);

@@ -1,4 +1,4 @@
-//! The library's client for a job, from the global options as the command line has them.
+//! Makes the library's client for a job from global options, written as on the command line.
 
 use firstbyte::store::CounterSnapshot;
 use firstbyte::transfer::{Concurrency, Summary};

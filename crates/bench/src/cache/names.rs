@@ -1,5 +1,5 @@
 //! Names in directories: the kernel does not say which of them it has in memory, so a state is
-//! proved by what came from the device. Called by the cache room and by `bring`.
+//! proved by what came from the device. Called by `cache` and by `bring`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

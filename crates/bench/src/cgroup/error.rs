@@ -1,4 +1,4 @@
-//! Why there is no group: what, where, why, what to try.
+//! Errors of control groups. Each message says what failed, where, why, and what to try.
 
 use std::io;
 use std::path::{Path, PathBuf};

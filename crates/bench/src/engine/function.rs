@@ -1,8 +1,9 @@
 //! The limits of a run: one control group for all its jobs, or one for each emulated function.
 //!
-//! A function has its memory and the share of a processor that goes with it to itself. A job whose
-//! limits the machine cannot give it would be slower than stated, so as many jobs run at once as
-//! fit ([`Limited::at_once`]), and the others after them, or the run is refused.
+//! Each emulated function gets its own memory, and the share of a processor that belongs to that
+//! memory. A job whose limits the machine cannot give it would be slower than stated, so as many
+//! jobs run at once as fit ([`Limited::at_once`]), and the others after them, or the run is
+//! refused.
 
 use firstbyte_advise::result::CacheState;
 use firstbyte_location::units;
@@ -109,8 +110,9 @@ impl Limited {
         })
     }
 
-    /// The one group whose limits hold for all jobs together, if there are limits. One without
-    /// limits counts what came from devices, for runs whose state nothing else can show.
+    /// The one group whose limits hold for all jobs together, if there are limits. Without limits,
+    /// a group is made only to count the bytes read from devices, for runs whose cache state cannot
+    /// be shown in another way.
     fn together(
         contender: &Contender,
         words: &Words,

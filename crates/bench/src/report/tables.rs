@@ -47,7 +47,8 @@ fn grid<'a>(results: &Results, table: &'a Table) -> Option<Grid<'a>> {
     measured.then_some(Grid { table, rows })
 }
 
-/// `12.3 s e (19.03 s)`.
+/// The text of a cell, such as `12.3 s e (19.03 s)`: the figure, the letter of its basis, and the
+/// published figure in brackets.
 fn text(cell: &Cell) -> String {
     let letter = match cell.basis {
         Basis::Measured => "m",

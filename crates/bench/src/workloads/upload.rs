@@ -1,4 +1,5 @@
-//! `upload`: a local file or directory to the target, which the job has to allow.
+//! `upload`: copies a local file or directory to the target. The job has to allow writing
+//! (`write`).
 
 use firstbyte::{Copy, Depth};
 

@@ -164,7 +164,7 @@ fn run_proxy(args: &LinkArgs, globals: &Globals) -> Result<Exit> {
             "corruptions": seen.corruptions, "duplicates": seen.duplicates,
         })
     };
-    // An error means that the sender is gone, which it is only after it has sent.
+    // An error means that the sender was dropped, which happens only after it has sent.
     while let Ok(Request::Counters) = requests.recv() {
         console::print(report(&running.counters()))?;
     }

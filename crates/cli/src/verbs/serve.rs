@@ -130,7 +130,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<Exit> {
     } else {
         console::print(running.url())?;
     }
-    // An error means that the sender is gone, which it is only after it has sent.
+    // An error means that the sender was dropped, which happens only after it has sent.
     let _ = interruption.recv();
     running.stop();
     // Ending it by a signal is the only way there is, so it is no interruption.

@@ -1,15 +1,15 @@
-//! The rules, tried out: every interleaving of every step of several actors on one name, each of
-//! which may be killed between any two steps.
+//! Tests the rules by exhaustive search: every interleaving of every step of several actors on one
+//! name, each of which may be killed between any two steps.
 //!
-//! The actors run the very functions the file system does, against a disk of two places. An actor's
-//! state is what its steps so far were answered: to take one step more, its function runs again
-//! from the start with those answers and is stopped behind the first new one. Equal states are
+//! The actors run the same functions as the file system, against a disk of two places. An actor's
+//! state is the list of answers to its steps so far. To take one more step, its function runs again
+//! from the start with those answers, and is stopped after the first new one. Equal states are
 //! visited once, which makes the search complete and small.
 //!
-//! What is demanded: never two different files of one name; and the results of the actors are
-//! those of one file that is looked at, replaced and removed by one after the other, in an
-//! order that respects who had finished before whom began (linearizability). What the killed had
-//! begun may have happened or not.
+//! Two things are required. There are never two different files of one name. And the results are
+//! those of one file that the actors look at, replace and remove one after the other, in an order
+//! in which an actor that had finished precedes each that began later (linearizability). The
+//! operation of a killed actor may have happened or not.
 
 mod search;
 

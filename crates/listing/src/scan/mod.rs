@@ -1,11 +1,11 @@
 //! Lists a tree with several threads: each reads directories into its own batch and shows it to its
 //! own visitor.
 //!
-//! What a worker reads it also renders or sums up, on its own processor and from its own cache;
-//! nothing passes through a queue. A large directory is handed on between reads: while one worker
-//! deals with what it read, another may read on. That, and that a worker takes the directories it
-//! found before it reads on in theirs, also bounds what waits: some buffers' worth of names a
-//! level, however wide the tree.
+//! A worker also renders or sums up what it reads, on its own processor and from its own cache;
+//! entries do not pass through a queue. A large directory is handed on between reads: while one
+//! worker processes what it read, another may read the next entries. A worker enters the
+//! directories that it found before it reads on in their parent. Both rules bound what waits: some
+//! buffers' worth of names for each level, however wide the tree.
 
 mod cursor;
 mod pool;
@@ -33,9 +33,9 @@ pub trait Visitor {
     /// for it. Breaking off stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
 
-    /// Whether what lies below the directory `name` in `directory` is of any interest, both from
-    /// the root, the latter with a `/` at its end. Asked of each directory that the options let in,
-    /// before it is opened, and before or after it is visited.
+    /// Whether to list what lies below the directory `name` in `directory`, a path from the root
+    /// that is empty or ends in `/`. Called for each directory that the options let in, before it
+    /// is opened, and before or after it is visited.
     fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
         true
     }
@@ -48,9 +48,9 @@ impl<F: FnMut(&mut Batch) -> ControlFlow<()>> Visitor for F {
 }
 
 /// Lists what is below the directory `root`, in no order, and returns once all of it has been
-/// visited. `visitor` makes one for each thread that turns out to be of use, on that thread; they
-/// come back for their sums to be added up. The first batch comes as soon as there is anything,
-/// later ones when they are full or a millisecond old.
+/// visited. Each thread that is used calls `visitor` to make its own; all of them are returned, so
+/// that their sums can be added up. The first batch comes as soon as there is anything, later ones
+/// when they are full or a millisecond old.
 ///
 /// # Errors
 /// [`Error::Io`] if `root` cannot be opened as a directory. All else that goes wrong is in the

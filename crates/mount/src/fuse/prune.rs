@@ -13,8 +13,8 @@ use crate::inodes::Ino;
 
 /// The message's code, `FUSE_NOTIFY_PRUNE`; it stands where a reply has its error number.
 const CODE: i32 = 9;
-/// Bytes before the inodes' numbers: the header of every message, their count, and room for later
-/// use.
+/// Bytes before the inode numbers: the header of every message (16), then the number of inodes and
+/// reserved space (16).
 const HEAD: usize = 16 + 16;
 /// Inodes in one message.
 const MOST: usize = 1024;

@@ -31,7 +31,7 @@ const THREADS: RangeInclusive<usize> = 2..=4;
 /// How long the kernel may take to send FORGET after a request, and how often that is checked.
 const PATIENCE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(1);
-/// The pause after the kernel could not forget enough.
+/// The pause before the next round of requests, if the kernel still holds too many inodes.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A mount being served.

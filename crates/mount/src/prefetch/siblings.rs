@@ -21,8 +21,8 @@ use crate::source::join;
 
 /// Largest file fetched ahead: a larger one is worth its own requests, and is read ahead by itself.
 const SMALL: u64 = 1 << 20;
-/// Files fetched ahead of the first, and of any, bytes in all: at 30 ms a round trip the last bring
-/// 4,000 files a second.
+/// Files fetched ahead of the first file opened in order, files fetched ahead of any, and their
+/// bytes in all. With a round trip of 30 ms, `MOST` files at a time are 4,000 a second.
 const FIRST: usize = 8;
 const MOST: usize = 128;
 const BYTES: u64 = 16 << 20;
@@ -67,8 +67,8 @@ impl Run {
 pub(super) struct Siblings {
     runs: Mutex<HashMap<Box<[u8]>, Run>>,
     alive: Arc<()>,
-    /// The files fetched ahead last: who opens one soon finds it prepared. They hold descriptors,
-    /// hence no more of them.
+    /// The files fetched ahead last, so that an open that soon follows finds its file prepared.
+    /// Each holds a descriptor, so there are at most `MOST`.
     held: Mutex<VecDeque<File>>,
 }
 

@@ -98,7 +98,7 @@ unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
     }
 }
 
-/// What keeps an array's buffers where they are.
+/// The owner of an array's buffers. While it exists, they are neither freed nor moved.
 enum Data {
     Batch { _batch: Arc<Batch> },
     Words { _offsets: Vec<i32>, _bytes: Vec<u8> },

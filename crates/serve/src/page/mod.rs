@@ -97,8 +97,8 @@ pub(crate) fn refused(site: &Site, request: &Request, access: &Access) -> Respon
     answer
 }
 
-/// What stands before the request's path beside the base path: the name of the one bucket, where it
-/// was named.
+/// The prefix of the request without the base path: the name of the one bucket, if the request
+/// named it.
 fn own_prefix<'a>(site: &Site, request: &'a Request) -> &'a str {
     request.prefix.strip_prefix(site.config.base_path.as_str()).unwrap_or_default()
 }

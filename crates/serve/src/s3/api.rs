@@ -130,8 +130,8 @@ impl Api {
         access(self.keys.as_ref(), request.credentials.as_ref().or_else(before))
     }
 
-    /// The source of a copy, which the signer must be allowed to read and which must be what the
-    /// request expects.
+    /// The source of a copy. The signer must be allowed to read it, and it must meet the request's
+    /// conditions.
     pub(crate) async fn source<T>(&self, request: &S3Request<T>, source: &CopySource) -> S3Result<Found> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "a copy's source must be bucket and key"));

@@ -1,11 +1,11 @@
 //! Signed requests below a base path.
 //!
-//! A signature covers the path as it was sent, and s3s takes what to verify and what to answer from
-//! one URI. So below a base path two services stand behind one another: the first knows the keys,
-//! gets the path as it was sent and does nothing but verify; by the one route it has it hands the
-//! request on to the second, which answers, without signature and base. Who signed goes along among
-//! the request's extensions, where nothing a client sends can come. A body whose chunks are signed
-//! is still verified by the first as the second reads it.
+//! A signature covers the path as it was sent, but s3s verifies and answers by one and the same
+//! URI. So below a base path there are two services. The first knows the keys, gets the path as it
+//! was sent, and only verifies. Its single route passes the request, without signature and base
+//! path, to the second service, which answers. The verified signer is passed in the request's
+//! extensions, which a client cannot set. If the chunks of a body are signed, the first service
+//! verifies them while the second reads the body.
 
 use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap, Method, Uri};

@@ -1,9 +1,9 @@
-//! Request bodies for s3s, and the `aws-chunked` coding undone where no signature is to be read.
+//! Request bodies for s3s. Decodes the `aws-chunked` coding if no signature has to be checked.
 //!
-//! With keys, s3s undoes the coding itself and checks each chunk's signature; it takes a body
-//! without its last chunk for a whole one, so [`Watch`] looks for that chunk as the body passes.
-//! Without keys s3s would refuse every signed request, so signatures are taken off before it sees
-//! the request, and the coding has to be undone here.
+//! With keys, s3s decodes the coding itself and checks each chunk's signature. But it accepts a
+//! body without its last chunk as complete, so [`Watch`] looks for that chunk as the body passes.
+//! Without keys s3s would refuse every signed request, so signatures are removed before it sees the
+//! request, and the coding has to be decoded here.
 
 use std::io;
 use std::pin::Pin;
@@ -97,8 +97,9 @@ impl S3Body {
         Self { body, chunks: None, buffer: BytesMut::new(), left, trailers: Trailers::default(), watch: None }
     }
 
-    /// The body as it comes. s3s refuses an unsigned payload whose length is not announced; it
-    /// counts none, so that an announced length which cannot come true stands for it.
+    /// The body as it comes. s3s refuses an unsigned payload whose length is not announced, but
+    /// does not compare that length with the bytes. So for an unknown length, one that no body can
+    /// have is announced.
     pub(crate) fn of_any_length(body: RequestBody) -> Self {
         Self { left: Some(u64::MAX >> 1), ..Self::plain(body) }
     }

@@ -18,7 +18,8 @@ use crate::s3::index::Index;
 pub(crate) struct Query {
     /// Only keys that start so.
     pub(crate) prefix: String,
-    /// Keys that share what stands up to it, behind the prefix, are shown as one common prefix.
+    /// Keys that share the text from the prefix to the next delimiter are shown as one common
+    /// prefix.
     pub(crate) delimiter: Option<String>,
     /// Only keys behind this one; none for all.
     pub(crate) after: After,

@@ -1,9 +1,9 @@
 //! What a signature must cover and how old it may be, beyond what s3s checks.
 //!
-//! s3s verifies that a signature is right for what it covers, and leaves open what that is. Here a
-//! request is refused that says more than its signer signed: the holder of an upload URL must not
-//! turn it into a copy of what the signer may read. Checked before s3s sees the request; it decides
-//! nothing about who the signer is.
+//! s3s verifies that a signature is right for what it covers, but not what it covers. This module
+//! refuses a request that contains more than its signer signed: the holder of an upload URL must
+//! not turn it into a copy of what the signer may read. It runs before s3s sees the request, and
+//! does not decide who the signer is.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,9 +27,9 @@ const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
 /// The form of `x-amz-date`.
 const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
 
-/// The one header that need not be among the signed ones. By header, its value is part of what is
-/// signed in any case; beside a presigned URL, where clients send it unsigned, it can only make a
-/// body be refused that has another hash.
+/// The one `x-amz-` header that need not be listed as signed. In a request signed by header, the
+/// signature covers its value in any case. Beside a presigned URL clients send it unsigned, and it
+/// can only cause a body with another hash to be refused.
 const BOUND_OTHERWISE: &str = "x-amz-content-sha256";
 
 /// How a request is signed.

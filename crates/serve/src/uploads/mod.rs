@@ -1,9 +1,10 @@
-//! Uploads in parts, for S3 and for the page: the one engine of both.
+//! Uploads in parts: one engine for S3 and for the upload page.
 //!
-//! An upload is a directory in its bucket's staging ([`mod@journal`] says what lies in it). A
-//! request finds it ([`Uploads::find`]), claims a part ([`Upload::claim`]), writes it, records it
-//! ([`Claim::record`]); one that ends it completes or removes it. [`mod@upload`] keeps the rules.
-//! Everything here is plain blocking code and knows nothing of HTTP.
+//! An upload is a directory in its bucket's staging ([`mod@journal`] says what it contains). A
+//! request for a part finds the upload ([`Uploads::find`]), claims the part ([`Upload::claim`]),
+//! writes it and records it ([`Claim::record`]). A request that ends the upload completes or
+//! removes it. [`mod@upload`] keeps the rules. Everything here is plain blocking code and knows
+//! nothing of HTTP.
 
 mod description;
 mod error;

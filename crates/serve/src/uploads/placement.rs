@@ -10,7 +10,7 @@
 /// largest object.
 const LONGEST: u64 = 8 << 40;
 
-/// What is known of the parts' common length.
+/// The common length of the parts, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {
     length: Option<u64>,

@@ -62,7 +62,8 @@ struct Arriving {
 }
 
 impl Download {
-    /// Starts a follower if the whole has to be hashed in order.
+    /// Starts a thread that hashes the file in order (a `Follower`), if the expected checksum
+    /// cannot be combined from those of chunks.
     pub(super) fn follow(&self) -> Result<()> {
         let Some(Some(expected)) = self.expected.get() else { return Ok(()) };
         if !expected.algorithm.is_combinable() && self.follower.get().is_none() {

@@ -188,7 +188,8 @@ impl<'a> Scheduler<'a> {
         self.wake_all();
     }
 
-    /// Counts a failure. One that all other objects would share ends the run.
+    /// Counts a failure. If the same failure would affect all other objects, it ends the run
+    /// instead.
     fn failed(&self, failure: Failure) {
         if failure.error.ends_run() || self.is_general(&failure.error) {
             return self.end(failure.error);

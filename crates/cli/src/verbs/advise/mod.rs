@@ -1,6 +1,7 @@
 //! `advise`: which storage, how long, how much and why, by the models of `firstbyte-advise`.
 //!
-//! Here files are read and written and the day is asked for; the models and prices are pure.
+//! Reading and writing files, and finding the current day, is done here; the models and prices are
+//! pure.
 
 mod example;
 mod init;

@@ -42,11 +42,12 @@ pub(crate) struct Ready {
     pub(crate) lazy_hundredth: f64,
     /// ... and all of it.
     pub(crate) lazy_all: f64,
-    /// All of it once more, by another process' eyes: opened anew, with the cache the first left.
+    /// All of it once more, opened anew with the cache that the first reader left, as another
+    /// process would do.
     pub(crate) again_hydrated: f64,
 }
 
-/// Measures; the contestants alternate, so that whatever else the machine does strikes them alike.
+/// Measures. The programs take turns, so that other load on the machine affects all of them alike.
 pub(crate) fn measure(
     args: &DemoArgs,
     stage: &Stage<'_>,

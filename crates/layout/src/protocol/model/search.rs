@@ -1,4 +1,4 @@
-//! The search: who acts, in which order they may, and what is asked of the outcome.
+//! The search: the actors, the orders in which they may act, and what is required of the outcome.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use super::{Answer, Moves, Pause, Seat, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
     Look,
-    /// Looks once in each place and takes that for an answer: to show that the search would notice.
+    /// Looks only once in each place: a mistake, to show that the search finds it.
     HastyLook,
-    /// Writes without the gate: likewise.
+    /// Writes without the gate: another mistake that the search must find.
     RashPut(u8),
     Put(u8),
     Delete,
@@ -205,8 +205,8 @@ fn explore(start: &State, kills: u32) -> Result<usize, String> {
 const TO_SHARDED: Work = Work::Convert(Place::Sharded);
 const TO_FLAT: Work = Work::Convert(Place::Flat);
 
-/// All that is asked of the rules, for actors beside conversions that turn round twice, with a kill
-/// anywhere, or once, with two.
+/// Checks the requirements for `actors` that run beside conversions: with one reversal and up to
+/// two kills, and with two reversals and up to one kill, anywhere.
 #[track_caller]
 fn holds(actors: &[Work]) {
     for moves in [Moves::Rename, Moves::LinkAndUnlink] {

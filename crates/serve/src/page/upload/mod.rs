@@ -101,8 +101,8 @@ fn counted(number: usize) -> u32 {
 }
 
 impl Directory {
-    /// Begins the upload of `source`, or finds what is there of it. The directory is made when the
-    /// upload is complete, but for the first level: what is unfinished lies there.
+    /// Begins the upload of `source`, or finds the parts that have arrived. The directory is made
+    /// when the upload is complete, except for its first level, which holds unfinished uploads.
     pub(crate) fn begin(&self, source: Source) -> Result<Status> {
         destination::check_name(&source.name)?;
         self.check_reachable().map_err(|e| Error::io(self.path.to_string(), e))?;

@@ -37,7 +37,8 @@ impl S3 {
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let query = Query::new(object, options);
         let first = self.page(&query, &From::Start, &Cancel::new())?;
-        // A prefix exists only while a key begins with it.
+        // On S3 a prefix exists only while a key begins with it, so an empty page means "not
+        // found".
         if !object.key.is_empty() && !query.is_narrowed() && first.last.is_none() && first.next.is_none() {
             return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
         }
