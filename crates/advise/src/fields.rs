@@ -1,8 +1,8 @@
-//! A TOML table whose every field knows its name and line, so that each error can say where.
+//! Reads TOML tables so that every error names the field and its line.
 //!
-//! A reader takes fields by name; [`Fields::finish`] then refuses what was never asked for and
+//! A reader takes fields by name; [`Fields::finish`] then refuses each field that was not taken and
 //! names the nearest known field. Fields may also come from options of a command line. Called by
-//! workload files and models.
+//! the readers of workload files and models.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::units::{self, UnitError};
 
-/// Where a field stands.
+/// The place of a field in its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum At {
     /// In a file: the line, from 1, and the field with the sections around it, `data.read`.
@@ -30,13 +30,13 @@ impl fmt::Display for At {
     }
 }
 
-/// What is wrong with a field.
+/// A wrong field: its place and the mistake.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{at}: {what}")]
 pub struct FieldError {
-    /// Where.
+    /// The place of the field.
     pub at: At,
-    /// What, and what to write instead.
+    /// The mistake, and what to write instead.
     pub what: String,
 }
 
@@ -55,12 +55,12 @@ pub enum Value {
     Table(Fields),
 }
 
-/// A field: where it stands, and its value.
+/// A field: its place and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     /// Its name without the sections around it.
     pub name: String,
-    /// Where it stands.
+    /// The place of the field.
     pub at: At,
     /// Its value.
     pub value: Value,

@@ -1,8 +1,11 @@
-//! What a measurement is and what follows from it: the schema of results and their statistics.
+//! Evaluates measurements of storage, and recommends storage for a workload.
 //!
-//! Pure: no file, no clock, no network, and the same input gives the same output. `bench` fills a
-//! [`result`], summarises it with [`statistics`], and finds what changed between two with
-//! [`compare`]. Only the edges read and write files.
+//! [`result`] is the schema of results files, which `bench` writes. [`statistics`] summarises
+//! results, and [`compare`] finds the differences between two. [`advice`] simulates a workload on
+//! each service, from [`models`] and [`prices`].
+//!
+//! All of this is pure: no file, no clock, no network, and the same input gives the same output.
+//! The callers, `bench` and the command line, read and write the files.
 
 pub mod advice;
 pub mod blast;

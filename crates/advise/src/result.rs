@@ -18,13 +18,13 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// What all runs of the file have in common.
+    /// Facts that all runs of the file have in common.
     Header(Box<Header>),
     /// One measurement.
     Run(Box<Run>),
 }
 
-/// What all runs of a file have in common.
+/// Facts that all runs of a file have in common.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Header {
@@ -80,7 +80,7 @@ pub struct Case {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// What a reader has to know; a paragraph each.
+    /// Notes for readers, a paragraph each.
     pub notes: Vec<String>,
     /// The contender that goals and ratios are about; else the first.
     pub subject: String,
@@ -128,7 +128,7 @@ pub struct Goal {
     pub at_least: Option<f64>,
 }
 
-/// Where a figure comes from.
+/// The origin of a figure.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -172,7 +172,7 @@ pub struct CacheEvidence {
     pub evidence: Vec<String>,
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -201,15 +201,15 @@ pub struct Run {
     pub position: u32,
     /// The moment it began, RFC 3339 in UTC.
     pub at: String,
-    /// Where the figures come from.
+    /// The origin of the figures.
     pub basis: Basis,
-    /// How it ended.
+    /// The way in which the run ended.
     pub outcome: Outcome,
-    /// What went wrong: one line.
+    /// The error of a run that did not end well, in one line.
     pub error: Option<String>,
     /// Reasons to keep this run out of the summary, a sentence each; empty: it counts.
     pub marks: Vec<String>,
-    /// What a model names as the limit, for a run that is modelled.
+    /// The limiting resource that the model names, for a modelled run.
     pub limit: Option<String>,
     /// Wall time in seconds.
     pub seconds: f64,
@@ -238,7 +238,7 @@ pub struct Run {
     pub throughput: Vec<(f64, u64)>,
     /// The cache state and its evidence.
     pub cache: CacheEvidence,
-    /// How disturbed the machine was meanwhile.
+    /// Disturbance of the machine during the run.
     pub noise: Noise,
 }
 
@@ -300,13 +300,13 @@ impl Run {
 /// All of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
-    /// What all runs have in common.
+    /// Facts that all runs have in common.
     pub header: Header,
     /// The runs in the order in which they ended.
     pub runs: Vec<Run>,
 }
 
-/// Why text is no results file.
+/// The reason for which text is not a results file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The first line is something else.
@@ -321,7 +321,7 @@ pub enum Error {
     Line {
         /// From 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's error.
         cause: serde_json::Error,
     },
 }

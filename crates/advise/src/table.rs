@@ -1,19 +1,20 @@
 //! The schema of tables that set measured figures beside published ones.
 //!
-//! A table is part of a plan and of its results. It says for each cell which runs it is about and
-//! which figure of them it shows. [`crate::statistics::cells`] computes them.
+//! A table is part of a plan and of its results. It names, for each cell, the runs and the figure
+//! of them that the cell shows. [`crate::statistics::cells`] computes the cells.
 
 use serde::{Deserialize, Serialize};
 
-/// A table: what a cell does not say, its row says, then its column, then the table.
+/// A table. A property that a cell needs is taken from its row, else from its column, else from the
+/// table.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// One line for people.
     pub title: String,
-    /// What a reader has to know, a paragraph each.
+    /// Notes for readers, a paragraph each.
     pub notes: Vec<String>,
-    /// What all cells have in common; its title heads the first column.
+    /// Properties that all cells have in common; its title heads the first column.
     pub all: Axis,
     /// The columns, from left to right.
     #[serde(rename = "column")]
@@ -23,7 +24,7 @@ pub struct Table {
     pub rows: Vec<Axis>,
 }
 
-/// What the cells of a row or a column have in common. Empty means: not said here.
+/// Properties that the cells of a row or a column have in common. An empty field is not set here.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Axis {
@@ -35,9 +36,9 @@ pub struct Axis {
     pub contender: String,
     /// The figure, see `result::Run::figure`; `seconds` unless any of them says another.
     pub metric: String,
-    /// What the figures of several runs become; the median unless any of them says another.
+    /// The statistic over several runs; the default is the median.
     pub statistic: Option<Statistic>,
-    /// What counts as one figure; a run unless any of them says another.
+    /// The unit that counts as one figure; the default is a run.
     pub of: Option<Of>,
     /// Rows only: the published figure of each column, as it was published; empty: none.
     pub published: Vec<String>,
@@ -60,7 +61,7 @@ pub enum Statistic {
     P95,
 }
 
-/// What counts as one figure.
+/// The unit that counts as one figure.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -84,7 +85,8 @@ impl Table {
         contender.replace("{row}", &row.title).replace("{column}", &column.title)
     }
 
-    /// What the row says, or else the column, or else the table; empty if none does.
+    /// The property as set by the row, else by the column, else by the table; empty if none sets
+    /// it.
     pub(crate) fn said<'a>(
         &'a self,
         row: &'a Axis,

@@ -1,9 +1,9 @@
-//! What a job uses that is billed: the interface between the simulator, which fills it, and
-//! [`crate::prices`], which turns it into money.
+//! The billed usage of a job, in quantities with units. The simulation fills it in, and
+//! [`crate::prices`] computes its cost.
 //!
-//! A quantity always carries its unit. Decimal and binary units are different units: AWS writes GB
-//! and mostly bills GiB, so [`Unit::to`] converts explicitly, and only within one dimension.
-//! Amounts are what is used, not what is billed: minimums and steps belong to the price.
+//! Decimal and binary units are different units: AWS writes GB and mostly bills GiB, so
+//! [`Unit::to`] converts explicitly, and only within one dimension. Quantities are used amounts,
+//! before minimums and steps; those belong to the price.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub struct Waiting {
     pub per_hour: f64,
 }
 
-/// What an amount is counted for.
+/// The period that an amount is counted for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
@@ -112,7 +112,7 @@ pub enum Unit {
     IopsMonth,
 }
 
-/// What can be converted into each other.
+/// A dimension: units of one dimension can be converted into each other.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Dimension {
     Bytes,
@@ -152,7 +152,7 @@ impl Unit {
         (dimension == wanted).then(|| quantity * factor / by)
     }
 
-    /// What the unit measures, and how many of the dimension's smallest unit it holds.
+    /// The dimension of the unit, and how many of the dimension's smallest unit it contains.
     fn scale(self) -> (Dimension, f64) {
         match self {
             Self::GB => (Dimension::Bytes, 1.0),
@@ -197,7 +197,7 @@ pub struct Key {
     pub name: &'static str,
     /// The unit that AWS bills.
     pub unit: Unit,
-    /// What is billed.
+    /// The billed thing, in words.
     pub what: &'static str,
 }
 

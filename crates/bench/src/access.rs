@@ -1,7 +1,9 @@
-//! The ways to a target: a local path, firstbyte's lazy files, a mount, a copy.
+//! Gives a job access to its target in one of several ways: a local path, firstbyte's lazy files, a
+//! mount, or a copy.
 //!
-//! A [`Session`] makes the target reachable; workloads open, list and read through it without
-//! knowing the way. After its start a mount or a copy is a directory like any other.
+//! A [`Session`] makes the target reachable. Workloads open, list and read through it without
+//! knowing the way. After the session has started, a mount or a copy is used like any other
+//! directory.
 
 mod client;
 mod mount;
@@ -26,11 +28,11 @@ use mount::Mounted;
 pub(crate) struct Session<'j> {
     job: &'j Job,
     place: Place,
-    /// What a copy did before the work.
+    /// Metrics of the copy that was made before the work.
     copied: Metrics,
 }
 
-/// Where the bytes are.
+/// The place of the bytes.
 enum Place {
     /// Files on a file system. The root is a directory, or the one file.
     Files(PathBuf),
@@ -188,7 +190,7 @@ impl<'j> Session<'j> {
     }
 }
 
-/// Where the job copies to.
+/// The destination of the job.
 pub(crate) fn destination(job: &Job) -> Result<&Path> {
     job.destination.as_deref().ok_or_else(|| Error::job("destination is missing"))
 }

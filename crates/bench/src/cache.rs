@@ -1,9 +1,9 @@
-//! Establishes the cache state of a run, and proves it.
+//! Establishes the cache state of a run, such as cold or warm, and collects evidence for it.
 //!
-//! Three steps around each run: [`prepare`] establishes the state, [`Prepared::observe_before`]
-//! observes it immediately before the run, [`conclude`] observes it again and compares it with the
-//! bytes that crossed the wire. Because observing is a separate step, a cache that another program
-//! warms in between is noticed. Called by the engine.
+//! Three steps surround each run: [`prepare`] establishes the state, [`Prepared::observe_before`]
+//! observes it immediately before the run, and [`conclude`] observes it again and compares it with
+//! the bytes that crossed the wire. Because observing is a separate step, the engine notices a
+//! cache that another program warms in between. Called by the engine.
 
 mod bring;
 mod files;
@@ -23,7 +23,8 @@ use firstbyte_advise::result::CacheEvidence;
 use observe::Observation;
 pub use spec::{Object, Spec, Tools, Traffic};
 
-/// Why a state cannot be brought about. A state that is not reached is no error: it marks the run.
+/// The reason for which a state cannot be established. A run that misses its state is not an error:
+/// it is marked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be opened, read or listed.
@@ -57,12 +58,12 @@ pub enum Error {
 pub struct Prepared {
     spec: Spec,
     tools: Tools,
-    /// What was done, a sentence each.
+    /// The actions taken, a sentence each.
     done: Vec<String>,
     before: Option<Observation>,
 }
 
-/// Brings the state about. It may read, evict, fetch and release; it writes no target.
+/// Establishes the state. It may read, evict, fetch and release; it writes no target.
 ///
 /// # Errors
 /// See [`Error`].

@@ -1,9 +1,9 @@
-//! A control group for one run: limits of memory and processors, and what the run used.
+//! A control group for one run: it limits memory and processors, and counts what the run used.
 //!
 //! The kernel charges pages of files to the group that reads them first, so a limit of memory
-//! includes the page cache, as a function's does. A group is made below this process's own group,
-//! or beside it where version 2 forbids that, and is removed when it is dropped, with the
-//! processes in it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
+//! includes the page cache, as a function's limit does. A group is made below this process's own
+//! group, or beside it where cgroup version 2 forbids that. Dropping a [`Group`] kills its
+//! processes and removes it. Called by the engine for `--memory-limit`, `--cpus` and `--function`.
 
 mod error;
 mod parent;
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 pub use error::Error;
 use places::{Place, Places, Version};
 
-/// What a run may use. `None`: no limit.
+/// Limits of a run; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Memory in bytes, page cache included, without swap.
     pub memory_bytes: Option<u64>,
-    /// Processors; a fraction is a share of time in each tenth of a second.
+    /// Processors. A fraction limits the time in each tenth of a second.
     pub cpus: Option<f64>,
 }
 
-/// What the processes of a group used. A field is `None` where the kernel does not count it.
+/// Resources that the processes of a group used. A field is `None` if the kernel does not count it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Processor time in seconds, user and system.
@@ -65,9 +65,9 @@ struct Maker<'a> {
 const PERIOD: u64 = 100_000;
 /// The least quota that the kernel takes, in microseconds.
 const LEAST_QUOTA: u64 = 1_000;
-/// How long processes that were killed may take to disappear.
+/// The time that killed processes may take to disappear.
 const GRACE: Duration = Duration::from_secs(5);
-/// What names of groups begin with; the number of the process that made it follows.
+/// The start of the names of groups; the id of the process that made the group follows.
 const PREFIX: &str = "firstbyte-bench-";
 
 impl Group {
@@ -135,7 +135,7 @@ impl Group {
         number(&group.join(file))
     }
 
-    /// What the processes of the group have used so far, those that ended included.
+    /// Resources that the processes of the group have used so far, including those that ended.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
@@ -211,7 +211,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The directory in a hierarchy; it is made unless another controller is there as well.
+    /// Returns the group's directory in a hierarchy, and makes it unless it was made for another
+    /// controller before.
     fn directory(&mut self, place: &Place) -> Result<Directory, Error> {
         let known = self.made.iter().find(|(directory, _)| directory.starts_with(&place.root));
         if let Some(known) = known {

@@ -1,4 +1,5 @@
-//! Whether a run delivered the right bytes: a tree or a file compared with its original.
+//! Compares the tree or file that a run delivered with its original. Called by the engine after a
+//! run whose plan asks for a comparison.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
-//! Data from seeds, and the proof that content is that data.
+//! Generates test data from seeds, and checks content against the same seeds.
 //!
-//! Content is a function of seed and offset ([`fill`]), names and sizes of seed and number, so a
-//! delivered file is checked without its source. The engine makes data before it measures;
-//! workloads compare what they read.
+//! Content is a function of seed and offset ([`fill`]), and names and sizes of files are functions
+//! of seed and number, so a delivered file is checked without its source. The engine makes data
+//! before it measures; workloads compare what they read.
 
 mod blast;
 mod check;

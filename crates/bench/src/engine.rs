@@ -1,10 +1,11 @@
-//! Executes a plan: prepares, runs the contenders by turns, and writes each run at once.
+//! Executes a plan: prepares each case, runs its contenders in turns, and writes each run to the
+//! results when it ends.
 //!
-//! Absolute times drift (other tenants, frequency, caches), so contenders take turns in another
+//! Absolute times drift (other tenants, frequency, caches). So contenders take turns, in another
 //! order each round, and only runs of one case are compared. Round 0 warms page cache, connections
-//! and code for all alike and is kept out of summaries. A contender that fails twice in a row is
-//! left out of the rest of its case. The engine decides nothing by time, so a continued measurement
-//! ends with the same set of runs.
+//! and code for all contenders and is kept out of summaries. A contender that fails twice in a row
+//! is left out of the rest of its case. The engine makes no choice by measured times, so a
+//! continued measurement ends with the same set of runs.
 
 mod function;
 mod one_run;
@@ -31,9 +32,9 @@ const FAILURES: usize = 2;
 /// Measured rounds that a case has at least, however slow its contenders are.
 const LEAST_ROUNDS: u32 = 3;
 
-/// What the engine needs to know from outside.
+/// Settings that the caller supplies.
 pub struct Settings<'a> {
-    /// The binary that `{firstbyte}` stands for.
+    /// The binary that replaces `{firstbyte}`.
     pub firstbyte: PathBuf,
     /// The environment of all processes, without what would send a tool elsewhere.
     pub env: BTreeMap<OsString, OsString>,
@@ -59,7 +60,7 @@ impl Settings<'_> {
     }
 }
 
-/// What happens during a measurement, for progress.
+/// An event of a measurement, for progress.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A case begins.
@@ -70,7 +71,7 @@ pub enum Event<'a> {
     Note(&'a str),
 }
 
-/// How a measurement ended.
+/// The way in which a measurement ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Ending {
     /// All cases are complete.
@@ -221,7 +222,7 @@ fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
     last.len() == FAILURES && last.iter().all(|run| run.outcome != Outcome::Ok)
 }
 
-/// What may still be spent.
+/// The time and bytes that may still be spent.
 struct Budget<'a> {
     began: Instant,
     bytes: u64,
@@ -229,7 +230,7 @@ struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// Why a run of so many bytes must not begin.
+    /// The reason for which a run of so many bytes must not begin; `None` if it may.
     fn refuses(&self, bytes: u64) -> Option<String> {
         let spent = self.began.elapsed().as_secs_f64();
         if self.settings.max_seconds.is_some_and(|most| spent >= most) {

@@ -1,4 +1,4 @@
-//! What keeps a measurement from being made.
+//! Errors that prevent or stop a measurement.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::{cache, cgroup};
 /// The result of an operation of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why nothing can be measured, or why measuring stopped. A contender that fails is no error: it is
-/// an outcome of its run.
+/// The reason for which a measurement cannot begin or continue. A contender that fails is not an
+/// error: its run has that outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read, written or made.
@@ -19,7 +19,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The plan is malformed or contradicts itself.
@@ -27,7 +27,7 @@ pub enum Error {
     Plan {
         /// The plan's file or name.
         plan: String,
-        /// What is wrong, and where.
+        /// The mistake and its place.
         what: String,
     },
     /// A target is missing, empty, or cannot be read.
@@ -35,7 +35,7 @@ pub enum Error {
     Target {
         /// The target as it was given.
         location: String,
-        /// What is wrong, and what to try.
+        /// The mistake and its remedy.
         what: String,
     },
     /// A program that is needed is missing.
@@ -43,7 +43,7 @@ pub enum Error {
     Missing {
         /// Name of the program.
         program: String,
-        /// How it is installed.
+        /// The way to install it.
         advice: String,
     },
     /// A service did not become ready, or ended early.
@@ -51,7 +51,7 @@ pub enum Error {
     Service {
         /// Its name in the plan.
         name: String,
-        /// What happened, with the last line of its log.
+        /// The failure, with the last line of the service's log.
         what: String,
     },
     /// A command that prepares data failed.
@@ -67,7 +67,7 @@ pub enum Error {
     Results {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: result::Error,
     },
     /// A results file has other cases than the plan that would continue it.

@@ -1,7 +1,7 @@
-//! Runs the real fio on local paths and reads its JSON.
+//! Runs the program fio on local paths and parses its JSON.
 //!
-//! fio must not create, invalidate or write anything: the cache state is the engine's, and targets
-//! are only read unless the job may write. Called by the workload `fio`.
+//! fio must not create files or invalidate caches, because the engine controls the cache state. It
+//! writes only if the job may write to its target. Called by the workload `fio`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{Error, Metrics, Result, program};
 
-/// What is special to fio; sizes and numbers common to all workloads are the job's.
+/// Parameters that only fio has; sizes and numbers common to all workloads are the job's.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fio {
@@ -29,7 +29,7 @@ pub struct Fio {
     pub seconds: Option<u32>,
 }
 
-/// Which blocks are read in which order.
+/// The blocks that are read, and their order.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
@@ -45,7 +45,7 @@ pub enum Pattern {
 pub(crate) struct Run<'a> {
     /// The file that is read.
     pub(crate) path: &'a Path,
-    /// What is special to fio.
+    /// Parameters that only fio has.
     pub(crate) fio: &'a Fio,
     /// Bytes of a read.
     pub(crate) block: u64,

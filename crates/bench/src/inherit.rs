@@ -1,7 +1,8 @@
-//! Cases that are `like` an earlier one: what they do not say is copied from it.
+//! Completes cases that are `like` an earlier one: fields that a case does not set are copied from
+//! the earlier case.
 //!
-//! This happens before a plan is a value, because there a field that was not written and one with
-//! its default look alike. Called by [`crate::plan`].
+//! This works on the TOML, before the plan is parsed into values: in a value, an unset field and
+//! one that is set to its default look alike. Called by [`crate::plan`].
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -1,8 +1,8 @@
-//! A job: one workload done once, in a process of its own, with its figures.
+//! A job: one workload, done once in a process of its own, with its figures.
 //!
 //! The engine starts `firstbyte bench job JSON`, measures the process from outside, and reads the
-//! figures from the last line of its output. A workload is written once over
-//! `access::Session` and works for every way to a target.
+//! figures from the last line of its output. A workload is written once, over `access::Session`,
+//! and works for every way to reach a target.
 
 mod error;
 mod latency;
@@ -18,7 +18,7 @@ pub use watch::{Metrics, Watch};
 use crate::access::Session;
 use crate::workloads;
 
-/// Does the work of `job` once. `watch` began with the process.
+/// Does the work of `job` once. `watch` was started with the process.
 ///
 /// Metrics are seconds since then (`ready_seconds`, `opened_seconds`, `first_byte_seconds`,
 /// `part_seconds`, `all_seconds`), counts and rates, each with its unit in its name. `bytes` is the

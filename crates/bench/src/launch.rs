@@ -1,11 +1,11 @@
-//! One process from start to exit: its time, processor time and peak memory.
+//! Runs one process from start to exit, and measures its time, processor time and peak memory.
 //!
 //! A process's peak memory as the kernel reports it includes that of its parent at the moment of
-//! the fork. The engine holds plans and results, so it does not start contenders itself: it starts
-//! a *launcher*, which is this program under a hidden name and small, and the launcher starts the
-//! contender. The launcher waits until its standard input ends, so that parallel jobs begin at one
-//! moment, and writes its figures into a file. Services run under a launcher too, which replaces
-//! itself by the service, so that they end with the engine even if that is killed.
+//! the fork. The engine holds plans and results, so it does not start contenders itself. It starts
+//! a *launcher*, which is a small process (this program under a hidden name), and the launcher
+//! starts the contender. The launcher waits until its standard input ends, so that parallel jobs
+//! begin at one moment, and writes its figures into a file. Services run under a launcher too,
+//! which replaces itself by the service, so that they end with the engine even if that is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -29,7 +29,7 @@ const LAUNCHER: &str = "bench-launcher";
 /// Bytes kept of the end of each output.
 const TAIL: u64 = 64 << 10;
 
-/// What a launcher measured.
+/// Figures that a launcher measured.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Figures {
     /// Wall time, seconds.
@@ -44,11 +44,11 @@ pub(crate) struct Figures {
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
-    /// Why it could not be started.
+    /// The reason for which the program could not be started.
     pub(crate) error: Option<String>,
 }
 
-/// What is to be run.
+/// The command to run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launch {
     /// Program and arguments.
@@ -64,7 +64,7 @@ pub(crate) struct Launch {
 /// A run that ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// What the launcher measured.
+    /// Figures that the launcher measured.
     pub(crate) figures: Figures,
     /// The end of its standard output.
     pub(crate) output: String,
@@ -184,7 +184,7 @@ fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> boo
     Ok(results.into_iter().flatten().collect())
 }
 
-/// What an ended launcher left.
+/// Reads the files that an ended launcher wrote.
 fn read(one: &Waiting, killed: bool) -> Result<Ended> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
     // Killed, it wrote no figures.
@@ -211,7 +211,7 @@ pub fn is_launcher(mut arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.nth(1).is_some_and(|first| first == LAUNCHER)
 }
 
-/// Is a launcher, to its end. The arguments are those of the program.
+/// Runs this process as a launcher, to its end. The arguments are those of the program.
 ///
 /// `run FIGURES [FILE...] -- COMMAND...` measures a command; `serve -- COMMAND...` becomes it.
 /// Returns the exit code.
@@ -264,7 +264,7 @@ fn written(path: &Path, figures: &Figures) -> u8 {
     u8::from(std::fs::write(path, text).is_err())
 }
 
-/// What the children that were waited for used.
+/// Resource usage of the children that were waited for.
 fn of_children(seconds: f64) -> Figures {
     // SAFETY: a `rusage` of zeros is valid, and the call writes into it only.
     let usage = unsafe {

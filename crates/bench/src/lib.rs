@@ -1,9 +1,10 @@
-//! Measures how long storage takes to give usable bytes.
+//! Measures how long storage takes to deliver usable bytes.
 //!
-//! One engine for every measurement: a [`plan`] names data, services and contenders; the
-//! [`engine`] makes the data from seeds, starts the services, brings the [`cache`] state about and
-//! proves it, runs the contenders by turns, checks their content, and writes each run at once into
-//! [`results`]. A [`job`] is one workload as a process, which the engine runs like any contender.
+//! One engine makes every measurement. A [`plan`] names data, services and contenders. The
+//! [`engine`] makes the data from seeds, starts the services, establishes and checks the [`cache`]
+//! state of each run, runs the contenders in turns, checks their content, and writes each run to
+//! [`results`] when it ends. A [`job`] is one workload as a process, which the engine runs like any
+//! contender.
 
 mod access;
 pub mod cache;

@@ -1,7 +1,8 @@
-//! The machine that measures, as results describe it, and what a path is on.
+//! Describes the measuring machine for results: processors, memory, kernel, and the file systems of
+//! paths.
 //!
-//! Nothing here fails: what cannot be read is left empty. The one exception is a file system that
-//! the caller expects. Called by the engine once for each results file.
+//! A fact that cannot be read is left empty. The only error is a path that is not on the file
+//! system that the caller expects. Called by the engine once for each results file.
 
 mod metadata;
 
@@ -34,7 +35,7 @@ pub fn describe(paths: &[PathBuf], env: &dyn Fn(&str) -> Option<String>) -> Mach
     }
 }
 
-/// Why a path is not on the file system that was expected.
+/// The reason for which a path is not on the expected file system.
 #[derive(Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unexpected {
     /// Another one is there.
@@ -48,7 +49,7 @@ pub enum Unexpected {
         path: PathBuf,
         /// The type that was expected.
         expected: String,
-        /// What is there: `TYPE (DEVICE at DIRECTORY)`, and what it hides.
+        /// The file system that was found, `TYPE (DEVICE at DIRECTORY)`, and mounts that it hides.
         found: String,
     },
     /// The mount table says nothing of it.
@@ -60,8 +61,8 @@ pub enum Unexpected {
     },
 }
 
-/// Makes sure that `path` is on a file system of type `expected`, for example `lustre`. `nfs` is
-/// also `nfs4`, and `fuse` every `fuse.NAME`.
+/// Checks that `path` is on a file system of type `expected`, for example `lustre`. `nfs` is also
+/// `nfs4`, and `fuse` every `fuse.NAME`.
 ///
 /// # Errors
 /// If it is on another one; the error says on which.

@@ -1,8 +1,9 @@
-//! Contenders whose figures are computed: what a service model predicts for a workload.
+//! Contenders whose figures are computed: a service model of `advise` predicts the run of a
+//! workload.
 //!
-//! A modelled contender has one run, computed before anything of its case is measured. It rests on
-//! the embedded models and on those of a directory. Called by the engine and, for the models of a
-//! directory, by `advise`.
+//! A modelled contender has one run, computed before the case is measured. It uses the embedded
+//! models and those of a directory. Called by the engine and, for the models of a directory, by
+//! `advise`.
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::words::Words;
 
-/// What is computed for a contender. All texts may have placeholders.
+/// Parameters of a modelled contender. All texts may have placeholders.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Modelled {
@@ -49,7 +50,8 @@ pub fn add_models(catalogue: &mut Catalogue, directory: &Path) -> Result<()> {
 }
 
 impl Modelled {
-    /// The run that the model predicts; `now` is RFC 3339. Says what is wrong otherwise.
+    /// Computes the run that the model predicts; `now` is RFC 3339. The error describes a wrong
+    /// parameter.
     pub(crate) fn run(&self, words: &Words, now: &str) -> std::result::Result<Run, String> {
         let mut catalogue = Catalogue::current();
         let directory = words.fill(&self.models)?;

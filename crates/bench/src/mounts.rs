@@ -1,7 +1,7 @@
-//! What a path is mounted on, also where it does not exist yet.
+//! Finds the mount that a path is on. The path need not exist yet.
 //!
 //! Called by `machine` for results and `--expect-fs`, by `cgroup` to find the controllers, and by
-//! `cache` to know what can be cold.
+//! `cache` to know which files can be evicted.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

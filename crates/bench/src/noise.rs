@@ -1,7 +1,9 @@
-//! How disturbed the machine was during a run: what `/proc/stat` counted that the run did not use.
+//! Measures how much other processes disturbed the machine during a run: the processor time in
+//! `/proc/stat` that the run did not use.
 //!
 //! The engine starts a [`Meter`] before each run and writes the [`Noise`] into its result, so that
-//! a report can warn. The services of the plan are part of the measurement and no noise.
+//! a report can warn. The services of the plan are part of the measurement and do not count as
+//! noise.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

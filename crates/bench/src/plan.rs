@@ -1,8 +1,8 @@
 //! A plan: the data, services and contenders of a measurement, as TOML or made by the command line.
 //!
 //! A plan is a value: nothing here touches files or processes. Every word of a command may have
-//! placeholders, see `words.rs`. The engine executes a plan; `bench run` and the suites make
-//! plans, and `peers/*.toml` are those of the published benchmarks.
+//! placeholders such as `{data}`, see `words.rs`. The engine executes a plan; `bench run` and the
+//! suites make plans, and `peers/*.toml` are those of the published benchmarks.
 
 mod checks;
 
@@ -54,15 +54,16 @@ pub struct Case {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// What a reader has to know, a paragraph each.
+    /// Notes for readers, a paragraph each.
     pub notes: Vec<String>,
-    /// An earlier case. What this one does not say is as it is there; `vars` and `env` are merged.
+    /// Name of an earlier case. Fields that this case does not set are copied from it; `vars` and
+    /// `env` are merged.
     pub like: Option<String>,
     /// Names of the plan's data and services that this case needs; absent: all of them.
     pub uses: Option<Vec<String>>,
-    /// Variables of the plan that must not be empty; else the case is left out. A suite has two
-    /// kinds of cases: those that need a target, and those that need none because they bring a
-    /// stand-in. [`Plan::choose_cases`] chooses between them.
+    /// Variables of the plan that must not be empty; otherwise the case is left out. A suite has
+    /// two kinds of cases: those that need a target, and those that start a local stand-in instead.
+    /// [`Plan::choose_cases`] chooses between them.
     pub needs: Vec<String>,
     /// Values of placeholders, before those of the plan.
     pub vars: BTreeMap<String, String>,
@@ -91,7 +92,7 @@ pub struct Case {
     pub seconds: f64,
     /// The longest that a run may take, seconds.
     pub timeout: f64,
-    /// Where destinations are: `memory` or `disk`.
+    /// The place of destinations: `memory` or `disk`.
     pub destination: Place,
     /// True: destinations stay until the case ends. ext4 makes no inode of one that was deleted
     /// within the last half minute, so deleting a thousand slows the next thousand down.
@@ -135,7 +136,7 @@ pub type Command = Vec<String>;
 pub struct Contender {
     /// Unique in its case.
     pub name: String,
-    /// What is run and timed.
+    /// The command that is run and timed.
     pub command: Command,
     /// Instead of a command: a workload of our own, run by `{firstbyte} bench job`. Its strings
     /// may have placeholders. It prints metrics.
@@ -144,7 +145,7 @@ pub struct Contender {
     pub modelled: Option<Modelled>,
     /// Environment variables beside those of the engine.
     pub env: BTreeMap<String, String>,
-    /// What its standard output means.
+    /// The meaning of its standard output.
     pub prints: Prints,
     /// Jobs that run at once, each with a placeholder `{job}` from 0.
     pub jobs: Option<Count>,
@@ -155,10 +156,10 @@ pub struct Contender {
     /// The memory of a serverless function, a size: each job has that memory and the share of a
     /// processor that goes with it to itself. Its figures are emulated.
     pub function: Option<String>,
-    /// What happens if the machine does not hold all these functions at once. True: as many as fit
-    /// run at once, then the next. False: the measurement is refused.
+    /// The behaviour if the machine does not hold all these functions at once. If true, as many as
+    /// fit run at once, then the next. If false, the measurement is refused.
     pub waves: bool,
-    /// How its content is checked after each run.
+    /// The check of its content after each run.
     pub check: Check,
     /// The cache state that it is measured in.
     pub cache: Cache,
@@ -169,7 +170,7 @@ pub struct Contender {
     pub server: Option<String>,
     /// Bytes of data that one job moves or reads: a size.
     pub bytes: Option<String>,
-    /// Where its figures come from.
+    /// The origin of its figures.
     pub basis: Basis,
     /// The workload, for reports.
     pub workload: String,
@@ -183,7 +184,7 @@ pub struct Contender {
     pub optional: bool,
     /// More programs that it needs, besides that of its command.
     pub requires: Vec<String>,
-    /// How they are installed, for that note.
+    /// The way to install them, for that note.
     pub install: String,
 }
 
@@ -214,7 +215,7 @@ impl Count {
     }
 }
 
-/// What a contender's standard output means.
+/// The meaning of a contender's standard output.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prints {
@@ -226,13 +227,13 @@ pub enum Prints {
     Metrics,
 }
 
-/// How content is checked.
+/// The check of delivered content.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Check {
     /// A file or a directory that the destination has to hold byte for byte.
     pub same: Option<String>,
-    /// Where the content is; empty: in the run's destination.
+    /// The place of the content; `None` for the run's destination.
     pub at: Option<String>,
     /// A command that has to end with exit code 0.
     pub command: Command,
@@ -257,7 +258,7 @@ pub struct Cache {
     pub dir: Option<String>,
 }
 
-/// Where a stage is.
+/// The medium of a stage.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -274,7 +275,7 @@ pub enum Place {
 pub struct Data {
     /// Its path is `{data.NAME}`; that of all data of a case is `{data}`, or `{data.disk}`.
     pub name: String,
-    /// What it is.
+    /// The kind of data.
     pub kind: DataKind,
     /// A subdirectory of the stage, for data below the root of a service.
     pub under: String,
@@ -292,7 +293,7 @@ pub struct Data {
     pub sequences: Option<String>,
     /// Content is a function of the seed.
     pub seed: u64,
-    /// Where it is made.
+    /// The medium that the data is made on.
     pub place: Place,
 }
 
@@ -323,13 +324,13 @@ pub enum DataKind {
 pub struct Service {
     /// Its placeholders are `{NAME.port}`, `{NAME.url}`, `{NAME.dir}`, `{NAME.pid}`.
     pub name: String,
-    /// What is run; `{port}` is a free port and `{dir}` a directory of its own.
+    /// The command; `{port}` is a free port and `{dir}` a directory of its own.
     pub command: Command,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Files below `{dir}` with placeholders, by name: configurations.
     pub files: BTreeMap<String, String>,
-    /// When it is ready.
+    /// The sign that the service is ready.
     pub ready: Ready,
     /// Commands that fill it once it is ready.
     pub setup: Vec<Command>,
@@ -338,14 +339,15 @@ pub struct Service {
     /// Programs without which it is not started, and has port 0: contenders that are left out for
     /// the same reason need it.
     pub requires: Vec<String>,
-    /// The stand-in that it is, with its numbers: `link function: 0.6 Gbit/s, 20 ms`.
+    /// The stand-in that this service provides, with its numbers: `link function: 0.6 Gbit/s, 20
+    /// ms`.
     pub stand_in: Option<String>,
     /// True: each job of a run has one of its own, and its placeholders are those of the job's own
     /// in what is about one job: its command, environment, cache state and check.
     pub for_each_job: bool,
 }
 
-/// When a service is ready.
+/// The sign that a service is ready.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
@@ -434,7 +436,7 @@ impl Case {
 }
 
 impl Contender {
-    /// What is run: the command, or the program with the job.
+    /// The words to run: the command, or the program with the job.
     ///
     /// # Errors
     /// A placeholder has no value.
@@ -462,7 +464,7 @@ impl Contender {
         }
     }
 
-    /// What its standard output means.
+    /// The meaning of its standard output.
     pub(crate) fn prints(&self) -> Prints {
         if self.job.is_some() { Prints::Metrics } else { self.prints }
     }

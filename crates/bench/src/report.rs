@@ -1,7 +1,7 @@
 //! Reports of results: an HTML page that needs no network, Markdown, and text for a terminal.
 //!
-//! Pure: results in, text out. What a figure means is decided by `advise::statistics`; here it gets
-//! words and a place. Called by `bench report` and `bench compare`, and by `demo`.
+//! Pure: results in, text out. `advise::statistics` computes the figures; this module formats and
+//! arranges them. Called by `bench report` and `bench compare`, and by `demo`.
 
 mod case_html;
 mod compared;

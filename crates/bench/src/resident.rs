@@ -1,4 +1,5 @@
-//! Resident memory of a service and its child processes during a run. Called by the engine.
+//! Samples the resident memory of a service and its child processes during a run. Called by the
+//! engine.
 
 use std::fs;
 

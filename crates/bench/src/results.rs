@@ -1,7 +1,7 @@
-//! A results file while it is written: a header, then each run at once.
+//! Writes a results file during a measurement: a header, then each run when it ends.
 //!
-//! An existing file of the same plan is continued, whatever it lacks: after an interruption the
-//! same command line ends with the same set of runs.
+//! An existing file of the same plan is continued. So after an interruption the same command line
+//! ends with the same set of runs.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ use firstbyte_advise::result::{Header, Record, Results, Run};
 
 use crate::error::{Error, Result};
 
-/// Where runs are written.
+/// Writes the runs of one measurement to a file.
 #[derive(Debug)]
 pub struct Writer {
     file: Option<(PathBuf, File)>,

@@ -1,7 +1,7 @@
-//! The servers of a case: started on free ports, ended by their process ids.
+//! Starts the servers of a case on free ports, and ends them by their process ids.
 //!
 //! A service is any command. It runs under a launcher that replaces itself by the service, so it
-//! ends with the engine even if that is killed.
+//! ends with the engine even if that is killed. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ const END: Duration = Duration::from_secs(5);
 /// The longest that a link may take to report its counters.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What a link counted since it started.
+/// Counters of a link since it started.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     /// Bytes to clients.
@@ -43,7 +43,7 @@ pub(crate) struct Counters {
 pub(crate) struct Running {
     name: String,
     child: Child,
-    /// What it prints, line by line.
+    /// The lines that it prints.
     lines: Receiver<String>,
 }
 
@@ -107,7 +107,7 @@ impl Running {
         self.child.id()
     }
 
-    /// What it counted since it started; `None` if it does not count, or gives no answer.
+    /// Its counters since it started; `None` if it does not count, or gives no answer.
     pub(crate) fn counters(&self) -> Option<Counters> {
         while self.lines.try_recv().is_ok() {}
         kill_process(Pid::from_child(&self.child), Signal::USR1).ok()?;

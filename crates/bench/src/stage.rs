@@ -1,7 +1,8 @@
-//! The stage: directories for data, services and destinations, gone when the measurement ends.
+//! Temporary directories for data, services and destinations, removed when the measurement ends.
+//! Such a directory is called a stage.
 //!
-//! A stage is locked while it is used. The next measurement removes the stages whose lock is free:
-//! those that a killed process left, with what is mounted below them.
+//! A stage is locked while it is used. The next measurement removes the stages that are not locked,
+//! which killed processes left, and unmounts what is mounted below them.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -10,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::mounts::Mounts;
 use crate::plan::Place;
 
-/// How the names of stages begin.
+/// The start of the names of stages.
 const PREFIX: &str = "firstbyte-bench-";
 /// The file that is locked.
 const LOCK: &str = ".lock";
-/// Where memory is a file system.
+/// The directory of a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// One directory per place. Dropping it removes them.

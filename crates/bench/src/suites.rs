@@ -1,10 +1,10 @@
-//! The suites: plans, part of the program, that repeat published measurements; and `advise`, which
-//! grades the models of `firstbyte advise` by measurements made here.
+//! Built-in plans. Most repeat published measurements; `advise` compares the models of `firstbyte
+//! advise` with measurements made on this machine.
 //!
-//! A suite is a plan (`suites/NAME.toml`) with a table that sets the published figures beside
-//! those measured here, and the programs that are contenders of it. Without a target its cases
-//! bring stand-ins; cases that need a target replace them where one is given. Called by
-//! `bench run --suite`.
+//! A suite is a plan (`suites/NAME.toml`) with a table that sets the published figures beside those
+//! measured here, and the programs that are its contenders. Without a target, its cases measure
+//! local stand-ins. If a target is given, cases that need one replace them. Called by `bench run
+//! --suite`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,9 @@
-//! Sweeps: a table of a plan with `each` stands for one table per combination of its values.
+//! Expands sweeps: a table of a plan with `each` becomes one table for each combination of its
+//! values.
 //!
-//! `each = { chunk = ["64KiB", "5MiB"], clients = "{clients}" }` replaces `{chunk}` and
-//! `{clients}` in all texts of its table; other placeholders stay. This happens before a plan is a
-//! value, after `inherit`. Called by [`crate::plan`].
+//! `each = { chunk = ["64KiB", "5MiB"], clients = "{clients}" }` replaces `{chunk}` and `{clients}`
+//! in all texts of its table; other placeholders stay. This works on the TOML, after `inherit` and
+//! before the plan is parsed into values. Called by [`crate::plan`].
 
 use std::borrow::Cow;
 
@@ -14,8 +15,8 @@ use crate::words::Words;
 /// Names with one value each.
 type Combination = Vec<(String, String)>;
 
-/// Replaces each table with `each`, in whatever array it is, by those that it stands for. `vars`
-/// has the variables of the plan.
+/// Replaces each table with `each`, in any array, by its expansion. `vars` has the variables of the
+/// plan.
 ///
 /// # Errors
 /// `each` is no table of values, or a name is the same in all combinations.

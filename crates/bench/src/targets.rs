@@ -1,8 +1,8 @@
-//! From targets to a plan: what `bench run TARGET...` measures.
+//! Makes the plan of `bench run TARGET...` from its targets.
 //!
-//! A target is looked at once ([`probe`]): what it is, and how much is there. Each workload that
-//! fits becomes a case; its contenders are the ways to the data. Targets are only read unless
-//! writing is allowed. The plan is a value, so `--dry-run` can show it.
+//! Each target is examined once ([`probe`]): its kind and its size. Each workload that fits becomes
+//! a case, whose contenders are the ways to reach the data. Targets are only read, unless writing
+//! is allowed. The plan is a value, so `--dry-run` can show it.
 
 mod cases;
 mod function;
@@ -15,7 +15,7 @@ pub use probe::{Found, Shape, Target, probe};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 
-/// What is asked for.
+/// The request: targets, workloads and options.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The workloads, by name; empty: those that fit.

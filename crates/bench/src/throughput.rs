@@ -1,7 +1,7 @@
-//! Progress of a run over time, for the chart of throughput.
+//! Records the progress of a run over time, for the chart of throughput.
 //!
-//! A thread samples a counter; the samples never exceed [`MOST`]. Where a run takes longer, every
-//! second sample is dropped and the interval doubled. Called by the engine around each run.
+//! A thread samples a counter. There are never more than [`MOST`] samples: when they are full,
+//! every second one is dropped and the interval is doubled. Called by the engine around each run.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

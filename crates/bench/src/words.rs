@@ -1,4 +1,5 @@
-//! Placeholders in the words of commands: `{name}`. A brace that is meant is written twice.
+//! Replaces placeholders such as `{name}` in the words of commands. A literal brace is written
+//! twice.
 
 use std::collections::BTreeMap;
 

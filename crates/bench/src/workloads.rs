@@ -1,5 +1,5 @@
-//! The workloads, one file each. Each does its work once through a session and returns its
-//! figures; `all_seconds` is when the work was done.
+//! The workloads of jobs, one file each. A workload does its work once through a session and
+//! returns its figures; the metric `all_seconds` is the time at which the work was done.
 
 mod blast;
 mod command;

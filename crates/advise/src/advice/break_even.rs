@@ -1,6 +1,8 @@
-//! Where the recommendation changes: by bytes read, jobs a day, concurrency, size.
+//! Finds the points where another option becomes better than the recommended one, as one input
+//! varies: bytes read, jobs a day, jobs at once, or the size of the data set.
 //!
-//! Found by a search for a root between sampled points, at the likeliest values.
+//! Each point is a root of the difference between two options, found by bisection between sampled
+//! points. The uncertain numbers keep their likeliest values. Called by [`advise`](super::advise).
 
 use serde::Serialize;
 
@@ -11,7 +13,7 @@ use super::usage::usage;
 use super::verdict::Reach;
 use crate::workload::Workload;
 
-/// What is varied.
+/// The input that varies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variable {
@@ -25,7 +27,7 @@ pub enum Variable {
     Size,
 }
 
-/// What is compared.
+/// The figure that two options are compared by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -38,9 +40,9 @@ pub enum Measure {
 /// A point where one option stops being better than another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakEven {
-    /// What is varied.
+    /// The input that varies.
     pub variable: Variable,
-    /// What is compared.
+    /// The figure that is compared.
     pub measure: Measure,
     /// The value of the variable.
     pub value: f64,

@@ -1,4 +1,6 @@
-//! What to change first: each change is simulated, and ranked by the time that it saves.
+//! Proposes changes to the recommended option or to the workload, for example a larger volume or
+//! more memory. Each change is simulated, and kept if it saves at least 5 % of the time or cost.
+//! The change that saves most time comes first. Called by [`advise`](super::advise).
 
 use serde::Serialize;
 
@@ -11,10 +13,10 @@ use crate::workload::{Place, Workload};
 /// The least saving that is worth a line.
 const WORTH: f64 = 0.05;
 
-/// A change and what it brings.
+/// A change to the workload or the option, and its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// What to do.
+    /// The change, in words.
     pub what: String,
     /// Name of the option that it is for.
     pub option: String,

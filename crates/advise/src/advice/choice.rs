@@ -1,4 +1,6 @@
-//! The options of a workload: each service, in each way to read it.
+//! Lists the options of a workload. An option is a service of the catalogue and a [`Method`] to
+//! read from it. An option that the workload rules out is kept, with the reason. Called by
+//! [`advise`](super::advise).
 
 use crate::models::{Catalogue, Kind, Model};
 use crate::workload::{Place, Workload};
@@ -25,7 +27,7 @@ pub(super) struct Choice<'a> {
     pub(super) capacity: f64,
     /// Nothing has to be brought from the bucket or the snapshot behind the service.
     pub(super) hydrated: bool,
-    /// Why it cannot be had.
+    /// The reason for which the option cannot be had; `None` if it can.
     pub(super) refused: Option<String>,
 }
 

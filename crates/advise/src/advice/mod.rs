@@ -31,7 +31,7 @@ use crate::workload::{Place, Workload};
 /// Options that the best one is compared with for break-even points.
 const RIVALS: usize = 4;
 
-/// What advice rests on.
+/// The models and prices that advice is computed from.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// Services, machines and programs.
@@ -53,19 +53,19 @@ pub struct Advice {
     pub rows: Vec<Row>,
     /// The most that a job may read to meet the deadline.
     pub reaches: Vec<Reach>,
-    /// Where the recommendation changes.
+    /// Points where another option becomes the best.
     pub break_evens: Vec<BreakEven>,
-    /// What to change first.
+    /// Changes that save time or money, the best first.
     pub changes: Vec<Change>,
 }
 
-/// Why there is no advice.
+/// The reason for which no advice can be given.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The type of machine is not known.
     #[error("unknown instance `{name}`{}", hint(.nearest.as_ref()))]
     Machine {
-        /// What was given.
+        /// The name that was given.
         name: String,
         /// The closest known one.
         nearest: Option<String>,
@@ -73,7 +73,7 @@ pub enum Error {
     /// The program is not known.
     #[error("unknown client `{name}`; known: {known}")]
     Client {
-        /// What was given.
+        /// The name that was given.
         name: String,
         /// All known ones.
         known: String,
@@ -81,7 +81,7 @@ pub enum Error {
     /// There is no such option.
     #[error("unknown option `{name}`{}", hint(.nearest.as_ref()))]
     Option {
-        /// What was given.
+        /// The name that was given.
         name: String,
         /// The closest known one.
         nearest: Option<String>,
@@ -89,7 +89,7 @@ pub enum Error {
     /// The program needs more memory than there is.
     #[error("the program needs more memory than {place} has")]
     Memory {
-        /// Where it runs.
+        /// The machine or function.
         place: String,
     },
     /// The region is not known.

@@ -1,5 +1,5 @@
-//! The bytes and requests that a job causes. They depend on how it reads and on what is still
-//! cached.
+//! Computes the bytes and requests that one job causes, from how it reads and what is already
+//! cached. The simulator and the bill use the same result. Called by `scene`.
 
 use super::choice::{Choice, Method};
 use crate::models::Kind;
@@ -11,7 +11,7 @@ const CHUNK: f64 = 8.0 * 1_048_576.0;
 /// The kernel's largest read-ahead where nothing else is set.
 const READ_AHEAD: f64 = 131_072.0;
 
-/// What one job moves.
+/// Bytes, requests and files of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moved {
     /// Bytes that come from the service in all passes.
@@ -28,7 +28,7 @@ pub(super) struct Moved {
     pub(super) direct: bool,
 }
 
-/// What a job on a machine with `memory` bytes moves.
+/// Computes what one job moves on a machine with `memory` bytes.
 pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64) -> Moved {
     let data = &workload.data;
     let random = data.access != Access::Sequential;

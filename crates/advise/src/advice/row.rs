@@ -1,4 +1,6 @@
-//! One option, simulated: how long, how much, and what limits it.
+//! Simulates one option and makes its row of the table: time, cost, limiting resource, and whether
+//! it meets the deadline. Times and costs come from 32 draws of the uncertain numbers. Called by
+//! [`advise`](super::advise) for the table, and by other parts of the advice to compare variants.
 
 use serde::Serialize;
 
@@ -32,13 +34,13 @@ pub struct Row {
     pub p50: f64,
     /// Of 100 jobs 95 take at most this.
     pub p95: f64,
-    /// What the job waits for most.
+    /// The resource that holds back the longest phase of the median job.
     pub limit: Limit,
     /// Each phase of a median job, with its own limit.
     pub phases: Vec<Span>,
     /// Bytes that a job brings from the service.
     pub bytes: f64,
-    /// Cost of the median job and of a month; without prices, what is missing.
+    /// Cost of the median job and of a month; lists the items without a price.
     pub cost: Cost,
     /// Dollars of a month with all its jobs; `None` if a price is missing.
     pub month: Option<f64>,
@@ -48,11 +50,11 @@ pub struct Row {
     pub waiting: Option<f64>,
     /// Meets the deadline in 95 of 100 jobs; `None` without a deadline.
     pub meets: Option<bool>,
-    /// Why the option cannot be had, though it is simulated.
+    /// The reason for which the option cannot be had; it is simulated all the same.
     pub refused: Option<String>,
-    /// What the numbers were measured by, where results override the model.
+    /// The measurement that overrides the model's numbers; `None` without one.
     pub measured: Option<String>,
-    /// What the model does not know.
+    /// Effects that the model does not cover.
     pub leaves_out: String,
 }
 

@@ -17,7 +17,7 @@ struct Host {
     flow_rate: f64,
 }
 
-/// What is simulated, and what it moves.
+/// A system to simulate, and the bytes and requests of a job in it.
 pub(super) struct Scene {
     pub(super) system: System,
     pub(super) moved: Moved,
@@ -131,7 +131,7 @@ impl Builder<'_, '_> {
         self.resources.push(resource);
     }
 
-    /// What the service offers to one client and to all.
+    /// Adds the resources that the service offers to one client and to all.
     fn service(&mut self) {
         let moved = self.moved;
         let jobs = self.workload.jobs.at_once;

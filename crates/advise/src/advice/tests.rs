@@ -1,4 +1,4 @@
-//! The cases of the reports, and properties that hold for any workload.
+//! Tests of the advice: the cases of published reports, and properties that hold for any workload.
 
 use proptest::prelude::*;
 

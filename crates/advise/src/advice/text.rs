@@ -1,4 +1,5 @@
-//! Advice as text for a terminal.
+//! Renders [`Advice`] as text for a terminal: the recommendation, a row for each option, the
+//! break-even points and the changes. Called by `firstbyte advise run`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,6 @@
-//! What an option uses that is billed.
+//! Computes the billed [`Usage`] of an option: the compute time of each job, and the items that the
+//! service bills for each job or month. Called by `row` and `break_even`; the prices turn it into
+//! dollars.
 
 use super::choice::Choice;
 use super::moved::Moved;
@@ -12,7 +14,7 @@ const GIB: f64 = 1_073_741_824.0;
 /// Bytes per second that the price of a gp3 volume includes.
 const INCLUDED_RATE: f64 = 125.0 * 1_048_576.0;
 
-/// What each job of `seconds` uses, and each month whatever runs.
+/// Billed usage of a job that takes `seconds`, and of each month, with or without jobs.
 pub(super) fn usage(
     workload: &Workload,
     choice: &Choice<'_>,

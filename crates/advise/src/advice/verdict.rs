@@ -1,4 +1,6 @@
-//! The recommendation: one sentence with its reason and its margin.
+//! Ranks the simulated options and writes the recommendation: one sentence with its reason and its
+//! margin. If no option meets the deadline, the sentence says how much a job could read in time.
+//! Called by [`advise`](super::advise).
 
 use serde::Serialize;
 
@@ -6,7 +8,7 @@ use super::row::Row;
 use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::Workload;
 
-/// What is recommended.
+/// The recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The sentence.
@@ -44,7 +46,7 @@ fn none(sentence: &str) -> Verdict {
     Verdict { sentence: sentence.to_owned(), options: Vec::new(), margin: 0.0 }
 }
 
-/// Nothing meets the deadline.
+/// The verdict if no option meets the deadline.
 fn late(deadline: f64, had: &[&Row], reach: &[Reach]) -> Verdict {
     let fastest = had.iter().min_by(|a, b| a.p95.total_cmp(&b.p95));
     let Some(fastest) = fastest else { return none("no option has what is asked for") };

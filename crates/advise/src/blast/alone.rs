@@ -1,5 +1,6 @@
-//! The daily job alone: what the monthly comparison would be if the job were not given the time of
-//! four at once, and what might explain those times.
+//! Recomputes the report's monthly comparison for a daily job that has the file system to itself.
+//! The report gives that job the time of four jobs that share the disks. The module also lists
+//! possible explanations for the report's times; they are not proven.
 
 use serde::Serialize;
 
@@ -71,7 +72,7 @@ impl Alone {
     }
 }
 
-/// What might explain times that a shared disk does not: shown, and not proven.
+/// Possible explanations of the times that a shared disk does not explain. They are not proven.
 pub(super) fn what_if(inputs: &Inputs) -> Vec<String> {
     let (database, query) = (&inputs.database, inputs.largest());
     let each = inputs.fsx.disk()[0] / inputs.fsx.jobs_at_once;

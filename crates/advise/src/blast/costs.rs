@@ -1,4 +1,4 @@
-//! What the report's jobs cost, by its own rates and nothing else.
+//! Computes the cost of the report's jobs from the report's own rates; current prices are not used.
 
 use super::inputs::Inputs;
 use crate::prices::{Catalogue, Cost, Day};

@@ -1,4 +1,4 @@
-//! Numbers as the example prints them.
+//! Formats numbers for the text of the worked example: commas between thousands, and ranges.
 
 /// `value` with `digits` decimals, and commas between thousands.
 pub(super) fn grouped(value: f64, digits: usize) -> String {

@@ -1,4 +1,5 @@
-//! The inputs of the worked example, as the report states them.
+//! Reads the inputs of the worked example from the embedded `examples/blast.toml`: the figures and
+//! statements of the report.
 
 use serde::Deserialize;
 

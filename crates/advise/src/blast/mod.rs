@@ -1,8 +1,8 @@
-//! The worked example: a report on BLAST over EFS and FSx for Lustre, computed from its inputs.
+//! The worked example: checks a report on BLAST over EFS and FSx for Lustre against its own inputs.
 //!
-//! `docs/advise.md` shows its text. Figures that follow from the report's inputs are reproduced;
-//! statements that do not hold together are pointed out with their arithmetic. Rates are the
-//! report's own, never current ones.
+//! `docs/advise.md` shows its text. A figure that follows from the report's inputs is reproduced. A
+//! statement that contradicts other figures is pointed out, with the arithmetic. Rates are those of
+//! the report, never current ones. Called by `firstbyte advise example`.
 
 mod alone;
 mod costs;
@@ -35,7 +35,7 @@ pub struct Example {
     pub pointed_out: Vec<Point>,
     /// The daily job alone.
     pub alone: Alone,
-    /// What might explain (b), unproven.
+    /// Possible explanations of (b), unproven.
     pub what_if: Vec<String>,
     #[serde(skip)]
     lines: Vec<String>,

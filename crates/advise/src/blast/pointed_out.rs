@@ -1,6 +1,6 @@
-//! Statements of the report that its own figures, or those of the services, do not bear out.
+//! Lists the statements of the report that contradict its own figures, or those of the services.
 //!
-//! Each point has a letter, a sentence, and arithmetic that is computed from the inputs.
+//! Each [`Point`] has a letter, a sentence, and arithmetic that is computed from the inputs.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::prices::Catalogue;
 pub struct Point {
     /// The letter it is referred to by.
     pub mark: char,
-    /// What is wrong.
+    /// The contradiction, in one sentence.
     pub what: String,
     /// The arithmetic.
     pub how: String,

@@ -1,7 +1,7 @@
-//! Figures of the report that follow from its inputs.
+//! Recomputes the figures of the report that follow from its inputs.
 //!
-//! Each is computed and compared: it is reproduced if it is within one unit of the last digit that
-//! the report prints. The report adds cells that were rounded to cents, and so does this.
+//! A figure counts as reproduced if it is within one unit of the last digit that the report prints.
+//! The report adds amounts that were rounded to cents, so this module rounds before it adds.
 
 use serde::Serialize;
 
@@ -13,15 +13,15 @@ use crate::prices::Catalogue;
 /// A figure of the report beside the one that follows from its inputs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// The figure's name.
     pub what: String,
     /// The report's value.
     pub report: f64,
-    /// What its inputs give.
+    /// The value that follows from its inputs.
     pub computed: f64,
     /// Decimals that the report prints.
     pub digits: usize,
-    /// How it is computed.
+    /// The computation, in words.
     pub how: String,
 }
 

@@ -1,9 +1,10 @@
-//! What changed between two results files beyond noise.
+//! Compares two results files and reports the differences that exceed noise.
 //!
-//! Contenders are matched by the names of case and contender, and compared by wall time. A change
-//! is reported only if three things agree: the ratio of medians passes the threshold, its 95 %
-//! interval does not hold 1, and chance explains the difference in at most 1 %, corrected for the
-//! number of comparisons. Called by `bench compare`.
+//! A contender is one of the programs or ways that a case compares. Contenders are matched by the
+//! names of case and contender, and compared by wall time. A change is reported only if three
+//! things agree: the ratio of medians passes the threshold, its 95 % interval does not contain 1,
+//! and the probability of a difference by chance is at most 1 %, corrected for the number of
+//! comparisons. Called by `bench compare`.
 
 mod obstacles;
 
@@ -16,13 +17,13 @@ use crate::statistics::significance::{chance, corrected};
 use crate::statistics::{FEW_BELOW, Ratio, Summary, disturbance, ratio, summarise};
 use obstacles::{Obstacles, of_cases, of_contenders, of_files};
 
-/// The threshold for most uses: what two processes that share two processors repeat within.
+/// The usual threshold. On two shared processors, times of the same program repeat within it.
 pub const THRESHOLD: f64 = 0.05;
 
 /// The greatest probability of chance that still counts as a finding.
 const LEVEL: f64 = 0.01;
 
-/// What became of a contender's time.
+/// The result of comparing a contender's times.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -54,9 +55,9 @@ pub struct Change {
     /// The probability that chance alone makes such a difference, corrected for the number of
     /// comparisons; `None` if not compared.
     pub chance: Option<f64>,
-    /// What it comes to.
+    /// The result of the comparison.
     pub outcome: Outcome,
-    /// What a reader must know of this comparison, a sentence each.
+    /// Facts that a reader of this comparison must know, a sentence each.
     pub notes: Vec<String>,
 }
 

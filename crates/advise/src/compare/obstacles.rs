@@ -1,4 +1,4 @@
-//! What stands between two figures: differences of machine, build, plan, case or contender.
+//! Finds the differences that make two figures incomparable, and those that a reader must know of.
 //!
 //! A different machine, stand-in, parameter, cache state or basis makes figures incomparable. A
 //! different build, kernel, plan, command line or program version is only noted, because `compare`
@@ -12,7 +12,7 @@ use crate::result::{Case, ContenderLine, Header, Machine, Run};
 /// keeps a little for itself, and not always the same.
 const SAME_MEMORY: f64 = 0.05;
 
-/// What was found.
+/// The differences found, and whether they prevent a comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Obstacles {
     /// False if the figures do not belong together.

@@ -1,14 +1,15 @@
-//! Results on the user's own system override a model's numbers, with their spread.
+//! Overrides a model's numbers by results of `bench` on the user's own system.
 //!
-//! A contender belongs to a model if its name, or the name of its case, holds the model's name.
-//! From its runs follow the rate of a client and, where they print `ready_seconds` or
-//! `first_byte_seconds`, mount and latency.
+//! A contender belongs to a model if its name, or the name of its case, contains the model's name.
+//! Its runs give the rate of a client. If they print `ready_seconds` or `first_byte_seconds`, they
+//! also give the time to mount and the latency. The spread of the runs gives the range of each
+//! number.
 
 use super::{Catalogue, Model, Number, Source};
 use crate::result::{Results, Run};
 use crate::statistics::summarise;
 
-/// What results say about one model.
+/// Numbers of one model, measured by results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     /// Name of the model.
@@ -21,7 +22,7 @@ pub struct Calibration {
     pub day: String,
 }
 
-/// What `results` say about the models of `catalogue`.
+/// The calibrations that `results` give for the models of `catalogue`.
 #[must_use]
 pub fn calibrations(catalogue: &Catalogue, results: &Results) -> Vec<Calibration> {
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Draws a value for each uncertain number, from a fixed seed.
+//! Draws a value for each uncertain number, from a fixed seed. The same index gives the same values
+//! if the same numbers are requested in the same order. Called once for each simulated job.
 
 use fastrand::Rng;
 

@@ -1,9 +1,9 @@
-//! What storage services, machines and programs can do: numbers, each with its source and the day
-//! on which that was read.
+//! Models of storage services, machines and programs. A model is a set of numbers, each with its
+//! source and the day on which that was read.
 //!
-//! The models are data files in `crates/advise/models`, embedded. Users add their own, and results
-//! of `bench` override a model's numbers (see [`Model::calibrate`]). Rates are in bytes per second,
-//! times in seconds, sizes in bytes. Called by the advice.
+//! The models are data files in `crates/advise/models`, embedded in the program. Users add their
+//! own, and results of `bench` override a model's numbers (see [`Model::calibrate`]). Rates are in
+//! bytes per second, times in seconds, sizes in bytes. Called by the advice.
 
 mod calibrate;
 mod draw;
@@ -31,16 +31,16 @@ pub struct Number {
     pub source: String,
 }
 
-/// Where numbers come from.
+/// The source of numbers.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Source {
-    /// Which page, table or measurement.
+    /// The page, table or measurement.
     pub what: String,
     /// The day on which it was read, `2026-11-20`.
     pub read: String,
 }
 
-/// How a service is read.
+/// The way in which programs read a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -52,7 +52,7 @@ pub enum Kind {
     Volume,
 }
 
-/// What a bill counts.
+/// The quantity that a bill counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Billed {
@@ -85,7 +85,7 @@ pub enum Billed {
 pub struct Bill {
     /// Key of the price, see [`crate::usage::KEYS`].
     pub price: String,
-    /// What is counted.
+    /// The quantity that is counted.
     pub of: Billed,
 }
 
@@ -96,21 +96,21 @@ pub struct Model {
     pub name: String,
     /// For people.
     pub title: String,
-    /// How it is read.
+    /// The way in which programs read it.
     pub kind: Kind,
     /// Several machines see the same data.
     pub shared: bool,
     /// Data survives the loss of a machine, a server or a zone.
     pub durable: bool,
-    /// What the model does not know.
+    /// Effects that the model does not cover.
     pub leaves_out: String,
     /// Sources by name.
     pub sources: BTreeMap<String, Source>,
     /// Numbers by name.
     pub numbers: BTreeMap<String, Number>,
-    /// What is billed.
+    /// Billed items.
     pub bills: Vec<Bill>,
-    /// What the numbers were measured by, where results override them.
+    /// The measurement that overrides the numbers; `None` without one.
     pub measured: Option<String>,
 }
 
@@ -207,8 +207,8 @@ impl Catalogue {
         .expect("embedded models are valid")
     }
 
-    /// Adds what a file describes: a service, or machines. What has the name of a known one
-    /// replaces it.
+    /// Adds the service or the machines that a file describes. An entry of the same name is
+    /// replaced.
     ///
     /// # Errors
     /// The first wrong field.

@@ -1,4 +1,5 @@
-//! Reads models from TOML. A number without a source, and a source without its day, are errors.
+//! Reads models from TOML. A number without a source is an error, and so is a source without its
+//! day.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +69,7 @@ const BILLED: [(&str, Billed); 11] = [
     ("volume-rate", Billed::VolumeRate),
 ];
 
-/// What a file of a user describes.
+/// The content of a user's file.
 pub(super) enum Added {
     Service(Box<Model>),
     Machines(BTreeMap<String, Machine>, BTreeMap<String, Source>),

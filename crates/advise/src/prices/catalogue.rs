@@ -1,7 +1,7 @@
-//! Price catalogues: TOML in, prices by key and region out.
+//! Price catalogues: reads them from TOML, and finds the price of a key in a region on a day.
 //!
-//! Invariant: every price and minimum has a source and a day, is not negative, and is of the
-//! dimension its key bills. A file that breaks this is refused with the line it does so on.
+//! Invariant: every price and minimum has a source and a day, is not negative, and is in a unit of
+//! the dimension that its key bills. A file that breaks this is refused, with the line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ const CURRENT: [(&str, &str); 4] = [
 /// The rates of one report, see [`Catalogue::blast_report`].
 const BLAST_REPORT: (&str, &str) = ("blast-report.toml", include_str!("../../prices/blast-report.toml"));
 
-/// What one unit of something costs in one region.
+/// The price of one unit in one region.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Price {
     /// The key, see [`crate::usage::KEYS`].
@@ -36,11 +36,11 @@ pub struct Price {
     pub unit: Unit,
     /// The day the source states it for.
     pub day: Day,
-    /// Where it was read.
+    /// The page or file that states the price.
     pub source: String,
 }
 
-/// What is billed at least.
+/// The least quantity that is billed.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, try_from = "MinimumEntry")]
 pub(super) struct Minimum {
@@ -68,7 +68,7 @@ pub struct CatalogueError {
     pub name: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The mistake.
     pub why: String,
 }
 
@@ -131,8 +131,7 @@ impl Catalogue {
         other.prices.into_values().flatten().for_each(|price| self.insert(price));
     }
 
-    /// Replaces what `other` has prices for, whatever their days: a user's catalogue overrides the
-    /// embedded prices of the same key and region.
+    /// Replaces the prices of each key and region that `other` has prices for, whatever their days.
     pub fn override_with(&mut self, other: Self) {
         for (key, prices) in &other.prices {
             if let Some(own) = self.prices.get_mut(key) {
@@ -163,7 +162,7 @@ impl Catalogue {
         self.prices.get(key).into_iter().flatten().map(|price| price.region.as_str()).collect()
     }
 
-    /// What is billed at least for `key`, for each of `per`.
+    /// The least quantity that is billed for `key`, for each of `per`.
     pub(super) fn minimum(&self, key: &str, per: Per) -> Option<&Minimum> {
         self.minimums.iter().rev().find(|minimum| minimum.per == per && covers(&minimum.key, key))
     }
@@ -206,7 +205,7 @@ fn covers(pattern: &str, key: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == key, |start| key.starts_with(start))
 }
 
-/// A file as it is written.
+/// The text of a file, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -216,7 +215,7 @@ struct File {
     minimum: Vec<Minimum>,
 }
 
-/// What one source states for one day and region.
+/// The prices that one source states for one day and region.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {

@@ -1,7 +1,7 @@
-//! What a usage costs: per job, per month, item by item.
+//! Computes the cost of a usage, item by item, for each job and for each month.
 //!
-//! Invariant: the lines of one period add up to its sum, and what has no price is in `missing`
-//! rather than counted as free. Waiting people are never part of a sum.
+//! Invariant: the lines of one period add up to its sum. An item without a price is listed in
+//! `missing` and is not counted as free. The value of waiting time is never part of a sum.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::day::Day;
 use super::nearest::nearest;
 use crate::usage::{Item, Per, Unit, Usage, find_key};
 
-/// What a usage costs in one region by the prices of one day, in US dollars.
+/// The cost of a usage in one region by the prices of one day, in US dollars.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
     /// Dollars that each job adds.
@@ -29,17 +29,16 @@ pub struct Cost {
     pub oldest_days: Option<i64>,
 }
 
-/// What one item costs.
+/// The cost of one item.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     /// Key of the price.
     pub price: String,
-    /// What is billed, in `unit`: what was used, in the unit that is billed, and at least the
-    /// minimum.
+    /// The billed quantity, in `unit`: the used quantity, and at least the minimum.
     pub billed: f64,
     /// The unit that is billed.
     pub unit: Unit,
-    /// What it is counted for.
+    /// The period that it is counted for: a job or a month.
     pub per: Per,
     /// Dollars for one unit.
     pub usd_per_unit: f64,
@@ -54,11 +53,11 @@ pub struct Line {
 pub struct Missing {
     /// Key of the price.
     pub price: String,
-    /// Why there is none.
+    /// The reason for which no price was found.
     pub reason: Reason,
 }
 
-/// Why an item has no price.
+/// The reason for which an item has no price.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
     /// There is no such key.
@@ -80,9 +79,9 @@ pub enum Reason {
     },
     /// The usage is in a unit that cannot be converted into the billed one.
     Unit {
-        /// What was used.
+        /// The unit of the usage.
         used: Unit,
-        /// What is billed.
+        /// The unit of the price.
         billed: Unit,
     },
     /// The quantity is negative or not a number.
@@ -129,7 +128,7 @@ impl Cost {
 }
 
 impl Catalogue {
-    /// What `usage` costs in `region` by the prices of `day`.
+    /// Computes the cost of `usage` in `region` by the prices of `day`.
     #[must_use]
     pub fn cost(&self, usage: &Usage, region: &str, day: Day) -> Cost {
         let waiting = usage.waiting.map(|waiting| waiting.hours * waiting.per_hour);
@@ -181,7 +180,8 @@ impl Catalogue {
 }
 
 impl Minimum {
-    /// What is billed for `used`, both in `unit`. Nothing is billed for what is not used at all.
+    /// The billed quantity for `used`, both in `unit`. An item that is not used at all costs
+    /// nothing.
     fn apply(&self, used: f64, unit: Unit) -> f64 {
         let Some(least) = self.unit.to(unit, self.quantity) else { return used };
         match self.step.and_then(|step| self.unit.to(unit, step)) {

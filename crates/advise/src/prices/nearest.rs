@@ -1,4 +1,5 @@
-//! The names that one which is not known was probably meant to be.
+//! Finds the known names that are closest to an unknown one, for error messages about keys and
+//! regions.
 
 /// Names that are offered at most.
 const OFFERED: usize = 3;

@@ -1,4 +1,4 @@
-//! The regions of AWS, by code.
+//! Codes of AWS's regions, and the check that refuses an unknown region.
 
 use super::nearest::nearest;
 
@@ -49,7 +49,7 @@ pub const REGIONS: [&str; 38] = [
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("there is no region `{name}`{}", super::hint(.nearest))]
 pub struct UnknownRegion {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
     /// The closest names.
     pub nearest: Vec<String>,

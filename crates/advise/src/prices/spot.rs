@@ -1,8 +1,8 @@
-//! Instances that may be taken away: how long work takes in the mean, and what a month's rate of
-//! interruptions means for an hour.
+//! Estimates the time of work on spot instances, which AWS may interrupt, from the monthly rate of
+//! interruptions that AWS publishes.
 //!
-//! An interruption is assumed to come at random at a constant rate, and work since the last
-//! checkpoint, or since the start, is done again. Waiting for a new instance is not counted.
+//! Interruptions are assumed to occur at random at a constant rate. Work since the last checkpoint,
+//! or since the start, is repeated. The wait for a new instance is not counted.
 
 use crate::usage::HOURS_PER_MONTH;
 

@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What a phase waits for.
+/// The resource or delay that a phase waits for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -65,7 +65,7 @@ impl fmt::Display for Limit {
 /// Something of which only so much can be had in a second: bytes, requests, processor seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resource {
-    /// What a phase that this holds back waits for.
+    /// The limit that is reported for a phase that this resource holds back.
     pub limit: Limit,
     /// Units per second, always.
     pub base: f64,
@@ -84,7 +84,7 @@ impl Resource {
     }
 }
 
-/// What a phase is for.
+/// The purpose of a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -99,11 +99,11 @@ pub enum Stage {
 /// A part of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// What it is for.
+    /// Its purpose.
     pub stage: Stage,
     /// Index of a resource, and how much of it the whole group needs.
     pub needs: Vec<(usize, f64)>,
-    /// Seconds that it takes at least, and what for.
+    /// The least time in seconds, and the limit that causes it.
     pub least: (f64, Limit),
     /// Bytes that each job moves: the measure in which shares are fair.
     pub bytes: f64,
@@ -125,14 +125,14 @@ pub struct System {
     pub groups: Vec<Group>,
 }
 
-/// What became of a phase.
+/// The simulated course of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Span {
-    /// What it is for.
+    /// Its purpose.
     pub stage: Stage,
     /// Seconds that it took.
     pub seconds: f64,
-    /// What it waited for most of that time.
+    /// The limit that it waited for longest.
     pub limit: Limit,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Progress<'a> {
         self.group.phases.get(self.phase)
     }
 
-    /// Goes on for `seconds` at `rate` phases a second.
+    /// Advances by `seconds` at `rate` phases a second.
     fn advance(&mut self, seconds: f64, rate: f64, limit: Limit) {
         let Some(phase) = self.current() else { return };
         match self.waited.iter_mut().find(|(known, _)| *known == limit) {
@@ -178,7 +178,7 @@ impl<'a> Progress<'a> {
 }
 
 impl System {
-    /// Runs all groups to their end and says what became of each phase of each group.
+    /// Runs all groups to their end. Returns a span for each phase of each group.
     #[must_use]
     pub fn run(&self) -> Vec<Vec<Span>> {
         let mut credits: Vec<f64> = self.resources.iter().map(|resource| resource.credit).collect();

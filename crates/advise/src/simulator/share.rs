@@ -1,20 +1,21 @@
-//! Max-min fair shares: all rates rise together until something is full; what needs it keeps its
-//! rate, the others rise on.
+//! Computes max-min fair shares: all rates rise together until a resource is full. Jobs that need a
+//! full resource keep their rate, and the other rates rise further.
 //!
-//! Fair is what each job gets in bytes. A phase that moves none counts a processor second as
-//! [`SECOND`] bytes, which matters only where such a phase and a reading one share processors.
+//! Fairness is measured in the bytes that each job gets. A phase that moves no bytes counts a
+//! processor second as [`SECOND`] bytes, which matters only where such a phase and a reading one
+//! share processors. Called by the simulator between two events.
 
 use super::{Limit, Phase, Resource};
 
 /// Bytes that a processor second counts for where a phase moves no bytes.
 const SECOND: f64 = 2e8;
 
-/// What a group gets.
+/// The rate of a group, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share {
     /// Phases per second.
     pub(super) rate: f64,
-    /// What holds it back.
+    /// The limit that determines the rate.
     pub(super) limit: Limit,
 }
 
@@ -49,7 +50,7 @@ pub(super) fn fair(phases: &[Option<&Phase>], resources: &[Resource], capacity: 
     shares
 }
 
-/// What all groups together use of each resource in a second.
+/// Units of each resource that all groups together use in a second.
 pub(super) fn used(phases: &[Option<&Phase>], shares: &[Share], resources: usize) -> Vec<f64> {
     let mut used = vec![0.0; resources];
     for (phase, share) in phases.iter().zip(shares) {
@@ -65,7 +66,7 @@ fn pace(phase: &Phase) -> f64 {
     if phase.bytes > 0.0 { phase.bytes } else { SECOND * phase.least.0.max(1e-9) }
 }
 
-/// What a group needs of a resource at a level of one byte per second and job.
+/// Units of a resource that a group needs at a level of one byte per second and job.
 fn need(phase: Option<&Phase>, resource: usize) -> f64 {
     let Some(phase) = phase else { return 0.0 };
     let amount: f64 =

@@ -1,4 +1,5 @@
-//! The runs of a case, summarised for each contender.
+//! Summarises the runs of a case for each contender: median figures, the ratio to the case's
+//! subject, fairness between parallel jobs, and outliers. Called for reports, and by `goal`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +11,12 @@ use super::quantile::median;
 use super::summary::{Summary, summarise};
 use crate::result::{Basis, Case, Outcome, Results, Run};
 
-/// What the runs of one contender of a case come to.
+/// The summary of one contender's runs of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Contender {
     /// Its name.
     pub name: String,
-    /// Where its figures come from: the least certain basis of its runs.
+    /// The origin of its figures: the least certain basis of its runs.
     pub basis: Basis,
     /// Wall time in seconds; `None` if no run counts.
     pub seconds: Option<Summary>,

@@ -1,22 +1,23 @@
-//! The figures in the cells of a table of published and measured ones.
+//! Computes the cells of a [`Table`] from results: the measured figure of each cell beside the
+//! published one. Called by the reports of `bench`.
 
 use crate::result::{Basis, Outcome, Results, Run};
 use crate::table::{Axis, Of, Statistic, Table};
 
 use super::quantile::quantile;
 
-/// What stands in a cell.
+/// The content of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// The figure's name, which ends with its unit.
     pub metric: String,
     /// The figure; `None` if it was not measured.
     pub value: Option<f64>,
-    /// Why there is none although its runs were made: the error of the last one.
+    /// The error of the last run, if runs were made and none of them counts.
     pub error: Option<String>,
-    /// Where it comes from.
+    /// The origin of the figure.
     pub basis: Basis,
-    /// What a model names as the limit.
+    /// The limiting resource that a model names.
     pub limit: Option<String>,
     /// The published figure; empty if there is none.
     pub published: String,

@@ -1,10 +1,10 @@
-//! How evenly parallel jobs share what they share.
+//! Measures how evenly the parallel jobs of one run shared a resource, by Jain's index.
 
 use serde::Serialize;
 
 use crate::result::Job;
 
-/// How even the parallel jobs of one run were.
+/// The evenness of the parallel jobs of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fairness {
     /// Jobs compared.

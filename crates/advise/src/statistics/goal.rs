@@ -1,4 +1,5 @@
-//! Whether a case holds its bounds.
+//! Decides whether the results of a case meet its goals: bounds on a figure, or on the ratio of two
+//! contenders. Called by the reports of `bench`.
 
 use serde::Serialize;
 
@@ -7,7 +8,7 @@ use super::case::samples;
 use super::summary::summarise;
 use crate::result::{Case, Goal, Results};
 
-/// What the runs say about a goal.
+/// The result for one goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The bound.

@@ -1,7 +1,7 @@
-//! Whether the machine did other work while it measured.
+//! Measures how much the machine was disturbed by other work during a run.
 //!
-//! Other work of a run is the processor time that went to other processes and, by the host, to
-//! other machines, as a part of what the run's time offered: seconds times processors.
+//! A run's disturbance is the processor time that went to other processes and, by the host, to
+//! other machines, as a part of the processor time that was available: seconds times processors.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub const MOST_DISTURBED_RUNS: f64 = 0.2;
 /// Processor seconds below which other work is not counted: the kernel counts in ticks of 0.01 s.
 const TICKS: f64 = 0.03;
 
-/// How disturbed the counted runs of a file were.
+/// Disturbance of the counted runs of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
     /// Runs that count and whose noise was observed.
@@ -51,7 +51,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     part.is_finite().then_some(part)
 }
 
-/// How disturbed those of `runs` are that count.
+/// Summarises the disturbance of those of `runs` that count.
 pub fn disturbance<'a>(runs: impl IntoIterator<Item = &'a Run>, processors: usize) -> Disturbance {
     let counted = runs.into_iter().filter(|run| run.counts());
     counted.filter_map(|run| elsewhere(run, processors)).fold(Disturbance::default(), |so_far, part| {

@@ -1,8 +1,8 @@
-//! Which samples are outliers.
+//! Finds the outliers among samples.
 //!
-//! The modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993): the
-//! distance from the median over the median absolute deviation, scaled to a normal distribution.
-//! An outlier is named, never removed.
+//! The score is the modified z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers"
+//! (1993): the distance from the median over the median absolute deviation, scaled to a normal
+//! distribution. An outlier is reported, never removed.
 
 use super::quantile::median;
 
@@ -15,7 +15,7 @@ const MEDIAN_DEVIATION: f64 = 0.6745;
 /// The square root of pi / 2: sigma over a deviation's mean.
 const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// With fewer samples a deviation is no measure of anything.
+/// The least number of samples from which a deviation is estimated.
 const LEAST: usize = 5;
 
 /// Indices of the outliers among `samples`, ascending.

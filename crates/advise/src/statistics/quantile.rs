@@ -1,4 +1,5 @@
-//! Order statistics of one list of samples, and how many samples make them worth something.
+//! Median and quantiles of a list of samples, and the sample counts below which they are marked as
+//! uncertain.
 
 /// Below this count an interval of the median is coarse: it ends at, or next to, the extremes.
 pub const COARSE_BELOW: usize = 9;

@@ -1,4 +1,5 @@
-//! How likely a difference between two lists of samples is by chance alone.
+//! Computes the probability that two lists of samples differ by chance alone: Yuen's test, and the
+//! correction for many comparisons. Called by `compare`.
 
 /// The part of the samples that is left out at each end: single slow runs decide nothing.
 const TRIMMED: f64 = 0.2;
@@ -23,7 +24,7 @@ pub(crate) fn chance(one: &[f64], two: &[f64]) -> f64 {
     student_tails(distance / error.sqrt(), freedom)
 }
 
-/// What the test needs of one list.
+/// The figures of one list that the test needs.
 struct Trimmed {
     /// The mean of the samples that are left.
     mean: f64,

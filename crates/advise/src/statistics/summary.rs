@@ -1,4 +1,4 @@
-//! The summary of one list of samples.
+//! Summarises one list of samples: extremes, median with its interval, mean, percentiles, outliers.
 
 use serde::Serialize;
 
@@ -6,12 +6,12 @@ use super::bootstrap::{Interval, median_interval};
 use super::outliers::outliers;
 use super::quantile::{COARSE_BELOW, FEW_BELOW, quantile, sorted};
 
-/// What there is to say of samples of one figure, in the unit of the samples.
+/// The summary of samples of one figure, in the unit of the samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Samples that are finite.
     pub count: usize,
-    /// Samples that are not, and count for nothing.
+    /// Samples that are not finite; they are left out.
     pub bad: usize,
     /// The least.
     pub min: f64,

@@ -1,8 +1,8 @@
-//! Text to quantities. A number and a unit, with or without a space: `254 GiB`, `30 min`,
-//! `50 USD/h`, `0.6 Gbit/s`. A number without a unit is an error.
+//! Parses quantities from text: a number and a unit, with or without a space, such as `254 GiB`,
+//! `30 min`, `50 USD/h`, `0.6 Gbit/s`. A number without a unit is an error.
 //!
 //! Unlike the options of other verbs (`location::units`), `K`, `M` and `G` alone are refused: a
-//! model that bills must know which of the two is meant.
+//! bill depends on whether they mean powers of 1000 or of 1024.
 
 use super::{Bytes, Dollars, DollarsPerHour, Rate, Seconds};
 

@@ -1,4 +1,4 @@
-//! Quantities as a reader sees them: three significant digits, and a unit that fits.
+//! Formats quantities for readers: three significant digits, and a unit that fits the size.
 
 /// A size, in decimal units: `2.20 GB`.
 #[must_use]

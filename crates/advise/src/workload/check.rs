@@ -1,4 +1,5 @@
-//! Which values make no sense, alone or together.
+//! Checks the values of a workload: refuses a value that makes no sense, alone or together with
+//! others, and names its field. Called by `read`.
 
 use crate::fields::{Field, FieldError};
 use crate::units::shown_bytes;

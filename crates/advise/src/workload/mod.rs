@@ -1,4 +1,5 @@
-//! What a user runs: which bytes a job reads, how often, where, and by when it must be done.
+//! Describes a user's workload: which bytes a job reads, how often, where, and by when the job must
+//! end.
 //!
 //! A [`Workload`] is complete and consistent: `read` fills in defaults and refuses contradictory
 //! values with the line and the field. Sizes are in bytes, times in seconds, all finite and not
@@ -16,19 +17,19 @@ pub use template::{Measured, commented, commented_from};
 pub struct Workload {
     /// A name for people.
     pub name: String,
-    /// What is read.
+    /// The data that a job reads.
     pub data: Data,
-    /// What a job does with it, and where.
+    /// The work of a job, and its machine.
     pub compute: Compute,
-    /// How many jobs there are.
+    /// Number of jobs.
     pub jobs: Jobs,
-    /// What is wanted.
+    /// Requirements.
     pub goal: Goal,
     /// Region, as AWS names it.
     pub region: String,
 }
 
-/// What is read.
+/// The data that a job reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
     /// All bytes of the data set.
@@ -60,10 +61,10 @@ pub enum Access {
     Mapped,
 }
 
-/// What a job does, and where.
+/// The work of a job, and its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// Where it runs.
+    /// The machine or function.
     pub place: Place,
     /// Processor seconds if all data were in memory.
     pub cpu_seconds: f64,
@@ -81,7 +82,7 @@ pub struct Compute {
     pub spot: bool,
 }
 
-/// Where a job runs.
+/// The machine or function that a job runs on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
     /// A function of AWS Lambda with this memory, in bytes.
@@ -101,7 +102,7 @@ pub enum Loading {
     Either,
 }
 
-/// How many jobs there are.
+/// Number of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jobs {
     /// Jobs at the same moment, at least 1. Each has a machine of its own.
@@ -110,7 +111,7 @@ pub struct Jobs {
     pub per_day: f64,
 }
 
-/// What is wanted.
+/// Requirements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// Seconds within which a job must end.

@@ -1,5 +1,5 @@
-//! Reads a workload from TOML or from options, with a default for each field that has an honest
-//! one.
+//! Reads a workload from TOML or from options. A field that is not given gets a default if there is
+//! a reasonable one; otherwise its absence is an error.
 
 use super::{Access, Compute, Data, Goal, Jobs, Loading, Place, Workload, check};
 use crate::fields::{Field, FieldError, Fields, Value};
@@ -26,7 +26,7 @@ pub fn of_text(text: &str) -> Result<Workload, FieldError> {
 }
 
 /// A workload from options of the command line: name of the option without its dashes, and text.
-/// Each name stands for the field of the same name, in whichever section it is.
+/// Each name sets the field of the same name, in any section.
 ///
 /// # Errors
 /// The first wrong option.

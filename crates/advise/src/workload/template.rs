@@ -1,11 +1,12 @@
-//! The commented workload file that `advise init` writes.
+//! Writes the commented workload file of `advise init`, with example values or with figures from
+//! results.
 
 use std::fmt::Write as _;
 
 use crate::result::{Results, Run};
 use crate::statistics::summarise;
 
-/// What results say about a workload.
+/// Figures of a workload, taken from results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Bytes of the data set.

@@ -1,4 +1,4 @@
-//! Makes the library's client for a job from global options, written as on the command line.
+//! Makes the library's client for a job, from global options in the form of the command line.
 
 use firstbyte::store::CounterSnapshot;
 use firstbyte::transfer::{Concurrency, Summary};
@@ -14,7 +14,7 @@ const IGNORED: &[&str] = &["-q", "--quiet", "-v", "--verbose", "--json"];
 const VALUES: &[&str] =
     &["--endpoint-url", "--profile", "--region", "--ca-bundle", "--read-timeout", "--memory", "--limit-rate"];
 
-/// A client as the job's options say; else as the environment says.
+/// A client with the job's options; the environment supplies the options that are not given.
 pub(super) fn new(job: &Job) -> Result<Client> {
     let given = variables(&job.options)?;
     let lookup = |name: &str| {
@@ -38,7 +38,7 @@ pub(super) fn new(job: &Job) -> Result<Client> {
     Ok(Client::new(options)?)
 }
 
-/// The variables that the options stand for: every option is also `FIRSTBYTE_<OPTION>`.
+/// The environment variables that correspond to the options: each is also `FIRSTBYTE_<OPTION>`.
 fn variables(options: &[String]) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     let mut words = options.iter();
@@ -73,7 +73,7 @@ pub(super) fn add_counters(counters: &CounterSnapshot, metrics: &mut Metrics) {
     }
 }
 
-/// What a copy did, as metrics.
+/// Adds the results of a copy as metrics.
 pub(crate) fn add_summary(summary: &Summary, metrics: &mut Metrics) {
     for (name, value) in [
         ("objects", summary.objects),

@@ -1,8 +1,8 @@
-//! A mount for the time of a job: started as a child in the foreground, so that the kernel counts
-//! its processor time and memory with those of the job.
+//! Mounts the target for the duration of a job. The mount is a child process in the foreground, so
+//! the kernel counts its processor time and memory with those of the job.
 //!
-//! It ends with the job, however that ends: on an error when the session is dropped, and by a
-//! signal from the kernel if the job's process dies.
+//! The mount always ends with the job: on an error when the session is dropped, and by a signal
+//! from the kernel if the job's process dies.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -30,7 +30,7 @@ const COUNTERS: Duration = Duration::from_secs(5);
 pub(super) struct Mounted {
     root: PathBuf,
     child: Option<Child>,
-    /// Where its counters are served: `http://HOST:PORT/metrics`.
+    /// Address of its counters: `http://HOST:PORT/metrics`.
     counters: Option<String>,
     /// Of the mount and its cache, where the job names none.
     _own: Option<TempDir>,
@@ -93,7 +93,7 @@ impl Mounted {
         }
     }
 
-    /// Why it was not ready.
+    /// The error for a mount that did not become ready.
     fn failed(&mut self) -> Error {
         let Some(mut child) = self.child.take() else { return self.error("not mounted".into()) };
         let ended = matches!(child.try_wait(), Ok(Some(_)));

@@ -1,5 +1,5 @@
-//! One open object: a file of the system or a lazy file, read at offsets and compared with what it
-//! should be.
+//! An open object of a job: a local file or a lazy file of the library. It is read at offsets, and
+//! its bytes are compared with the expected content. Workloads get it from a session.
 
 use std::fs::File;
 use std::io;

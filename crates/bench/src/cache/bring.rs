@@ -1,5 +1,6 @@
-//! Brings a cache state about: evicts, reads in, releases, hydrates. What it did is returned as
-//! sentences; whether it worked is for `observe` to see. Called by the cache room's `prepare`.
+//! Establishes a cache state: evicts or reads files, releases or hydrates objects. Returns its
+//! actions as sentences, for the evidence. It does not check the result; `observe` does. Called by
+//! [`prepare`](super::prepare).
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ fn cold(spec: &Spec, tools: &Tools, done: &mut Vec<String>) -> Result<(), Error>
     Ok(())
 }
 
-/// What stays resident after eviction, of files that can be evicted.
+/// The bytes that stay resident after eviction, of files that can be evicted.
 struct Evicted {
     resident: u64,
     total: u64,

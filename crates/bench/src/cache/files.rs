@@ -1,5 +1,5 @@
-//! Files as caches see them: which there are, what kind of file system they are on, how much of
-//! them is in the page cache; evicting them and reading them in. Called by `bring` and `observe`.
+//! Files of a target and their pages: lists the files, finds the kind of their file system, counts
+//! cached pages, evicts and reads files. Called by `bring` and `observe`.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{Access, Advice};
 
 use super::pages::{self, Method};
 
-/// What the type of a file system means for its pages.
+/// The kind of a file system, as it affects the caching of pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// Its files' pages are in the page cache of the file itself.

@@ -1,5 +1,6 @@
-//! Names in directories: the kernel does not say which of them it has in memory, so a state is
-//! proved by what came from the device. Called by `cache` and by `bring`.
+//! Directories of a target. The kernel does not report which names it has in memory, so a cold
+//! listing is proved by the bytes that the device delivers. This module computes the expected bytes
+//! and reads names into memory. Called by `cache` and `bring`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

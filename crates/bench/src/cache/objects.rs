@@ -1,5 +1,5 @@
-//! Blocks of objects in firstbyte's cache on disk, through the public verbs:
-//! `release`, `hydrate`, `status`. Called by `bring` and `observe`.
+//! Blocks of remote objects in firstbyte's cache on disk. Runs the verbs `release`, `hydrate` and
+//! `status` of the measured binary. Called by `bring` and `observe`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::Error;
 use super::spec::{Object, Tools};
 
-/// What `status` says of objects, in sum.
+/// The sums of the output of `status` for some objects.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Blocks {
     /// Bytes in the cache.
@@ -43,7 +43,7 @@ pub(super) fn hydrate(object: &Object, tools: &Tools) -> Result<(), Error> {
     run(&["hydrate", "--wait"], object, tools).map(drop)
 }
 
-/// What the cache has.
+/// Reads what the cache contains of the objects.
 pub(super) fn status(objects: &[Object], tools: &Tools) -> Result<Blocks, Error> {
     let mut sum = Blocks::default();
     for object in objects {

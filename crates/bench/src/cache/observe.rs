@@ -1,5 +1,5 @@
-//! Looks at the caches without changing them: pages of files, blocks of objects. Called by the
-//! cache room before and after a run.
+//! Observes the caches without changing them: cached pages of files, cached blocks of objects.
+//! Called by [`cache`](super) before and after a run.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::scope;
 use super::spec::{Spec, Tools};
 use crate::mounts::{self, Mounts};
 
-/// What was seen at one moment.
+/// The observations at one moment.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
     /// Pages of the files that the run reads. `None`: there are none, or nothing is known.
@@ -19,9 +19,9 @@ pub(super) struct Observation {
     pub(super) blocks: Option<Blocks>,
     /// Pages of the caches of blocks.
     pub(super) block_pages: Option<Pages>,
-    /// Why something is not known or not what it seems, a sentence each.
+    /// Reasons for which a state is unknown or doubtful, a sentence each.
     pub(super) unproven: Vec<String>,
-    /// What else a reader should know.
+    /// Other notes for the reader.
     pub(super) notes: Vec<String>,
 }
 

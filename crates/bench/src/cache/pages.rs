@@ -1,5 +1,5 @@
-//! How much of a file is in the page cache, by cachestat(2) or mincore(2). All unsafe code of the
-//! cache room is here. Called by `files`.
+//! Counts how many bytes of a file are in the page cache, by cachestat(2) or mincore(2). All unsafe
+//! code of [`cache`](super) is here. Called by `files`.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ impl Method {
 
 /// `cachestat`, the same number on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// mincore is asked about this much at a time; a multiple of every page size.
+/// Bytes that one call of mincore examines; a multiple of every page size.
 const WINDOW: u64 = 1 << 30;
 
 /// `struct cachestat_range` of linux/mman.h.

@@ -1,4 +1,4 @@
-//! Which files a spec is about at this moment. Called by `bring` and `observe`.
+//! Lists the files that a [`Spec`] covers at this moment. Called by `bring` and `observe`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! What the state of a run is to be, and what the engine says about it. Values only.
+//! Values that the engine passes to [`cache`](super): the required state, the files and objects of
+//! the run, and the traffic that was counted during the run.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ pub struct Spec {
     /// Files that the run reads by path, below a mount as well. Of a directory all files below it
     /// are meant, without following links.
     pub files: Vec<PathBuf>,
-    /// The part of each file that the run reads, in bytes; `None`: all of it.
+    /// The part of each file that the run reads, in bytes; `None` for all of it.
     pub range: Option<Range<u64>>,
     /// Directories whose names the run lists.
     pub names: Vec<PathBuf>,
@@ -22,7 +23,7 @@ pub struct Spec {
     /// The mount that `files` are below, if the run reads through one. If nothing is mounted there
     /// before the run, the run makes a new mount and the kernel can have no page of it.
     pub mount: Option<PathBuf>,
-    /// Bytes of content that the run needs; those that a cold run must fetch.
+    /// Bytes of content that the run needs; a cold run must fetch them.
     pub expected_bytes: Option<u64>,
 }
 
@@ -44,7 +45,7 @@ pub struct Tools {
     pub env: Vec<(String, String)>,
 }
 
-/// What crossed during the run. `None`: nothing counted it.
+/// Traffic during the run. A field is `None` if nothing counted it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Bytes that came over the network, as a link or a server counted them.

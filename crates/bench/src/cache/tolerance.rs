@@ -1,5 +1,5 @@
-//! By how much a state may be missed. Called where states are brought about and where they are
-//! judged, so that both mean the same.
+//! The deviation from a cache state that is accepted. `bring` and `verdict` share it, so that both
+//! apply the same limit.
 
 /// Bytes by which a state may be missed. The kernel keeps pages that are mapped, dirty or part of a
 /// large folio, and protocols add heads, so 1 %, or 64 KiB where that is more. Of less than 640 KiB

@@ -1,5 +1,5 @@
-//! Whether a run was in its state: pure, from observations and traffic. Called by
-//! the cache room after a run.
+//! Decides whether a run had the required cache state, from observations and traffic. Pure. Called
+//! by [`conclude`](super::conclude).
 
 use firstbyte_advise::result::{CacheEvidence, CacheState};
 
@@ -117,7 +117,8 @@ impl Case<'_> {
         self.crossed(before, traffic);
     }
 
-    /// What a cold run needs has to cross the wire, or come from a device if there is no wire.
+    /// Checks that the bytes which a cold run needs crossed the wire, or came from a device if
+    /// there is no wire.
     fn crossed(&mut self, before: Option<&Observation>, traffic: &Traffic) {
         let Some(expected) = self.spec.expected_bytes else { return };
         let pages = before.and_then(|seen| seen.pages.as_ref());
@@ -199,7 +200,7 @@ impl Case<'_> {
         }
     }
 
-    /// Nothing is to come from further away than the cache.
+    /// Checks that no bytes came from beyond the cache.
     fn nothing_crossed(&mut self, crossed: Option<u64>, what: &str, before: Option<&Observation>) {
         let total = || before.and_then(|seen| Some(seen.pages.as_ref()?.total));
         let size = self.spec.expected_bytes.or_else(total).unwrap_or(u64::MAX);

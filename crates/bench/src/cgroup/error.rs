@@ -1,9 +1,10 @@
-//! Errors of control groups. Each message says what failed, where, why, and what to try.
+//! Errors of control groups. Each message names the failed action, the group, the reason and a
+//! remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a control group could not be made or removed.
+/// The reason for which a control group could not be made or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel has no cgroups, or `/proc` is not mounted.
@@ -27,7 +28,7 @@ pub enum Error {
          without --memory-limit, --cpus and --function", path.display()
     )]
     Forbidden {
-        /// What was tried, for example `make a group in`.
+        /// The action that failed, for example `make a group in`.
         action: &'static str,
         /// The directory or file.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub enum Error {
         path: PathBuf,
         /// The processes in it.
         processes: usize,
-        /// What was tried above it and why that failed.
+        /// Attempts in the groups above, and their errors.
         above: String,
     },
     /// The kernel refused a limit.
@@ -53,7 +54,7 @@ pub enum Error {
     Limit {
         /// The file.
         path: PathBuf,
-        /// What was written.
+        /// The value that was written.
         value: String,
         /// The system's error.
         source: io::Error,
@@ -61,7 +62,7 @@ pub enum Error {
     /// A share of processors is out of range.
     #[error("{cpus} processors cannot be shared out: the least is {least}")]
     Share {
-        /// What was asked for.
+        /// The requested number of processors.
         cpus: f64,
         /// The least.
         least: f64,

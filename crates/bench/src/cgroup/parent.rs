@@ -1,8 +1,8 @@
-//! Which group a new one is made in.
+//! Finds the control group in which a new one can be made.
 //!
-//! Version 1 allows it below every group. Version 2 gives limits to the children of a group only
-//! if that group lists their controllers in `cgroup.subtree_control` and, unless it is the root,
-//! has no processes of its own. Called by `cgroup`.
+//! Version 1 allows a new group below every group. Version 2 gives limits to the children of a
+//! group only if that group lists their controllers in `cgroup.subtree_control` and, unless it is
+//! the root, has no processes of its own. Called by `cgroup`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use super::places::{Place, Version, words};
 
 /// The name of the group that this process moves to where its own one has to become a parent.
 const ENGINE: &str = "firstbyte-engine";
-/// What is counted where it can be, without being needed.
+/// Controllers that are only counted. They are enabled where possible, and their absence is not an
+/// error.
 const COUNTED: [&str; 3] = ["memory", "cpu", "io"];
 
 /// A group whose children may have `needed` limited: this process's own, else the nearest above.
@@ -50,8 +51,8 @@ fn enable(group: &Path, controller: &str) -> std::io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Where this process is alone in its group, moves it to a child, so that the group can have other
-/// children. It stays there: the groups that follow are found above it.
+/// Moves this process to a child of its group, if it is alone in the group, so that the group can
+/// have other children. The process stays there: later groups are found above it.
 fn step_aside(place: &Place, needed: &[&str], above: &str) -> Result<PathBuf, Error> {
     let text = fs::read_to_string(place.own.join("cgroup.procs")).unwrap_or_default();
     let own = std::process::id();

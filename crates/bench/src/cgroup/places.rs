@@ -1,7 +1,7 @@
-//! Where the control groups of this process are: version 1, version 2, or both (hybrid).
+//! Finds the control groups of this process: version 1, version 2, or both (hybrid).
 //!
-//! A controller is in exactly one hierarchy. What is known comes from `/proc/self/cgroup` and the
-//! mount table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
+//! A controller is in exactly one hierarchy. The places come from `/proc/self/cgroup` and the mount
+//! table. Called by `cgroup` to make groups, and by `machine` for the limits of this process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) enum Version {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
     pub(crate) version: Version,
-    /// Where it is mounted.
+    /// The mount point of the hierarchy.
     pub(crate) root: PathBuf,
     /// The directory of this process's own group, `root` or below.
     pub(crate) own: PathBuf,
@@ -77,8 +77,8 @@ impl Places {
         self.0.iter().find(|place| place.version == Version::Two)
     }
 
-    /// The least value over this process's group and the groups above it; `file` is read by
-    /// `parse`, which returns `None` for "no limit".
+    /// The least value over this process's group and the groups above it. `parse` reads the value
+    /// from `file`, and returns `None` for "no limit".
     pub(crate) fn least<T: PartialOrd>(
         &self,
         controller: &str,
@@ -124,7 +124,7 @@ pub(crate) fn memory_limit(group: &Path, version: Version) -> Option<u64> {
     text.trim().parse().ok().filter(|limit| *limit < UNLIMITED)
 }
 
-/// The processors that `group` itself may use; a fraction.
+/// The processors that `group` itself may use; may be a fraction.
 pub(crate) fn cpu_limit(group: &Path, version: Version) -> Option<f64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let (quota, period) = match version {

@@ -1,8 +1,8 @@
-//! A nucleotide database for BLAST of any size, and queries that find something in it.
+//! Generates a nucleotide database for BLAST of any size, and queries that match sequences in it.
 //!
-//! Sequences are random, which says nothing about biology but makes blastn do what it does with
-//! real ones: map every volume and scan all of it. Queries are pieces of sequences, and follow from
-//! the seed without the database.
+//! The sequences are random. They have no biological meaning, but make blastn work as it does with
+//! real ones: it maps every volume and scans all of it. Queries are pieces of sequences, and are
+//! computed from the seed without the database.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

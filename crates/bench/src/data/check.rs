@@ -1,4 +1,4 @@
-//! Proves that files hold what they should: by their seed, or by comparing two trees.
+//! Checks the content of files: against their seed, or by comparing two trees.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

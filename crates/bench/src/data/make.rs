@@ -1,4 +1,4 @@
-//! Makes files, trees and names.
+//! Makes the files and trees of a plan, with names, sizes and content from a seed.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -31,11 +31,11 @@ pub struct FileSizes {
     pub min: u64,
     /// The greatest, bytes.
     pub max: u64,
-    /// How they are spread.
+    /// The distribution of sizes.
     pub spread: Spread,
 }
 
-/// How sizes are spread between the least and the greatest.
+/// The distribution of sizes between the least and the greatest.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Spread {
     /// Every size is equally likely.

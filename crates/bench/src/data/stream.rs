@@ -39,7 +39,8 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&word(seed, index).to_le_bytes()[..length]);
 }
 
-/// The offset of the first byte of `bytes`, which stand at `offset`, that is not the stream's.
+/// The offset of the first byte of `bytes` that differs from the stream. `offset` is the position
+/// of `bytes` in the stream.
 #[must_use]
 pub fn first_difference(seed: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
     let (head, rest) = bytes.split_at(head_of(offset, bytes.len()));

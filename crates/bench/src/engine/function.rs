@@ -1,9 +1,9 @@
-//! The limits of a run: one control group for all its jobs, or one for each emulated function.
+//! Limits the jobs of a run by control groups: one group for all its jobs, or one for each emulated
+//! function.
 //!
 //! Each emulated function gets its own memory, and the share of a processor that belongs to that
-//! memory. A job whose limits the machine cannot give it would be slower than stated, so as many
-//! jobs run at once as fit ([`Limited::at_once`]), and the others after them, or the run is
-//! refused.
+//! memory. A machine may be too small for all functions of a run. Then either as many jobs run at
+//! once as fit ([`Limited::at_once`]) and the others afterwards, or the run is refused.
 
 use firstbyte_advise::result::CacheState;
 use firstbyte_location::units;
@@ -25,7 +25,7 @@ pub(super) struct Function {
     memory_bytes: u64,
 }
 
-/// What functions run on.
+/// The machine's memory and processors, which the functions share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     memory_bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct Machine {
 pub(super) struct Limited {
     /// None without limits, one for all jobs, or one for each function.
     pub(super) groups: Vec<Group>,
-    /// How many functions run at once; `None`: all jobs.
+    /// Number of functions that run at once; `None` for all jobs.
     pub(super) at_once: Option<u32>,
     function: Option<Function>,
 }
@@ -61,7 +61,7 @@ impl Function {
         self.memory_bytes as f64 / ONE_PROCESSOR as f64
     }
 
-    /// How many of them `machine` holds at once.
+    /// Number of them that fit on `machine` at once.
     fn fitting(self, machine: Machine) -> u32 {
         let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
         let by_time = machine.processors as f64 / self.processors();
@@ -144,7 +144,7 @@ impl Limited {
         self.groups.iter().map(|group| group.usage().read_bytes).sum()
     }
 
-    /// What a user has to know of a run that failed: that its memory was too small.
+    /// For a run that failed: a message if its memory was exhausted.
     pub(super) fn exhausted(&self) -> Option<String> {
         let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
         let limit = self.function.map_or("its memory limit".to_owned(), |function| function.to_string());
@@ -163,7 +163,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
     }
 }
 
-/// How many of these functions run at once.
+/// Number of these functions that run at once.
 ///
 /// # Errors
 /// Not one fits, or not all of them do and `waves` is false.

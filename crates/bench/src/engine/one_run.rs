@@ -1,4 +1,5 @@
-//! One run of one contender: a fresh destination, its jobs, the check of its content, its figures.
+//! Runs one contender once: makes a fresh destination, runs the jobs, checks the delivered content,
+//! and collects the figures into a [`Run`]. Called by the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ impl Scene<'_> {
         contender.jobs(&self.prepared.words).map_err(|what| self.in_case(what))
     }
 
-    /// Runs a contender once. Its failure is in the result; an error means that nothing more can be
-    /// measured.
+    /// Runs a contender once. If the contender fails, the result says so; an error means that the
+    /// measurement cannot continue.
     pub(super) fn run(&self, contender: &Contender, stage: &mut Stage, longest: Duration) -> Result<Run> {
         let destination = stage.destination(self.case.destination)?;
         let ran = self.run_into(contender, &destination, longest);
@@ -219,7 +220,7 @@ impl Scene<'_> {
         jobs.iter().enumerate().map(launch).collect()
     }
 
-    /// What the contender's link counted so far, or all of them where each job has its own.
+    /// The counters of the contender's link, or their sum if each job has its own link.
     fn counters(&self, contender: &Contender) -> Option<Counters> {
         let mut links = self.services(contender.link.as_ref()?);
         let first = links.next()?.counters()?;
@@ -277,7 +278,7 @@ fn during(noise: Noise, share: f64) -> Noise {
     Noise { other_cpu_seconds: of(noise.other_cpu_seconds), steal_seconds: of(noise.steal_seconds) }
 }
 
-/// Where the figures of a contender come from: those of an emulated function are emulated.
+/// The origin of a contender's figures: those of an emulated function are emulated.
 fn basis(contender: &Contender) -> Basis {
     match contender.basis {
         Basis::Measured if contender.function.is_some() => Basis::Emulated,
@@ -309,7 +310,7 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
     }
 }
 
-/// What the jobs printed: their own figures replace those from outside.
+/// Adopts the figures that the jobs printed: they replace those measured from outside.
 fn adopt(run: &mut Run, ended: &[Ended], printed: &[BTreeMap<String, f64>]) {
     let greatest = |name: &str| printed.iter().filter_map(|one| one.get(name)).copied().reduce(f64::max);
     let sum = |name: &str| {
@@ -354,7 +355,7 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
     ended.iter().enumerate().map(job).collect()
 }
 
-/// Why a job is no success.
+/// The outcome and message of a job that failed; `None` for success.
 fn failure(ended: &Ended) -> Option<(Outcome, String)> {
     let figures = &ended.figures;
     let last = ended.errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");

@@ -1,5 +1,5 @@
-//! What a case needs before its first run: data from seeds, running services, and commands that
-//! fill them.
+//! Prepares a case before its first run: makes data from seeds, starts services, and runs the
+//! commands that fill them. Called by the engine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -198,7 +198,7 @@ pub(super) fn do_command(command: &[String], env: &Environment, stop: &dyn Fn() 
     Err(failed(format!("{status}: {last}")))
 }
 
-/// Why data was not made.
+/// The reason for which data was not made.
 enum Made {
     Plan(String),
     File(Error),

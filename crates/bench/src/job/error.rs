@@ -1,4 +1,4 @@
-//! What makes a job fail: the one error of jobs, their data and fio. The engine records it as the
+//! Errors of jobs, of the data they check, and of fio. The engine records such an error as the
 //! outcome of a run.
 
 use std::io;
@@ -9,14 +9,14 @@ use firstbyte_location::shown;
 /// The result of a job or a part of it.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a job failed.
+/// The reason for which a job failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The description of the job contradicts itself or lacks a parameter.
     #[error("{what}")]
     Job {
-        /// What is wrong, and what to write instead.
+        /// The mistake, and what to write instead.
         what: String,
     },
     /// A file, a directory or a process.
@@ -24,7 +24,7 @@ pub enum Error {
     Io {
         /// Its path or name.
         place: String,
-        /// What the kernel says.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// The library could not open, list or copy; the message names the place.
@@ -38,7 +38,7 @@ pub enum Error {
     Target {
         /// The target, or the object in it.
         place: String,
-        /// What was found and what is needed.
+        /// The content that was found and the content that is needed.
         what: String,
     },
     /// The bytes are not those that were made.
@@ -62,7 +62,7 @@ pub enum Error {
     Program {
         /// Its name.
         program: String,
-        /// How it ended, and the last line that it printed.
+        /// The way in which it ended, and the last line that it printed.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Percentiles of the time that operations took.
+//! Collects the durations of operations and computes their percentiles. Called by workloads.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Runs programs: a missing one is an error that names its package, a failed one an error with the
-//! last line that it printed.
+//! Runs external programs for workloads. A missing program is an error that names its package; a
+//! failed one is an error with the last line that it printed.
 
 use std::io;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,5 +1,7 @@
-//! The description of a job: the workload, its target, the way to it, and parameters. A value, read
-//! from JSON; unknown fields and parameters that the workload does not have are refused.
+//! The description of a job: its workload, its target, the way to reach it, and parameters.
+//!
+//! A job is a value that is read from JSON. Unknown fields, and parameters that the workload does
+//! not have, are refused. The engine writes it; `bench job` reads it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +17,7 @@ use crate::job::{Error, Result};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {
-    /// What is done.
+    /// The workload.
     pub workload: Workload,
     /// Location that is read: an object, or a directory, prefix or bucket. For `upload` it is
     /// written.
@@ -32,19 +34,20 @@ pub struct Job {
     /// The firstbyte program that mounts; empty: this one.
     #[serde(skip_serializing_if = "is_default")]
     pub firstbyte: PathBuf,
-    /// Where `cp` copies to, and what `copy-tree` and `one-big` write.
+    /// Destination of `cp`, and of the files that `copy-tree` and `one-big` write.
     #[serde(skip_serializing_if = "is_default")]
     pub destination: Option<PathBuf>,
-    /// Directory of the cache; `None`: nothing is cached (`open`), or a temporary one (`mount`).
+    /// Directory of the cache. If `None`, nothing is cached (`open`), or a temporary directory is
+    /// used (`mount`).
     #[serde(skip_serializing_if = "is_default")]
     pub cache: Option<PathBuf>,
-    /// Where the target is mounted; `None`: a temporary directory.
+    /// Mount point of the target; `None` for a temporary directory.
     #[serde(skip_serializing_if = "is_default")]
     pub mount: Option<PathBuf>,
     /// More options of `firstbyte mount`.
     #[serde(skip_serializing_if = "is_default")]
     pub mount_options: Vec<String>,
-    /// What the content has to be; `None`: only lengths and counts are checked.
+    /// The expected content. If `None`, only lengths and counts are checked.
     #[serde(skip_serializing_if = "is_default")]
     pub expect: Option<Expect>,
 
@@ -54,7 +57,7 @@ pub struct Job {
     /// First byte that is read. Another offset in each run reads what was never read before.
     #[serde(skip_serializing_if = "is_default")]
     pub offset: Size,
-    /// Bytes that are read from the offset on; `None`: up to the end.
+    /// Bytes that are read from the offset on; `None` for all up to the end.
     #[serde(skip_serializing_if = "is_default")]
     pub size: Option<Size>,
     /// The part that is read before everything: `1%` or a size, in pieces of 1 MiB spread over the
@@ -118,7 +121,7 @@ pub struct Job {
     pub fio: Fio,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -198,19 +201,19 @@ pub enum Stage {
     All,
 }
 
-/// What the content has to be.
+/// The expected content.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
     /// The seed that [`crate::data`] made it from: `file` the one object of a job, `files` the many
     /// files, whatever directories they lie in.
     pub seed: u64,
-    /// How much of each read is compared.
+    /// The part of each read that is compared.
     #[serde(default)]
     pub compare: Compare,
 }
 
-/// How much of each read is compared.
+/// The part of each read that is compared.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {

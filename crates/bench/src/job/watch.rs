@@ -1,4 +1,5 @@
-//! The clock of a job: what was reached how long after its start.
+//! The clock of a job: records how long after the job's start it reached each stage. Workloads call
+//! it; the results become metrics.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

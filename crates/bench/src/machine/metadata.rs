@@ -1,15 +1,16 @@
-//! Region and instance type, from the environment of a function or the metadata of an instance.
+//! Finds region and instance type, from the environment of a function or the metadata of an
+//! instance.
 //!
-//! The metadata service is asked only where the firmware says EC2, so that no other machine waits
-//! for an address that never answers. It was not run on EC2 yet; tests run it against a server of
-//! their own. Called by `machine`.
+//! The metadata service is asked only if the firmware reports EC2, so that no other machine waits
+//! for an address that never answers. This was never run on EC2; tests use a server of their own.
+//! Called by `machine`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Where this runs.
+/// Region and type of the machine or function.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Place {
     pub(super) region: Option<String>,
@@ -20,7 +21,8 @@ pub(super) struct Place {
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The link-local address of the service.
 const SERVICE: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
-/// Its answers are one word; a longer one comes from something else.
+/// The longest accepted answer. The service answers with one word; a longer answer comes from
+/// something else.
 const LONGEST: u64 = 16 << 10;
 
 /// Looks in the environment first, then, on EC2, in the instance's metadata.
@@ -59,7 +61,7 @@ fn ask(service: SocketAddr, until: Instant) -> io::Result<Place> {
     Ok(Place { region: value("placement/region"), instance_type: value("instance-type") })
 }
 
-/// One request on a connection of its own; the body of a 200.
+/// Sends one request on a connection of its own. Returns the body of a response with status 200.
 fn request(service: SocketAddr, until: Instant, line: &str, header: &str) -> io::Result<String> {
     let left = || {
         let left = until.saturating_duration_since(Instant::now());

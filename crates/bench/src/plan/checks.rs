@@ -1,6 +1,5 @@
-//! Whether a plan's parts fit together, which of its cases run, and its texts with their variables.
-//!
-//! Called by [`Plan::parse`] once a plan is a value, and by suites.
+//! Checks that a plan's parts fit together, chooses the cases that run, and fills the variables
+//! into its texts. Called by [`Plan::parse`] once a plan is a value, and by suites.
 
 use firstbyte_advise::table::Table;
 
@@ -78,7 +77,7 @@ impl Plan {
     }
 }
 
-/// What people read of a table, besides its figures.
+/// The texts of a table that people read, besides its figures.
 fn titles(table: &mut Table) -> Vec<&mut String> {
     let Table { title, notes, all, columns, rows } = table;
     let axes = columns.iter_mut().chain(rows.iter_mut()).map(|axis| &mut axis.title);

@@ -1,4 +1,5 @@
-//! The section of one case in the page: sentence, goals, bars, table, charts with their tables.
+//! Renders the section of one case in the HTML page: a summary sentence, goals, bars, a table, and
+//! charts with their tables.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use super::words::{
     seconds, sentence, subject, title,
 };
 
-/// Runs that are listed in order for each contender; the table of raw runs has all.
+/// Runs that are listed in order for each contender; the table of raw runs shows all of them.
 const LISTED: usize = 40;
 
 /// Writes the section of `case`, the `index`th of the page.
@@ -109,7 +110,7 @@ fn bars(out: &mut String, case: &Case, lines: &[Contender]) {
     out.push_str("</figure>");
 }
 
-/// The columns of the summary table beside the contender: title, and what stands in a line.
+/// The columns of the summary table beside the contender: a title, and the content for a contender.
 type Column = (&'static str, fn(&Contender) -> Option<String>);
 
 const COLUMNS: [Column; 13] = [

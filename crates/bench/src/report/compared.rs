@@ -1,4 +1,4 @@
-//! What changed between two results files, for a terminal.
+//! Renders the comparison of two results files as text for a terminal. Called by `bench compare`.
 
 use std::collections::BTreeMap;
 

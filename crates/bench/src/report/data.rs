@@ -1,4 +1,5 @@
-//! The data that charts and the table of raw runs are drawn from, as JSON in the page.
+//! The JSON data in the HTML page, from which its script draws the charts and the table of raw
+//! runs.
 //!
 //! Runs are stored by columns: 10,000 of them are some 500 kB and parse in milliseconds.
 

@@ -1,7 +1,8 @@
-//! Results as one HTML page that needs no network.
+//! Renders results as one HTML page that needs no network.
 //!
-//! Tables and bars are written here, so that the page is complete without JavaScript. The script
-//! adds the charts and the table of raw runs. A content security policy refuses every request.
+//! Tables and bars are part of the HTML, so that the page is complete without JavaScript. The
+//! script adds the charts and the table of raw runs. A content security policy refuses every
+//! request.
 
 use std::fmt::Write;
 
@@ -49,7 +50,7 @@ pub fn html(results: &[Results]) -> String {
     fill(PAGE, &parts)
 }
 
-/// Replaces each `{{NAME}}` once; what is put in is not searched again.
+/// Replaces each `{{NAME}}` once. Inserted text is not searched again.
 fn fill(page: &str, parts: &[(&str, String)]) -> String {
     let mut pieces = page.split("{{");
     let mut out = pieces.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Results as Markdown: the layout of `docs/benchmarks.md`, a section for each case.
+//! Renders results as Markdown, with a section for each case. `docs/benchmarks.md` has this layout.
 
 use std::fmt::Write;
 
@@ -115,7 +115,7 @@ fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) 
     }
 }
 
-/// What only some contenders count: wire, passes, shares and their own metrics.
+/// A table of figures that only some contenders have: wire, passes, shares and their own metrics.
 fn extra_table(out: &mut String, lines: &[Contender]) {
     for line in lines {
         let mut parts: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! How time depends on a parameter: contenders of a case that differ in it, grouped to series.
+//! Finds how time depends on a parameter, such as the size: groups contenders of a case that differ
+//! only in it into series, for charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Tables of published figures beside measured ones, in Markdown, HTML and text.
+//! Renders tables that set published figures beside measured ones, in Markdown, HTML and text.
 //!
 //! A cell shows the measured figure with a letter for its origin, then the published one. Rows and
 //! tables without any figure of these results are left out.
@@ -11,7 +11,7 @@ use firstbyte_advise::table::Table;
 
 use super::words::{escape, figure};
 
-/// What the letters and the order in a cell mean.
+/// Explains the letters and the order in a cell.
 pub(super) const LEGEND: &str = "A cell shows the figure of these results, then the published one in brackets. \
      m: measured; e: emulated, through a stand-in; c: computed by a model, with the limit that it names.";
 

@@ -1,4 +1,4 @@
-//! Results as text: aligned columns and bars that fit a given width.
+//! Renders results as text: aligned columns and bars that fit a given width.
 
 use std::fmt::Write;
 
@@ -100,7 +100,7 @@ fn bars(out: &mut String, lines: &[Contender], width: usize) {
     }
 }
 
-/// The columns beside a name; how many depends on the width alone.
+/// The columns beside a name; their number depends on the width alone.
 fn columns(line: &Contender, width: usize) -> Vec<String> {
     let Some(s) = &line.seconds else {
         let count = 1 + 2 * usize::from(width >= 80) + usize::from(width >= 120);

@@ -1,4 +1,4 @@
-//! Figures and verdicts in words: the same in every form of the report.
+//! Writes figures and verdicts as text. Every form of the report uses the same texts.
 
 use std::collections::BTreeMap;
 
@@ -165,7 +165,7 @@ pub(super) fn subject(case: &Case) -> &str {
     }
 }
 
-/// What all results mean, a sentence each; the most important first.
+/// The main findings of all results, a sentence each, the most important first.
 pub(super) fn headline(results: &[Results]) -> Vec<String> {
     let (mut fastest, mut compared, mut single) = (0, 0, String::new());
     let mut wins: BTreeMap<String, usize> = BTreeMap::new();
@@ -222,8 +222,8 @@ pub(super) fn varies(case: &Case) -> bool {
     case.contenders.windows(2).any(|pair| pair[0].parameters != pair[1].parameters)
 }
 
-/// Who is fastest in one case, and by how much; `None` with fewer than two contenders, or if their
-/// parameters differ.
+/// A sentence that names the fastest contender of a case and its margin; `None` with fewer than two
+/// contenders, or if their parameters differ.
 pub(super) fn sentence(case: &Case, lines: &[Contender]) -> Option<String> {
     if varies(case) {
         return None;
@@ -303,7 +303,7 @@ pub(super) fn noise(results: &Results) -> Option<String> {
     })
 }
 
-/// Why a run is not in the summary; `None` if it is, or is a warm-up.
+/// The reason for which a run is not in the summary; `None` if it is, or is a warm-up.
 pub(super) fn kept_out(run: &Run) -> Option<String> {
     if run.round == 0 {
         return None;
@@ -330,7 +330,7 @@ pub(super) fn cache_state(results: &Results, case: &Case, contender: &str) -> St
     format!("{state}, {}", if proved { "proved" } else { "not proved" })
 }
 
-/// Text as it may stand in an element or a quoted attribute.
+/// Escapes text for an element or a quoted attribute.
 pub(super) fn escape(text: impl std::fmt::Display) -> String {
     let text = text.to_string();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -1,4 +1,5 @@
-//! The case of one workload on one target: its contenders and what a run of each reads.
+//! Makes the case of one workload on one target: its contenders, and the bytes that a run of each
+//! reads.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -116,7 +117,7 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
     })
 }
 
-/// What one run does.
+/// The work of one run.
 struct Work {
     workload: String,
     target: String,

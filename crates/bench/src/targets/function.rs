@@ -1,8 +1,9 @@
-//! `--function`: the link of its own that each job has between it and its target.
+//! For `--function`: puts an emulated network link between each job and its target, so that the job
+//! sees the network of a serverless function.
 //!
-//! Local targets are shown by the slow file system, remote ones are reached through the proxy. It
-//! passes bytes on as they are, so TLS does not work through it: the name in the certificate is not
-//! the proxy's.
+//! A local target is shown through the slow file system, a remote one through the proxy. The proxy
+//! passes bytes unchanged, so it does not work with TLS: the name in the certificate is not the
+//! proxy's.
 
 use super::{Request, Target};
 use crate::plan::{Ready, Service};

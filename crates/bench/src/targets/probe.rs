@@ -1,4 +1,5 @@
-//! What a target is and how much is there, found by as few requests as it takes.
+//! Examines a target with few requests: an object and its size, or a tree and the sizes of its
+//! first files.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ pub struct Target {
     pub location: String,
     /// True for a path on a mounted file system.
     pub local: bool,
-    /// What it is.
+    /// The kind of target.
     pub found: Found,
 }
 
-/// What a target is.
+/// The kind of a target.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// One file or object of so many bytes.

@@ -1,5 +1,5 @@
-//! `blast`: a search by the real blastn. Nothing of what it finds is read here; the engine can
-//! compare the file of results in the destination.
+//! The workload `blast`: a search by the program blastn. Its output is not read here; the engine
+//! can compare the result file in the destination.
 
 use std::fs;
 use std::path::Path;

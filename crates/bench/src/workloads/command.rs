@@ -1,5 +1,5 @@
-//! `command`: any program on the target. `{target}` in its words is the directory or file that
-//! shows the target, or its location.
+//! The workload `command`: runs any program on the target. `{target}` in its words is the directory
+//! or file through which the target is accessible, or its location.
 
 use std::process::{Command, Stdio};
 

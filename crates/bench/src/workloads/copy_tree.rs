@@ -1,4 +1,5 @@
-//! `copy-tree`: a recursive copy to a destination: by firstbyte, or by plain calls as `cp -r` does.
+//! The workload `copy-tree`: a recursive copy to a destination, by firstbyte or by plain calls as
+//! `cp -r` makes them.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `fio`: the real fio on the one file of the job.
+//! The workload `fio`: the program fio on the one file of the job.
 
 use crate::access::Session;
 use crate::fio::{Pattern, Run};

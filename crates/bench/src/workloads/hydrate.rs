@@ -1,4 +1,4 @@
-//! `hydrate`: everything of the target into firstbyte's cache.
+//! The workload `hydrate`: fetches everything of the target into firstbyte's cache.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! `list`: names of a directory or prefix, with or without sizes and times.
+//! The workload `list`: reads the names of a directory or prefix, with or without sizes and times.
 //!
-//! `path` and `mount` list as plain programs do: getdents64 by one thread, and lstat for each
-//! entry if details are wanted. `open` lists by firstbyte.
+//! With the access `path` or `mount` it lists as plain programs do: getdents64 by one thread, and
+//! lstat for each entry if details are wanted. With `open` it lists through firstbyte.
 
 use std::fs;
 use std::num::NonZeroUsize;

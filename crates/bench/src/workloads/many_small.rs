@@ -1,5 +1,5 @@
-//! `many-small`: all objects of a directory or prefix, at once or one after another, each from its
-//! start to its end.
+//! The workload `many-small`: reads all objects of a directory or prefix completely, several at
+//! once or one after another.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! `mapped`: the first byte of every page through a mapping, as BLAST reads its volumes.
+//! The workload `mapped`: maps the object and reads the first byte of every page, as BLAST reads
+//! its volumes.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `mixed`: single operations of several workloads, chosen by weight. Choices and offsets follow
-//! from the seed.
+//! The workload `mixed`: single operations of several workloads, chosen at random by weight. The
+//! choices and offsets follow from the seed.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// What the operations need.
+/// Inputs of the operations.
 struct Work<'a> {
     job: &'a Job,
     session: &'a Session<'a>,

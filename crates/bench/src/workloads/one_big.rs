@@ -1,4 +1,4 @@
-//! `one-big`: one object from its start to its end, to memory or into a destination.
+//! The workload `one-big`: reads one object completely, into memory or into a destination.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! `open` and `cold-start`: one object in stages from the start of the process: ready, opened,
-//! first byte, a stated part, all.
+//! The workloads `open` and `cold-start`: open one object and read it in stages. Each stage is
+//! timed from the start of the process: ready, opened, first byte, a stated part, all.
 
 use crate::access::{Object, Session};
 use crate::job::{Access, Job, Metrics, Result, Share, Stage, Watch};

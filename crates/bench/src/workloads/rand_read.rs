@@ -1,5 +1,5 @@
-//! `rand-read`: reads of one size at random offsets, shared by some threads. The offsets follow
-//! from the seed, so that every contender reads the same.
+//! The workload `rand-read`: reads of one size at random offsets, divided among threads. The
+//! offsets follow from the seed, so every contender reads the same bytes.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ pub(super) fn run(job: &Job, session: &Session<'_>, watch: &Watch) -> Result<Met
     Ok(metrics)
 }
 
-/// Where is read: whole blocks, each equally likely each time.
+/// The offsets to read at: whole blocks, drawn with equal probability each time.
 fn offsets(job: &Job, object: &Object, block: u64) -> Result<Vec<u64>> {
     let range = range_of(job, object)?;
     let mut random = fastrand::Rng::with_seed(job.seed);

@@ -1,4 +1,4 @@
-//! `seq-read`: reads of one size, one after another, each timed.
+//! The workload `seq-read`: sequential reads of one size, each timed.
 
 use super::one_big::range_of;
 use super::{BLOCK, block};

@@ -1,5 +1,5 @@
-//! `upload`: copies a local file or directory to the target. The job has to allow writing
-//! (`write`).
+//! The workload `upload`: copies a local file or directory to the target. The job has to allow
+//! writing (`write`).
 
 use firstbyte::{Copy, Depth};
 

@@ -1,8 +1,8 @@
 //! Reads AWS Price List offer files, which are gigabytes of JSON, as a stream.
 //!
-//! Only the products that `rules` knows are kept, by their SKU, and then the terms of those:
-//! memory grows with what is kept, not with the file. Products come before terms, as AWS writes
-//! them.
+//! Only the products that `rules` knows are kept, by their SKU, and then the terms of those
+//! products. So memory grows with the number of kept products, not with the file. The file must
+//! list products before terms, as AWS's files do. Called by `firstbyte advise prices import`.
 
 mod rules;
 mod stream;
@@ -16,7 +16,7 @@ use super::catalogue::{Catalogue, Price};
 use super::day::Day;
 use rules::Attributes;
 
-/// What was read from an offer file.
+/// The content of an offer file.
 #[derive(Debug)]
 pub struct Imported {
     /// The prices.
@@ -27,11 +27,11 @@ pub struct Imported {
     pub day: Day,
     /// Products that were looked at.
     pub products: u64,
-    /// Prices that were not taken, and why.
+    /// Prices that were skipped, with the reason.
     pub skipped: Vec<String>,
 }
 
-/// Why an offer file was not read.
+/// The reason for which an offer file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file ends early.
@@ -47,7 +47,7 @@ pub enum ImportError {
     Foreign {
         /// Name of the file.
         name: String,
-        /// What it is, or lacks.
+        /// The kind of the file, or what the file lacks.
         why: String,
     },
     /// Not what the format says.
@@ -57,7 +57,7 @@ pub enum ImportError {
         name: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
 }
@@ -84,7 +84,7 @@ fn failed(name: &str, error: &serde_json::Error) -> ImportError {
     if line == 0 { ImportError::Foreign { name, why } } else { ImportError::Invalid { name, line, why } }
 }
 
-/// What is kept while a file is read.
+/// The products and prices that are kept while a file is read.
 #[derive(Default)]
 struct Offer<'a> {
     wanted_region: Option<&'a str>,

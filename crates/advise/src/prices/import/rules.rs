@@ -1,15 +1,15 @@
-//! Which products of AWS's price files are which keys, and the units they are billed in.
+//! Maps products of AWS's price files to price keys, and the units of the files to the keys' units.
 //!
-//! Names of usage types and groups are those that infracost looks products up by. A usage type
-//! starts with a code of the region outside us-east-1: `APN2-Requests-Tier1`. What S3 Express One
-//! Zone, S3 Files, elastic throughput of EFS and FSx for Lustre are called was found in no source,
-//! so those are not imported.
+//! Names of usage types and groups are those that infracost looks products up by. Outside us-east-1
+//! a usage type starts with a code of the region: `APN2-Requests-Tier1`. No source states the names
+//! of S3 Express One Zone, S3 Files, elastic throughput of EFS and FSx for Lustre, so those are not
+//! imported.
 
 use serde::Deserialize;
 
 use crate::usage::{Key, Unit, find_key};
 
-/// What names a product.
+/// The attribute that names a product.
 enum Named {
     /// The attribute `usagetype`, without its region.
     Usage(&'static str),

@@ -1,6 +1,6 @@
-//! The stream: visits an offer file and hands each product and term to [`Offer`], one at a time.
+//! Parses an offer file as a stream and passes each product and term to [`Offer`], one at a time.
 //!
-//! Nothing of the document is kept here. What is not looked at is skipped without being built.
+//! The document is never held in memory. Parts that are not needed are skipped without being built.
 
 use std::collections::HashMap;
 use std::fmt;
