@@ -1,5 +1,6 @@
-//! The tree of verbs, and the environment variable of each option. Options that every verb has are
-//! in `globals`, those of one verb in its file. Imported by `main` alone.
+//! The grammar of the command line: the tree of verbs (subcommands), and the environment variable
+//! of each option. Options of all verbs are in `globals`, options of one verb in its file. Only
+//! `main` imports this module.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;

@@ -1,5 +1,5 @@
-//! The global options, and what is made of them: store options, transfer settings, the memory
-//! ceiling.
+//! The global options, and the values that verbs make from them: store options, transfer settings,
+//! the memory ceiling.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,8 +78,8 @@ fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
 }
 
 impl Globals {
-    /// How stores are reached, and how the library reads and copies, without the memory ceiling,
-    /// which takes system calls to find.
+    /// The client options: access to stores, reads and copies. The memory ceiling is not among
+    /// them, because finding it takes system calls.
     pub fn options(&self) -> Options {
         let mut options = Options::of_system(&environment::variable);
         let store = &mut options.store;
@@ -109,7 +109,7 @@ impl Globals {
         self.memory.unwrap_or_else(|| environment::default_memory(&environment::variable))
     }
 
-    /// How transfers are done; `stop` ends them.
+    /// Settings of transfers; `stop` ends them.
     pub fn settings(&self, stop: Stop) -> Settings {
         Settings { memory: self.memory_ceiling(), stop, ..self.options().copies }
     }

@@ -1,8 +1,8 @@
-//! Ends a run from outside: on Ctrl-C, SIGTERM, or `--deadline`.
+//! Ends a run on Ctrl-C, on SIGTERM, or at its `--deadline`.
 //!
-//! The first signal asks the work to end cleanly, with its journal, so that the next run resumes.
-//! Work that has not ended after a grace period is abandoned, since some waits cannot be
-//! interrupted (a file system that does not answer, a pipe that is not read); every verb tolerates
+//! The first signal asks the work to end cleanly and to keep its journal, so that the next run
+//! resumes. Work that has not ended after a grace period is abandoned, because some waits cannot be
+//! interrupted (a file system that does not answer, a pipe that is not read). Every verb tolerates
 //! being killed at any instant. A second signal ends the process at once.
 
 use std::ffi::OsStr;
@@ -17,13 +17,13 @@ use signal_hook::iterator::Signals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// How long work may take to end cleanly. It is promised within two seconds; the rest is for the
-/// process to go.
+/// The time that work has to end cleanly. The program promises to end within two seconds; the rest
+/// is for the process to exit.
 pub const GRACE: Duration = Duration::from_millis(1_500);
-/// How often the signals are looked at once the first has come.
+/// The interval at which signals are checked once the first has arrived.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How a process ends that has not ended by itself some time after its first signal.
+/// The end of a process that does not end by itself some time after its first signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
     /// The time after SIGINT.
@@ -48,7 +48,7 @@ pub fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<()> {
     on_signals(&[SIGINT, SIGTERM], Ending::RUN, first)
 }
 
-/// The same for what runs without a terminal, also when that goes away (SIGHUP).
+/// Like [`on_interrupt`], for services that run without a terminal: also handles SIGHUP.
 ///
 /// # Errors
 /// As [`on_interrupt`].
@@ -153,7 +153,8 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     thread.spawn(work).map(drop).map_err(|e| Error::io("starting a thread", &e))
 }
 
-/// Calls `first` with the first SIGINT or SIGTERM; what has not ended some time later is abandoned.
+/// Calls `first` with the first SIGINT or SIGTERM. Work that has not ended some time later is
+/// abandoned.
 ///
 /// # Errors
 /// As [`on_interrupt`].

@@ -1,9 +1,9 @@
 //! Removes the secrets of URLs from the arguments that other processes see.
 //!
-//! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. Secrets in it
-//! are overwritten after the arguments have been parsed; until then, and in the history of the
-//! shell, they are visible. A daemon is a fork and inherits the cleaned memory. `main` calls this
-//! once, before it starts threads.
+//! `ps` shows `/proc/PID/cmdline`, which is memory of this process, to every user. This module
+//! overwrites secrets in it after the arguments have been parsed. Until then, and in the history of
+//! the shell, the secrets are visible. A daemon is a fork and inherits the cleaned memory. `main`
+//! calls this once, before it starts threads.
 
 use std::ops::Range;
 
@@ -40,8 +40,7 @@ fn arguments(stat: &str) -> Option<Range<usize>> {
     (start != 0 && start < end).then_some(start..end)
 }
 
-/// Overwrites secrets in arguments that stand one after the other, each ended by a NUL. Each stays
-/// where it is.
+/// Overwrites secrets in adjacent arguments, each ended by a NUL. Each argument keeps its address.
 fn overwrite(memory: &mut [u8]) {
     for argument in memory.split_mut(|byte| *byte == 0) {
         let text = String::from_utf8_lossy(argument).into_owned();

@@ -1,8 +1,8 @@
-//! Standard output and standard error. Results go to standard output, everything else to standard
-//! error.
+//! Writes to standard output and standard error. Results go to standard output, everything else to
+//! standard error.
 //!
 //! A run fails if its results cannot be written, unless the reader has closed the pipe (`| head`).
-//! Standard error never fails or blocks a run: a line that is not taken within [`PATIENCE`] is
+//! Standard error never fails or blocks a run: a line that cannot be written within [`PATIENCE`] is
 //! dropped, and the number of dropped lines is printed later. Nothing here panics, unlike the
 //! macros of the standard library.
 
@@ -22,8 +22,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::render::error::{Error, Result};
 
-/// How long a line waits for a standard error that takes nothing. Waited once: after that, lines
-/// are tried without waiting until one is taken.
+/// The time that a line waits for a standard error that accepts nothing. Only one line waits: after
+/// that, lines are tried without waiting until one is accepted.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Written at once: a pipe that polls as writable takes this much without blocking (POSIX's
 /// `PIPE_BUF` on Linux).
@@ -31,7 +31,7 @@ const STEP: usize = 4096;
 /// A pause where the kernel says that there is room and takes nothing.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What became of lines for standard error.
+/// Counts of lines for standard error that were not written.
 struct Lines {
     dropped: u64,
     stuck: bool,
@@ -210,7 +210,7 @@ fn write_some(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<us
     rustix::io::write(descriptor, bytes)
 }
 
-/// Where progress bars are drawn, `hz` times a second: standard error, by the same rules.
+/// A target for progress bars on standard error, drawn `hz` times a second, by the same rules.
 pub fn progress_target(hz: u8) -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Screen::default()), hz)
 }

@@ -1,5 +1,5 @@
-//! The error that ends a verb: an exit code and one line with what failed, where, why, and what to
-//! try.
+//! The error that ends a verb: an exit code, and one line with the failed action, its object, the
+//! cause and a remedy.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use firstbyte_location::{Escaped, LocationError, controls, redacted};
 
-/// How a verb ends. The numbers are part of the command line's contract.
+/// The exit code of a verb. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// All done.
@@ -28,18 +28,18 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb stopped early.
+/// The reason for which a verb stopped early.
 #[derive(Debug)]
 pub struct Error {
     /// The code to end with.
     pub exit: Exit,
-    /// Where and why.
+    /// The failed action, its object and the cause.
     pub message: String,
-    /// What to try.
+    /// The remedy, if one is known.
     pub advice: Option<String>,
 }
 
-/// What the verbs return.
+/// The result type of the verbs.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -1,5 +1,5 @@
-//! What the program prints: rows, progress, receipts and errors. Results go to standard output,
-//! everything else to standard error. The verbs call it; nothing here knows a verb.
+//! The output of the program: rows, progress, receipts and errors. Results go to standard output,
+//! everything else to standard error. The verbs call it; nothing here depends on a verb.
 
 pub mod console;
 pub mod error;

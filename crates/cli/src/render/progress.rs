@@ -1,5 +1,5 @@
-//! The progress of a transfer: a bar with bytes, objects, rate and time left, and a line for each
-//! object that fails. Drawn on standard error if that is a terminal.
+//! Shows the progress of a transfer: a bar with bytes, objects, rate and time left, and a line for
+//! each object that fails. The bar is drawn only if standard error is a terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,11 +22,11 @@ pub struct Progress {
     expected: AtomicU64,
     /// Ends the run whose rows cannot be printed.
     stop: Option<Stop>,
-    /// Why they cannot.
+    /// The reason for which rows cannot be written.
     broken: Mutex<Option<io::Error>>,
 }
 
-/// Where a failed object is reported.
+/// The place where a failed object is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
     /// Here, with a line each; the run continues with the others.
@@ -35,7 +35,7 @@ pub enum Failures {
     Returned,
 }
 
-/// How the rows of a dry run are written.
+/// The form of the rows of a dry run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rows {
     Text,
@@ -77,7 +77,7 @@ impl Progress {
     }
 }
 
-/// What follows on standard error is the outcome.
+/// Removes the bar, so that the outcome follows on standard error.
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {

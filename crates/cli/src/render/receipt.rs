@@ -1,4 +1,5 @@
-//! The receipt: what a verb did, as one JSON object for programs or one line for people.
+//! The receipt: the summary of a verb's work, as one JSON object for programs or one line for
+//! people.
 //!
 //! Field names and units are part of the contract of the command line. A field that applies to the
 //! verb is present, even if it is zero.
@@ -9,7 +10,7 @@ use firstbyte::size::{human, whole};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// How far content was checked.
+/// The extent to which content was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verified {
@@ -33,11 +34,11 @@ impl From<firstbyte_transfer::Verified> for Verified {
 pub struct Failed {
     /// The item.
     pub location: String,
-    /// Why, as one line.
+    /// The reason, as one line.
     pub error: String,
 }
 
-/// What a verb did.
+/// The result of a verb.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Receipt {
     /// The verb.
@@ -76,7 +77,7 @@ pub struct Receipt {
     pub resumed_bytes: u64,
     /// Bytes read more than once.
     pub reread_bytes: u64,
-    /// How far the content was checked; the weakest over all objects.
+    /// The extent to which the content was checked; the weakest over all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
     /// The version read, for a single object.
@@ -88,7 +89,7 @@ pub struct Receipt {
     pub cpu_seconds: f64,
     /// Every item that failed.
     pub failed: Vec<Failed>,
-    /// What held the transfer back.
+    /// The resource that limited the transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
 }

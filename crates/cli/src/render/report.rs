@@ -1,5 +1,5 @@
-//! `Report`: collects what the transfers of one verb did, prints the receipt and gives the exit
-//! code.
+//! Collects the results of the transfers of one verb, prints the receipt and returns the exit code.
+//! Verbs that transfer own one [`Report`] each.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::render::progress::Progress;
 use crate::render::receipt::{Failed, Receipt};
 use crate::render::{console, json};
 
-/// Where the data goes, which decides where the receipt is printed.
+/// The destination of the data, which decides where the receipt is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Somewhere else: standard output is free for the receipt.
@@ -41,7 +41,7 @@ struct LeftOut {
 }
 
 impl Report {
-    /// Begins a report; the clock runs from here.
+    /// Begins a report, and its clock.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
         let receipt = Receipt { verb, source, destination, ..Receipt::default() };
         Self {
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// One item failed; the others continue.
+    /// Records that one item failed; the others continue.
     pub fn item_failed(&mut self, failed: Failed) {
         self.failures += 1;
         self.receipt.failed.push(failed);
@@ -133,7 +133,8 @@ impl Report {
         }
     }
 
-    /// What ended the verb is the error to tell, before that the receipt could not be printed.
+    /// Prints the receipt. If the verb ended with an error, a failure to print is not reported,
+    /// because the verb's error is more important.
     fn print(&self, line: &str, output: Output) -> Result<()> {
         match output {
             Output::Data => console::say(line),

@@ -1,4 +1,4 @@
-//! What `mount`, `hydrate`, `release` and `status` share: the options of the cache, and operands
+//! Shared by `mount`, `hydrate`, `release` and `status`: the options of the cache, and operands
 //! that may be paths under a mount.
 
 use std::ffi::{OsStr, OsString};
@@ -40,7 +40,7 @@ impl CacheArgs {
         self.cache.is_some()
     }
 
-    /// The cache, for verbs that only look or let go.
+    /// Opens the cache for verbs that only read or release.
     pub fn open(&self) -> Result<Cache> {
         let limits = Limits { size: self.cache_size, reserve: self.reserve };
         Ok(Cache::open(&self.directory(), limits)?)
@@ -57,7 +57,7 @@ impl CacheArgs {
         Self { cache: Some(directory), ..self.clone() }.open()
     }
 
-    /// How an engine is to work with it.
+    /// Settings for an engine that uses it.
     pub fn settings(&self, globals: &Globals) -> Settings {
         Settings {
             cache: Some(self.directory()),
@@ -78,7 +78,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Looks at what `text` names. A path below a mount stands for the location behind it.
+    /// Parses `text`. A path below a mount is replaced by the location behind it.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let operand = Operand::parse(text)?;
         let Some(path) = operand.root.as_local().filter(|_| operand.glob.is_none()) else {

@@ -1,4 +1,4 @@
-//! `completions`: prints the script for the completion of verbs and options in a shell.
+//! `completions`: prints a shell script that completes verbs and options.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

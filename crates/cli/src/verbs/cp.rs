@@ -179,7 +179,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// What a request that was cut says is that it was cancelled; why is known here.
+    /// Replaces the error of a cancelled request by the reason for which the run was stopped.
     fn reason(&self, error: Error) -> Error {
         match self.stop.error() {
             Some(why) if error.exit == Exit::Interrupted => Error::from(why),

@@ -1,6 +1,6 @@
-//! `hydrate`: fetches objects into the cache. For a location this process does it. For a path under
-//! a mount the mount's daemon does: its readers have priority, and the job continues when this
-//! process ends.
+//! `hydrate`: fetches objects into the cache. This process does the work for a location. For a path
+//! under a mount, the mount's daemon does the work: its readers have priority, and the job
+//! continues when this process ends.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::render::receipt::Failed;
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// How often a job is asked how far it is.
+/// The interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bring objects here before they are read: of a location, or of a path under a mount
@@ -114,7 +114,7 @@ fn here(
     Ok(())
 }
 
-/// What an operand stands for, as it is found.
+/// The objects that an operand names, as they are found.
 fn found(place: Place, recursive: bool, store: &Store) -> WantedList {
     let root = place.operand.root.clone();
     if recursive || place.operand.glob.is_some() {
@@ -131,7 +131,7 @@ fn lacks_secrets(location: &Location) -> bool {
     matches!(location, Location::Http(url) if url.authority.starts_with("***@") || url.target.contains("=***"))
 }
 
-/// What `mount --record` noted.
+/// The objects and ranges that `mount --record` recorded.
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
 fn replayed(path: &Path) -> Result<WantedList> {
     let reads = firstbyte_mount::recorded(path).map_err(|error| Error::failed(error.to_string()))?;
@@ -205,7 +205,7 @@ fn unexpected(path: &Path) -> Error {
 
 // How far it is.
 
-/// How far a job is, of this process or of a daemon.
+/// The progress of a job, of this process or of a daemon.
 struct Reached {
     files_done: u64,
     bytes: u64,

@@ -1,4 +1,5 @@
-//! Standard input that can be stopped: a plain blocking read of a silent pipe or terminal cannot.
+//! Standard input whose reads end when the run is stopped. A plain blocking read of a silent pipe
+//! or terminal would not end. Called by `cp`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +9,7 @@ use firstbyte_transfer::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// How often a silent input is left to look whether the run has been stopped.
+/// The interval at which a wait for input checks whether the run has been stopped.
 const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos() as i64 };
 
 /// An input that fails once its run is stopped.

@@ -1,4 +1,5 @@
-//! `layout`: keeps very many files in small directories whose path follows from the name.
+//! `layout`: converts a directory of very many files into small directories whose path follows from
+//! the file's name.
 
 mod check;
 mod convert;
@@ -66,7 +67,7 @@ fn ended(mut receipt: Receipt, began: Instant, globals: &Globals, error: layout:
     error
 }
 
-/// What failed by itself, named on standard error at once.
+/// Prints each failure on standard error, and returns the failures for the receipt.
 fn failed(failures: &[Failure]) -> Vec<Failed> {
     let named = |failure: &Failure| {
         let error = Error::failed(failure.error.to_string()).to_string();
@@ -83,7 +84,7 @@ fn set_name(fields: &mut Map<String, Value>, key: &str, name: &OsStr) {
     fields.extend(hex.map(|hex| (format!("{key}_hex"), hex.into())));
 }
 
-/// What a layout is like, for a receipt.
+/// The shape of a layout, for a receipt.
 fn shape_of(scheme: Scheme) -> Value {
     json!({
         "hash": scheme.hash().to_string(), "levels": scheme.levels(), "width": scheme.width(),

@@ -1,4 +1,4 @@
-//! `link`: runs a stand-in for a slow network: the proxy, or with `--mount` the slow file system.
+//! `link`: emulates a slow network: a proxy, or with `--mount` a slow file system.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -138,7 +138,7 @@ fn resolve(address: &str) -> Result<SocketAddr> {
     addresses.next().ok_or_else(|| wrong("no such host".into()))
 }
 
-/// What a running link is asked for.
+/// A request to a running link.
 enum Request {
     Counters,
     End,
@@ -208,7 +208,8 @@ fn report(stand_in: &str, mounts: &[MountSnapshot]) -> Value {
     })
 }
 
-/// What signals ask for. Watched before anything is printed, so that none ends the process.
+/// Receives the requests that signals make. The handlers are installed before anything is printed,
+/// so that no signal ends the process.
 fn requests() -> Result<Receiver<Request>> {
     let (send, requests) = mpsc::channel();
     let ending = Ending { interrupted: signals::GRACE, terminated: signals::GRACE, exit: Exit::Done };

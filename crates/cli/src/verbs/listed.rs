@@ -1,4 +1,5 @@
-//! What `ls` and `du` share: the store, what failed, how they end.
+//! Shared by `ls` and `du`: the store of the verb, the list of failures, and the receipt at the
+//! end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +44,8 @@ pub fn requests(globals: &Globals) -> Option<std::num::NonZeroUsize> {
     }
 }
 
-/// What could not be listed. Each is named on standard error at once; the listing continues.
+/// The locations that could not be listed. Each is printed on standard error at once; the listing
+/// continues.
 pub struct Failures<'a> {
     counter: &'a Counter,
     failed: Mutex<Vec<Failed>>,

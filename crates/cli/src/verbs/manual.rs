@@ -1,7 +1,7 @@
-//! `manual`, a hidden verb: the reference of options in Markdown, and the man pages.
+//! `manual`, a hidden verb: prints the reference of options in Markdown, or writes the man pages.
 //!
 //! Both are generated from the grammar of the command line. `make docs` calls this verb, and a test
-//! fails if docs/options.md is not what it prints.
+//! fails if docs/options.md differs from its output.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -37,7 +37,7 @@ pub struct ManualArgs {
     man: Option<PathBuf>,
 }
 
-/// Runs it; `grammar` is the whole command line.
+/// Runs the verb; `grammar` is the whole command line.
 pub fn run(args: &ManualArgs, grammar: Command) -> Result<Exit> {
     let Some(directory) = &args.man else {
         return console::print_bytes(reference(grammar).as_bytes()).map(|()| Exit::Done);

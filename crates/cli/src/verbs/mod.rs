@@ -1,5 +1,6 @@
-//! The verbs, one file each: their options, and what they do with them. `policy` has the options
-//! that `cp` and `sync` share, `listed` what `ls` and `du` share, `cached` the options of a cache.
+//! The verbs (subcommands), one file each, with their options and their work. `policy` has the
+//! options that `cp` and `sync` share, `listed` the parts that `ls` and `du` share, `cached` the
+//! options of a cache.
 
 pub mod advise;
 pub mod bench;

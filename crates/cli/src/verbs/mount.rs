@@ -25,8 +25,8 @@ use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 use place::Place;
 
-/// How a mount ends by a signal. Open files can be read on for a while after the one that services
-/// are ended by.
+/// The end of a mount by a signal. After SIGTERM, by which services are ended, open files stay
+/// readable for a while.
 const ENDING: Ending =
     Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 

@@ -1,4 +1,4 @@
-//! `stat`: what a store reports about an object, without reading it.
+//! `stat`: prints the metadata that a store reports about an object, without reading its content.
 
 use std::ffi::OsString;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! `status`: shows what is cached of remote objects. It reads the cache only, so it works without
-//! the network and while other processes use the same cache.
+//! `status`: shows which blocks of remote objects are cached. It reads only the cache, so it works
+//! without the network and while other processes use the same cache.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! `unmount`: ends a mount.
+//! `unmount`: detaches a mount and waits for its daemon to end.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// How long to wait for the daemon to end. It only has to close its cache.
+/// The time to wait for the daemon to end. It only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// End a mount; returns when its daemon has gone

@@ -56,7 +56,7 @@ impl Counter {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,5 +1,5 @@
-//! Rows as comma-separated values with a header (RFC 4180, but lines end in a line feed alone, as
-//! other tools write them).
+//! Renders rows as comma-separated values with a header (RFC 4180, except that lines end in a line
+//! feed alone, as other tools write them).
 
 use firstbyte_location::Escaped;
 

@@ -37,7 +37,7 @@ pub use text::{Names, push_name};
 pub enum Value<'a> {
     /// A path, in the two parts that it is found in: written one behind the other.
     Name(&'a [u8], &'a [u8]),
-    /// What the entry is.
+    /// The kind of an entry.
     Kind(Kind),
     /// A count, or a size in bytes.
     Number(Option<u64>),
@@ -54,8 +54,8 @@ pub struct Column {
     pub name: &'static str,
     /// The type of its values.
     pub holds: Holds,
-    /// Its width in text, values to the right; none where text leaves it out. A name stands last
-    /// there, as wide as it is.
+    /// Its width in text, values to the right; `None` if text leaves the column out. A name is the
+    /// last column, as wide as it is.
     pub width: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ pub enum Holds {
 /// The columns of a verb. The name is the first.
 pub type Schema = &'static [Column];
 
-/// Why rows go no further.
+/// The reason for which no more rows are written.
 #[derive(Debug)]
 enum Broken {
     /// Standard output takes no more.
@@ -86,7 +86,7 @@ enum Broken {
     Sorting(io::Error),
 }
 
-/// How it went to write rows.
+/// The result of writing rows.
 type Written = Result<(), Broken>;
 
 impl From<Broken> for Error {
@@ -102,7 +102,7 @@ impl From<Broken> for Error {
     }
 }
 
-/// A time of the standard library; `None` if it is out of range.
+/// Converts a time of the standard library; `None` if it is out of range.
 pub fn time_of(time: SystemTime) -> Option<Time> {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (i64::try_from(since.as_secs()).ok()?, since.subsec_nanos()),
@@ -118,7 +118,7 @@ pub fn time_of(time: SystemTime) -> Option<Time> {
     Some(Time { seconds, nanoseconds })
 }
 
-/// A time in RFC 3339 form, whatever its year; `None` if it is out of range.
+/// A time in RFC 3339 form, for any year; `None` if it is out of range.
 pub fn rfc3339(time: SystemTime) -> Option<String> {
     let mut out = Vec::new();
     text::push_time(time_of(time)?, text::Fraction::Kept, &mut out);

@@ -1,4 +1,4 @@
-//! Rows as JSON objects, one a line.
+//! Renders rows as JSON objects, one per line.
 
 use super::text::{Fraction, push_number, push_time};
 use super::{Schema, Value, utf8_name};

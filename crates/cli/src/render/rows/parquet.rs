@@ -1,7 +1,8 @@
-//! Rows as an Apache Parquet file, a group of rows at a time.
+//! Writes rows as an Apache Parquet file, one group of rows at a time.
 //!
-//! The format keeps values by column, so the rows of a group wait until it is full; a group is
-//! bounded, and so is the memory. Written by the `parquet` crate without its Arrow half.
+//! The format stores values by column, so the rows of a group are kept until it is full. The size
+//! of a group is bounded, and so is the memory. The `parquet` crate writes the file, without its
+//! Arrow half.
 
 use std::fs::File;
 use std::io;

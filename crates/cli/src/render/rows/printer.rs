@@ -1,4 +1,5 @@
-//! `Printer`: writes pages of rows to standard output.
+//! Writes pages of rows to standard output, rendered or sorted as the options request. Verbs own
+//! one [`Printer`]; their threads fill its [`Page`]s.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -25,14 +26,14 @@ pub enum Format {
     Parquet,
 }
 
-/// How a verb's rows are written.
+/// The form of a verb's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// The columns.
     pub schema: Schema,
     /// In which format.
     pub format: Format,
-    /// What ends a line of text.
+    /// The byte that ends a line of text.
     pub end: u8,
     /// In which order; none: as they come.
     pub sort: Option<(Sort, Direction)>,
@@ -42,11 +43,11 @@ pub struct Style {
 
 /// Written at once where rows come from memory: more gains nothing, and less costs calls.
 const FULL: usize = 64 << 10;
-/// What a pipe holds for us, where the kernel lets it: writer and reader then take turns more
-/// rarely.
+/// The requested capacity of a pipe, if the kernel allows it: a larger one makes writer and reader
+/// alternate more rarely.
 const PIPE: usize = 1 << 20;
 
-/// Where pages go.
+/// Writes pages to standard output.
 pub struct Printer<'a> {
     style: Style,
     names: Names,
@@ -56,7 +57,7 @@ pub struct Printer<'a> {
 
 struct Sink {
     way: Way,
-    /// Why nothing more can be written.
+    /// The reason for which nothing more can be written.
     broken: Option<Broken>,
 }
 
@@ -176,7 +177,7 @@ fn render(style: Style, names: Names, row: &[Value<'_>], out: &mut Vec<u8>) {
 }
 
 impl Page<'_, '_> {
-    /// Adds a row; `bytes` is what it adds to the total.
+    /// Adds a row, and `bytes` to the total.
     pub fn push(&mut self, row: &[Value<'_>], bytes: u64) {
         self.rows += 1;
         self.bytes += bytes;

@@ -1,8 +1,8 @@
-//! Rows encoded as bytes, for those that wait: to be sorted, or for the other rows of a Parquet
+//! Encodes rows as bytes while they are kept: to be sorted, or for the other rows of a Parquet
 //! group.
 //!
-//! A record is its length, then each value as a tag and its content, in native byte order: records
-//! never leave the process, except into temporary files that only it opens.
+//! A record is its length, then each value as a tag and its content, in native byte order. Records
+//! never leave the process, except into temporary files that only this process opens.
 
 use firstbyte_listing::Time;
 use firstbyte_location::Kind;

@@ -1,8 +1,8 @@
-//! Sorts rows in bounded memory: what does not fit is sorted in runs, which are written to an
+//! Sorts rows in bounded memory. Rows that do not fit are sorted in runs, which are written to an
 //! unnamed temporary file and merged at the end.
 //!
-//! The runs of one sort are in one file. When there are many they are merged into one, so that a
-//! merge never needs more buffers than fit into memory.
+//! All runs of one sort are in one file. When there are many, they are merged into one, so that the
+//! buffers of a merge always fit into memory.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -30,7 +30,7 @@ pub enum Sort {
     Mtime,
 }
 
-/// Which way round.
+/// The direction of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// As [`Sort`] says.
@@ -73,7 +73,7 @@ pub(super) struct Sorter {
 #[derive(Debug)]
 struct Spilled {
     file: File,
-    /// Where each run ends.
+    /// The offset at which each run ends.
     ends: Vec<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Order {
     }
 }
 
-/// What a record is sorted by, most significant first.
+/// The key that a record is sorted by, most significant part first.
 struct Key<'a> {
     rank: u64,
     rest: u32,
@@ -194,7 +194,7 @@ impl Sorter {
     }
 }
 
-/// The record whose length stands at `start`.
+/// The record whose length is at offset `start`.
 fn at(bytes: &[u8], start: u32) -> &[u8] {
     records(&bytes[start as usize..]).next().unwrap_or_default()
 }

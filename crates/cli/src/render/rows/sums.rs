@@ -1,6 +1,5 @@
-//! Sums counts by name in bounded memory: what does not fit is written to disk, as sorted rows are.
-//!
-//! Used by `du`, which adds to one directory several times, from several threads.
+//! Sums counts by name in bounded memory. Names that do not fit are written to disk, as sorted rows
+//! are. Called by `du`, which adds to one directory several times, from several threads.
 
 use super::sort::Sorter;
 use super::{Broken, Direction, Schema, Sort, Value, record};
@@ -15,7 +14,7 @@ pub struct Sums<const N: usize> {
     schema: Schema,
     sorter: Sorter,
     page: Vec<u8>,
-    /// Why nothing more can be taken.
+    /// The reason for which nothing more can be added.
     broken: Option<Broken>,
 }
 

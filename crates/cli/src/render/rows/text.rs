@@ -1,4 +1,4 @@
-//! Rows as lines of text: the columns with a width, then the name.
+//! Renders rows as lines of text: the columns with a width, then the name.
 
 use std::io::{IsTerminal, Write as _};
 
@@ -7,7 +7,7 @@ use firstbyte_location::{Escaped, Kind};
 
 use super::{Schema, Value};
 
-/// How names are written.
+/// The escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Their bytes as they are.
@@ -17,7 +17,7 @@ pub enum Names {
 }
 
 impl Names {
-    /// How names are written to `out`.
+    /// The escaping of names for `out`: by default only a terminal gets escapes.
     pub fn on(out: &impl IsTerminal) -> Self {
         if out.is_terminal() { Self::Escaped } else { Self::Raw }
     }

@@ -1,4 +1,4 @@
-//! `advise example`: the worked example of `docs/advise.md`.
+//! `advise example`: prints the worked example of `docs/advise.md`.
 
 use clap::Args;
 use firstbyte_advise::blast::Example;

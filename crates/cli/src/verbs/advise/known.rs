@@ -1,4 +1,5 @@
-//! The models that advice rests on: the embedded ones, the user's, and results that override them.
+//! The options that choose the models for advice, and the [`Catalogue`] they give: the embedded
+//! models, the user's own, and results that override their numbers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

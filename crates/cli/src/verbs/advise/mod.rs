@@ -1,7 +1,8 @@
-//! `advise`: which storage, how long, how much and why, by the models of `firstbyte-advise`.
+//! `advise`: recommends storage for a workload, with time, cost and reasons, from the models of
+//! `firstbyte-advise`.
 //!
-//! Reading and writing files, and finding the current day, is done here; the models and prices are
-//! pure.
+//! This module and its children read and write the files and find the current day. The models and
+//! prices are pure.
 
 mod example;
 mod init;

@@ -1,4 +1,5 @@
-//! `advise models`: every number that predictions rest on, with its source and the day it was read.
+//! `advise models`: prints every number that predictions are computed from, with its source and the
+//! day on which that was read.
 
 use std::fmt::Write as _;
 

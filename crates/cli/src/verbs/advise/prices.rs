@@ -1,4 +1,4 @@
-//! `advise prices`: shows the prices that advice counts with, and imports AWS's own.
+//! `advise prices`: shows the prices that advice uses, and imports AWS's own price files.
 //!
 //! The user's catalogue overrides the embedded prices of the same key and region. It is one TOML
 //! file in the user's configuration directory.
@@ -98,7 +98,7 @@ pub fn catalogue() -> Result<Catalogue> {
     Ok(all)
 }
 
-/// The user's catalogue; `None` without a home.
+/// Path of the user's catalogue; `None` without a home directory.
 fn own_place() -> Option<PathBuf> {
     let absolute = |name: &str| environment::variable(name).filter(|path| path.starts_with('/'));
     let configuration = absolute("XDG_CONFIG_HOME")
@@ -107,7 +107,7 @@ fn own_place() -> Option<PathBuf> {
     Some(configuration.join("firstbyte/prices.toml"))
 }
 
-/// The catalogue in a file; `None` if there is no file.
+/// Reads the catalogue in a file; `None` if there is no file.
 fn read(path: &Path) -> Result<Option<Catalogue>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

@@ -111,7 +111,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// From the file, or from the options; `--region` is that of the prices.
+/// The workload from the file, or else from the options. `--region` replaces its region.
 fn workload(args: &RunArgs, globals: &Globals) -> Result<Workload> {
     let mut workload = match &args.file {
         Some(path) => workload::of_text(&known::text(path)?)

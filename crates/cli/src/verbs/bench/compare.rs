@@ -1,4 +1,4 @@
-//! `bench compare`: what changed between two results files beyond noise.
+//! `bench compare`: prints the differences between two results files that exceed noise.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `bench job`: one workload as a process. The engine runs it; its figures are the last line.
+//! `bench job`: does one workload in this process, and prints its figures in the last line. The
+//! engine of `bench` starts it.
 
 use clap::Args;
 use firstbyte_bench::job::{self, Job, Watch};

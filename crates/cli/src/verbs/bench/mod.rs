@@ -1,7 +1,8 @@
-//! `bench`: measures storage by the engine of `firstbyte-bench`, and shows what was measured.
+//! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
 //!
-//! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
-//! changed between two of them. `job` is one workload as a process of its own; the engine runs it.
+//! `run` makes or reads a plan and executes it, `report` renders results, `compare` prints the
+//! differences between two of them. The engine starts `job` to do one workload in a process of its
+//! own.
 
 mod compare;
 mod job;

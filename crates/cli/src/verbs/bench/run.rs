@@ -1,4 +1,4 @@
-//! `bench run`: executes a plan and writes its runs.
+//! `bench run`: makes or reads a plan, executes it, and writes its runs to a results file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

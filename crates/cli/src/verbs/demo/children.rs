@@ -1,5 +1,5 @@
-//! The child processes of the demo. Each is recorded by its id until it has been waited for, so
-//! that a signal ends them all.
+//! The child processes of the demo. The table has the id of each child until the child has been
+//! waited for, so that a signal ends all of them.
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,7 +22,7 @@ struct State {
     alive: Vec<Pid>,
 }
 
-/// A child at work; it is killed when dropped before it ended.
+/// A running child. If it is dropped before it ended, it is killed.
 pub(crate) struct Running<'a> {
     children: &'a Children,
     child: Child,

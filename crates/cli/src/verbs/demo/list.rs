@@ -1,6 +1,6 @@
-//! LIST: very many names in one directory, into a pipe, beside `ls -f`, which does not sort either.
-//!
-//! What is listed is warm: the first listing of each is not counted.
+//! The section LIST of the demo: lists very many names of one directory into a pipe, beside `ls
+//! -f`, which does not sort either. The first listing of each program is not counted, so the names
+//! are in memory.
 
 use std::fs::{self, File};
 use std::io;
@@ -84,7 +84,7 @@ fn list(stage: &Stage<'_>, command: &mut std::process::Command, names: u32) -> R
 }
 
 impl List {
-    /// The section as it stands on the screen.
+    /// The section as text for the terminal.
     pub(crate) fn text(&self) -> String {
         let milliseconds = |time: f64| format!("{:.0} ms", time * 1e3);
         let peer = self.peer.map_or(String::new(), |time| format!("ls -f {}   ", milliseconds(time)));

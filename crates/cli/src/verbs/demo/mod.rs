@@ -4,7 +4,8 @@
 //!
 //! Every figure is measured in the run that prints it. Cold means that every process and every
 //! destination is new, and that the link counted the bytes of each run. The server is warm, as an
-//! object store is. `firstbyte cp` is this binary, started as users start it.
+//! object store is: it is running, and its content has just been written. `firstbyte cp` is this
+//! binary, started as users start it.
 
 mod bytes;
 mod children;

@@ -43,7 +43,7 @@ impl Peer {
         programs.into_iter().find_map(|program| Some(Self { program, path: find(program.name(), children)? }))
     }
 
-    /// How it fetches the large object.
+    /// The command that fetches the large object.
     pub(crate) fn fetch_large(&self, stage: &Stage<'_>, destination: &Path) -> Command {
         let mut command = stage.command(&self.path);
         match self.program {
@@ -62,7 +62,7 @@ impl Peer {
         command
     }
 
-    /// How it fetches the small files into a directory that exists.
+    /// The command that fetches the small files into an existing directory.
     pub(crate) fn fetch_small(&self, stage: &Stage<'_>, files: u32, destination: &Path) -> Command {
         let mut command = stage.command(&self.path);
         match self.program {
@@ -92,7 +92,7 @@ impl Peer {
     }
 }
 
-/// Where a program lies on the search path. A pyenv shim is looked through: its start-up is not the
+/// The path of a program on the search path. A pyenv shim is resolved: its start-up time is not the
 /// peer's.
 pub(super) fn find(name: &str, children: &Children) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -1,4 +1,5 @@
-//! READY: how soon the bytes of a large object are usable, copied whole or opened lazily.
+//! The section READY of the demo: measures how soon the bytes of a large object are usable, copied
+//! whole or opened lazily.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,8 +24,8 @@ use crate::render::error::{Error, Result};
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
 
-/// How long the link may take to count what it has delivered: its thread needs one turn on a
-/// processor, and a machine whose load is a hundred gives it one well within this.
+/// The time that the link may take to count the delivered bytes. Its thread needs one turn on a
+/// processor, and gets one well within this time even at a load of a hundred.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Median seconds of each way to the bytes.
@@ -193,7 +194,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Ready {
-    /// The section as it stands on the screen.
+    /// The section as text for the terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("1 READY   {} object, cold, median of {}\n", human(self.size), self.runs);
         for (name, time, note) in self.rows() {

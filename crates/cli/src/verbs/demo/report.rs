@@ -1,4 +1,5 @@
-//! The HTML report of the demo: one self-contained page with the figures as bars and as text.
+//! Writes the HTML report of the demo: one self-contained page with the figures as bars and as
+//! text.
 
 use firstbyte::size::human;
 use quick_xml::escape::escape;

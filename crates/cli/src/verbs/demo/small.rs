@@ -1,4 +1,5 @@
-//! SMALL: very many small files, where requests count more than bytes.
+//! The section SMALL of the demo: fetches very many small files, whose time depends on the number
+//! of requests more than on bytes.
 
 use std::fs;
 use std::path::Path;
@@ -84,7 +85,7 @@ fn fetch(stage: &Stage<'_>, bytes: u64, command: impl FnOnce(&Path) -> Command) 
 }
 
 impl Small {
-    /// The section as it stands on the screen.
+    /// The section as text for the terminal.
     pub(crate) fn text(&self) -> String {
         let peer = self.peer.map_or(String::new(), |(name, time)| format!("{name} {}   ", seconds(time)));
         format!(

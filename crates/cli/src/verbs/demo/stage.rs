@@ -56,12 +56,12 @@ impl<'a> Stage<'a> {
         Ok(Self { children, size: args.size, binary, link, _server: server, scratch })
     }
 
-    /// Where clients go: the link.
+    /// The endpoint of clients: the link.
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.link.address())
     }
 
-    /// What the link has seen.
+    /// The counters of the link.
     pub(crate) fn counters(&self) -> CounterSnapshot {
         self.link.counters()
     }

@@ -1,4 +1,5 @@
-//! SURVIVE: `kill -9` in the middle of a copy, then the same command again.
+//! The section SURVIVE of the demo: kills a copy by `kill -9` in its middle, then runs the same
+//! command again.
 
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -11,13 +12,13 @@ use super::stage::{BUCKET, LARGE, Stage};
 use super::text::Screen;
 use crate::render::error::{Error, Result};
 
-/// How often the link's count is looked at: at 0.6 Gbit/s this is 75 kB.
+/// The interval at which the link's count is checked; in it 75 kB pass at 0.6 Gbit/s.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a kill cost.
+/// The cost of a kill.
 #[derive(Debug, Serialize)]
 pub(crate) struct Survive {
-    /// How much of the object had crossed the link at the kill, in percent.
+    /// The part of the object that had crossed the link at the kill, in percent.
     pub(crate) killed_at: u64,
     /// Bytes the second run found done, as its receipt says.
     pub(crate) resumed_bytes: u64,
@@ -78,7 +79,7 @@ fn random() -> Random {
 }
 
 impl Survive {
-    /// The section as it stands on the screen.
+    /// The section as text for the terminal.
     pub(crate) fn text(&self) -> String {
         format!(
             "4 SURVIVE kill -9 at {} % -> resumed, {} read again, content identical, peak {}\n",

@@ -1,4 +1,4 @@
-//! The terminal output of the demo: finished sections on standard output, the current step on
+//! Prints the output of the demo: finished sections on standard output, the current step on
 //! standard error.
 
 use std::io::{IsTerminal, Write};
@@ -8,7 +8,7 @@ use super::{DemoArgs, Figures};
 use crate::globals::{Globals, ProgressMode};
 use crate::render::console::{self, StandardError};
 
-/// Where sections and progress go, if anywhere.
+/// The outputs for sections and progress, if any.
 pub(crate) struct Screen {
     sections: bool,
     steps: bool,

@@ -1,4 +1,4 @@
-//! Checks file systems: their type and free space.
+//! Reports the type and free space of the file systems that transfers use.
 
 use std::io;
 use std::path::Path;

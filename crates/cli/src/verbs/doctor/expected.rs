@@ -1,6 +1,6 @@
-//! Checks that a directory is on the file system that a job expects, and that something is in it.
+//! Checks that a directory is on the file system that a job expects, and that it is not empty.
 //!
-//! A job that starts before its file system is mounted finds an empty directory, and works on it.
+//! If a job starts before its file system is mounted, it finds an empty directory, and works on it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -40,7 +40,7 @@ impl Expected {
         Finding { what: "file system", status, found, advice: None }
     }
 
-    /// What is not as expected.
+    /// The difference from the expectation, in words; `None` if there is none.
     fn wrong(&self) -> Option<String> {
         let path = self.directory.display();
         if let Err(error) = machine::expect_file_system(&self.directory, &self.kind) {

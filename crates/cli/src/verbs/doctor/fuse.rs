@@ -1,5 +1,5 @@
-//! Checks what mounting needs: the FUSE device, the right to mount or the helper program, and
-//! passthrough of hydrated files.
+//! Checks the requirements of mounting: the FUSE device, the right to mount or the helper program,
+//! and passthrough of hydrated files.
 
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-//! `doctor`: reports what this machine offers for fast transfers, and how to get what it lacks.
+//! `doctor`: reports the capabilities of this machine that matter to transfers, and how to get the
+//! missing ones.
 //!
-//! It writes nothing and prints no secret. Checks that use the network give up after seconds.
+//! It writes nothing and prints no secret. Checks that use the network have deadlines of seconds.
 
 pub(crate) mod disk;
 mod expected;
@@ -33,7 +34,7 @@ pub struct DoctorArgs {
     expect_fs: Vec<Expected>,
 }
 
-/// How something stands.
+/// The status of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {

@@ -17,9 +17,9 @@ use time::format_description::well_known::Rfc2822;
 use super::Finding;
 use crate::globals::Globals;
 
-/// How long an endpoint may take to answer before it counts as silent.
+/// The time after which an endpoint that does not answer counts as silent.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long the whole look at the endpoint may take, the credential chain's own waits included.
+/// The deadline of all checks of the endpoint, including the credential chain's own waits.
 const ALL_PATIENCE: Duration = Duration::from_secs(8);
 /// S3 refuses signatures whose time is off by 15 minutes; well before that something is wrong with
 /// the clock.
@@ -46,7 +46,7 @@ fn proxies(lookup: Lookup<'_>) -> Finding {
     )
 }
 
-/// A URL without the user and password that may stand in it.
+/// Removes user and password from a URL.
 fn without_secrets(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),

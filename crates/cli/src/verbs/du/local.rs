@@ -1,4 +1,4 @@
-//! `du` of local directories: summed on the threads that list.
+//! `du` of local directories. The threads that list a directory also add up its sizes.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -64,7 +64,7 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &Links) -> Result<Sums> {
     Ok(sums)
 }
 
-/// What a path leads to, or the link itself where that leads nowhere.
+/// Stats the target of a path, or the link itself if its target does not exist.
 fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
     let found = match rustix::fs::statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT) => rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
@@ -148,7 +148,7 @@ impl Summer<'_> {
         all
     }
 
-    /// What an entry counts for by itself; `None` if it was counted before or is excluded.
+    /// The amounts that an entry adds by itself; `None` if it was counted before or is excluded.
     fn totals(&self, entry: &Entry<'_>) -> Option<Totals> {
         let stat = entry.stat()?;
         let is_directory = entry.kind() == Kind::Directory;

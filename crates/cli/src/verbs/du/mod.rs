@@ -50,7 +50,7 @@ pub struct DuArgs {
     local: LocalArgs,
 }
 
-/// Which size of local files is summed.
+/// The size of local files that is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
     /// The blocks that they take.
@@ -67,7 +67,7 @@ const SCHEMA: Schema = &[
     Column { name: "directories", holds: Holds::Number, width: None },
 ];
 
-/// How one operand is summed.
+/// The way in which one operand is summed.
 struct View<'a> {
     operand: &'a Operand,
     args: &'a DuArgs,

@@ -1,4 +1,4 @@
-//! `du` of a store: sums the lengths of its objects, by prefix.
+//! `du` of a store: adds up the lengths of its objects, by prefix.
 
 use firstbyte_location::Kind;
 use firstbyte_store::{ListOptions, Store};

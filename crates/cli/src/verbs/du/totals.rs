@@ -17,7 +17,7 @@ const THREAD: usize = 128 << 10;
 /// Bytes of a name in a map, beside its own.
 const NODE: usize = 128;
 
-/// What a directory holds, all levels together.
+/// The sums of a directory, all levels together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) bytes: u64,
@@ -36,7 +36,7 @@ impl Totals {
 }
 
 /// Sums of one operand by name of directory, shared by the threads that list it. Names begin at the
-/// root and end in `/`; the root's is empty. Each directory has its own alone.
+/// root and end in `/`; the root's is empty. The sums of a directory exclude those below it.
 #[derive(Debug)]
 pub(super) struct Sums {
     inner: Mutex<Inner>,
@@ -45,7 +45,7 @@ pub(super) struct Sums {
 #[derive(Debug)]
 struct Inner {
     rows: rows::Sums<3>,
-    /// The sum of everything; `None` where nothing was added.
+    /// The sum of everything; `None` if nothing was added.
     total: Option<Totals>,
 }
 
@@ -104,7 +104,7 @@ impl Inner {
     }
 }
 
-/// What one thread has added up and not handed over; it is handed over when this is dropped.
+/// The sums of one thread that are not yet merged; dropping it merges them.
 #[derive(Debug)]
 pub(super) struct Tree<'a> {
     sums: &'a Sums,

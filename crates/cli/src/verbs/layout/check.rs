@@ -1,4 +1,4 @@
-//! `layout check`: finds files in the wrong place, and mends.
+//! `layout check`: finds files in the wrong place, and moves them with `--mend`.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;

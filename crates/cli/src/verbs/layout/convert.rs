@@ -1,4 +1,5 @@
-//! `layout shard` and `layout unshard`: the conversions, with their dry runs.
+//! `layout shard` and `layout unshard`: convert a directory into a layout and back, and estimate
+//! the work for a dry run.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! `layout path`: prints where a name belongs, or where its file is.
+//! `layout path`: prints the path that a name has in a layout, or the path of its file.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,4 @@
-//! `ls` of local directories: rows are rendered on the listing threads, from the kernel's buffers.
+//! `ls` of local directories. The listing threads render rows directly from the kernel's buffers.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ pub(super) fn list(path: &Path, view: &View<'_>, printer: &Printer<'_>, globals:
     }
 }
 
-/// Whether it is no directory and no link to one, though it is there; a link may lead nowhere.
+/// Whether the path exists and is neither a directory nor a link to one. A link may have no target.
 fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && !path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }

@@ -1,4 +1,5 @@
-//! `ls`: lists the names in a directory or below a prefix, local or remote, as they arrive.
+//! `ls`: lists the names in a directory or below a prefix, local or remote, and prints rows as they
+//! arrive.
 
 mod local;
 mod remote;
@@ -95,7 +96,7 @@ pub struct OutputArgs {
     reverse: bool,
 }
 
-/// How deep `ls` goes.
+/// The depth of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     /// So many levels, from 1.
@@ -104,7 +105,7 @@ enum Depth {
     All,
 }
 
-/// Which facts of each entry are requested.
+/// The facts of each entry that are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Columns {
     /// Name and kind.
@@ -133,7 +134,7 @@ const LONG: Schema = &[
     CLASS,
 ];
 
-/// How one operand is listed.
+/// The way in which one operand is listed.
 struct View<'a> {
     operand: &'a Operand,
     /// Stands before every name, where several operands are listed.
@@ -174,7 +175,7 @@ impl View<'_> {
         self.operand.glob.as_ref().is_none_or(|glob| glob.enters(path, self.scope()))
     }
 
-    /// What all wanted names of a directory begin with that lies so many levels down.
+    /// The common prefix of all wanted names in a directory `level` levels down.
     fn beginning(&self, level: u32) -> String {
         self.operand.glob.as_ref().map(|glob| glob.beginning(level as usize)).unwrap_or_default()
     }
@@ -227,7 +228,7 @@ impl LsArgs {
 }
 
 impl OutputArgs {
-    /// How rows of `schema` are written.
+    /// The form of rows of `schema`.
     pub fn style(&self, schema: Schema, globals: &Globals, end: u8) -> Style {
         let usual = if globals.json { Format::Ndjson } else { Format::Text };
         let direction = if self.reverse { Direction::Reversed } else { Direction::Usual };
@@ -284,7 +285,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     end(receipt, started, globals, failures, roots, operands.len())
 }
 
-/// What stands before the names of an operand where there are several: the directory they are in,
+/// The prefix of the names of an operand if there are several operands: the directory they are in,
 /// as it was written.
 fn label(operand: &Operand) -> Vec<u8> {
     let mut label = operand.root_text().to_vec();

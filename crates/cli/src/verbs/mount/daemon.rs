@@ -1,5 +1,5 @@
-//! The daemon of a mount: this process, forked before it has any thread or connection, in a session
-//! of its own.
+//! Starts the daemon of a mount: forks this process, before it has any thread or connection, into a
+//! session of its own.
 //!
 //! Forking saves 2 ms over starting the program again. The daemon reports its outcome as one line
 //! of JSON on a pipe, its standard output; its standard error is the log.
@@ -130,7 +130,8 @@ fn remove_if_empty(log: &Path) {
     }
 }
 
-/// The log is begun anew with each mount, and only its owner reads it: it may name what is private.
+/// Opens the log. Each mount truncates it, and only its owner can read it, because it may name
+/// private files.
 fn open_log(path: &Path) -> Result<File> {
     let failed = |error: io::Error| Error::io(format!("--log {}", shown(path)), &error);
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

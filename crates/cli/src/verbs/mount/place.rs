@@ -1,4 +1,4 @@
-//! Where a running mount has its control socket and its log.
+//! Chooses the paths of a mount's control socket and log, from the mount's directory.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -51,8 +51,7 @@ fn runtime_directory(lookup: Lookup<'_>) -> Result<PathBuf> {
         .advise("remove it, or set XDG_RUNTIME_DIR"))
 }
 
-/// What a file about `path` is called: its end, for people, and a hash, so that no two are the
-/// same.
+/// The file name for `path`: its end, for people, and a hash, so that names differ.
 fn file_name_of(path: &Path) -> String {
     /// Sockets have paths of up to 107 bytes.
     const LONGEST: usize = 32;

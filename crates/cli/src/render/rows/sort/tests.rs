@@ -1,4 +1,4 @@
-//! What is sorted comes out in order, whatever the memory.
+//! Tests of sorting: the output is in order, whatever the memory.
 
 use firstbyte_listing::Time;
 use firstbyte_location::Kind;
