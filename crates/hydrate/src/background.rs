@@ -1,7 +1,7 @@
-//! Hydration in the background: fetches files, or parts of them, into the cache, in order.
+//! Background hydration: fetches files, or parts of them, into the cache, in order.
 //!
-//! `job` is the thread of a job, above the versions that it fetches. `files` and `throttle` are
-//! values that fetches use. Blocks already cached are not fetched, so a job that was cancelled
+//! `job` is the thread of a job, which opens versions and submits fetches. `files` and `throttle`
+//! are the values that its fetches use. Blocks already cached are not fetched, so a cancelled job
 //! continues when it is started again.
 
 mod files;

@@ -1,4 +1,5 @@
-//! The block: the unit in which content is fetched and cached.
+//! The block, the unit in which content is fetched and cached, and the arithmetic of blocks and
+//! byte ranges.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! The blocks of one version on this machine: in the cache, else in memory.
+//! The blocks of one version on this machine: in the cache, or in memory if they cannot be cached.
 //!
-//! The cached version is opened at the first access, because most names of a directory are never
-//! read. Used by reads, and by fetches to store what they bring.
+//! The cached version is opened at the first access, because most files of a directory are never
+//! read. Called by reads, and by fetches to store the blocks they receive.
 
 mod memory;
 
@@ -21,7 +21,7 @@ use crate::Error;
 use crate::block::BLOCK;
 use crate::cache::{Backing, Cache, Cached, Exempt, FetchLease, PinnedBlocks, Stored, Verified};
 
-/// What the cache did with a fetched block.
+/// The cache's result for a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheOutcome {
     /// It is in the cache.

@@ -8,11 +8,15 @@
 //! DIR/objects/ab/NAME.map    which object it is, and a word for each block
 //! ```
 //! Any number of processes on one machine may use a directory at once, and any may be killed at
-//! any time. Invariants: a block is returned as it was filled, or not at all, after a kill and
-//! after a power cut; the limits hold at every instant; opening takes constant time; whatever
-//! fails in the directory, reads can still go to the store. Assumed: no other program writes the
-//! files, and the file system has sparse files and record locks. Changes by other programs are
-//! found by [`Cache::verify`], not by reads.
+//! any time. Invariants:
+//!
+//! - A block is returned as it was filled, or not at all, after a kill and after a power cut.
+//! - The limits hold at every instant.
+//! - Opening takes constant time.
+//! - After any failure in the directory, reads can still use the store.
+//!
+//! Assumed: no other program writes the files, and the file system has sparse files and record
+//! locks. [`Cache::verify`] finds changes by other programs; reads do not.
 
 mod block_map;
 mod cached;
@@ -54,7 +58,7 @@ use directory::{Identity, Paths};
 use open::{IfMissing, OpenVersion};
 use usage::{Reservation, Usage};
 
-/// How many bytes a cache may use.
+/// Limits on the bytes that a cache may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes on disk. `None`: only `reserve` limits.
@@ -92,7 +96,7 @@ enum Retention {
     Temporary,
 }
 
-/// Which versions are exempt from an eviction.
+/// The versions that are exempt from an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exempt {
     /// No version.
@@ -189,7 +193,7 @@ impl Cache {
     }
 }
 
-/// How full a cache is.
+/// The used and available bytes of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Bytes on disk; unknown for a moment after the machine has restarted.

@@ -1,4 +1,4 @@
-//! Counts what an engine does, for statistics and tests.
+//! Counts the reads, requests and bytes of an engine, for statistics and tests.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ pub(crate) struct Counters {
     fetched_bytes: [AtomicU64; 3],
 }
 
-/// What an engine has done since it was created.
+/// Counts of an engine's work since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
     /// Reads.

@@ -19,7 +19,7 @@ pub enum Error {
         location: String,
         /// The version that was opened.
         expected: String,
-        /// What the store holds now.
+        /// The version that the store has now.
         found: String,
     },
     /// The server sends nothing that identifies the content, and its one response has passed.
@@ -53,7 +53,7 @@ pub enum Error {
     /// A thread cannot be started.
     #[error("cannot start a thread: {source}")]
     Thread {
-        /// Why.
+        /// The system's error.
         source: std::sync::Arc<io::Error>,
     },
     /// The cache has no room for the object, or there is no cache.
@@ -71,7 +71,7 @@ pub enum Error {
         path: PathBuf,
         /// The operation.
         what: &'static str,
-        /// Why it failed.
+        /// The system's error.
         source: std::sync::Arc<io::Error>,
     },
     /// The blocks of an object do not match the checksum of the store.

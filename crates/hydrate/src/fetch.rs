@@ -23,7 +23,7 @@ use crate::version::Fetch;
 
 use retry::{Failed, GaveUp, Retry};
 
-/// What all fetches share, and the supervisor of the workers observes.
+/// Meters that all fetches share, and that the supervisor of the workers observes.
 pub(crate) struct FetchMeters {
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) throttle: BackgroundThrottle,

@@ -1,4 +1,5 @@
-//! Files and their handles, as callers hold them: the fast path of a read, and its read-ahead.
+//! Files and their handles, as callers use them. A [`Handle`] reads cached blocks directly and
+//! otherwise asks the version; it also decides what to read ahead.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;

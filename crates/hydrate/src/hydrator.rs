@@ -1,4 +1,4 @@
-//! The public entry point: opens locations as files, and starts hydration jobs.
+//! The public entry point of this crate: opens locations as files, and starts hydration jobs.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Hydrator {
         self.engine.cache.as_ref()
     }
 
-    /// What it has done so far.
+    /// Counts of the engine's work so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
         self.engine.counters.snapshot()

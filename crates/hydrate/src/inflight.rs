@@ -1,9 +1,9 @@
-//! The blocks of a version that are being fetched, and by which fetch. Pure.
+//! Records which blocks of a version are being fetched, and by which fetch. Pure.
 //!
 //! Each block has at most one owner: the fetch that brings it. A reader that needs the block waits
-//! for that fetch. In two cases it starts another fetch for the block alone, which becomes its
-//! owner, and the old fetch skips the block: if the old fetch would take long to get there, and if
-//! it is background work, which pauses while others read. Called by
+//! for that fetch. In two cases it starts another fetch for the block alone, which becomes the
+//! owner, and the old fetch skips the block: if the old fetch would take long to reach it, and if
+//! the old fetch is background work, which pauses while others read. Called by
 //! [`VersionState`](crate::version).
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub(crate) type FetchId = u64;
 /// Blocks ahead of a fetch beyond which a request of its own serves a reader sooner.
 const DISTANT: u64 = SEGMENT / BLOCK;
 
-/// What a reader does about an absent block.
+/// The action of a reader for an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Wait for this fetch.
@@ -45,7 +45,7 @@ pub(crate) enum Want {
 #[derive(Debug)]
 struct Tracked {
     priority: Priority,
-    /// When a thread started it.
+    /// The time at which a thread started it.
     started: Option<Instant>,
     /// Whether it has the right to fetch among the processes that share the cache.
     has_lease: bool,
@@ -101,7 +101,7 @@ impl InFlight {
         took_over
     }
 
-    /// What a reader of `block` does that also waits for another block of fetch `joined`.
+    /// The action for a reader of `block`, which also waits for another block of fetch `joined`.
     pub(crate) fn want(&self, block: u64, joined: Option<FetchId>, now: Instant) -> Want {
         let Some((id, fetch)) = self.owners.get(&block).and_then(|id| Some((*id, self.fetches.get(id)?)))
         else {

@@ -1,5 +1,4 @@
-//! Numbers that several parts of this crate share, so that each is chosen once. None was ever tried
-//! against real S3.
+//! Constants that several parts of this crate share. None was ever tried against real S3.
 
 use std::time::Duration;
 

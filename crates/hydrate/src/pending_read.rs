@@ -1,4 +1,5 @@
-//! A read that waits for blocks: of a thread that sleeps, or of a callback.
+//! A read that waits for blocks. Either a thread sleeps until they have arrived, or a callback gets
+//! the bytes.
 //!
 //! If arriving blocks are cached, the read holds no bytes: when the last block has arrived, they
 //! are read from the cache. If blocks are not cached (no cache, or no room in it), each is copied
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 /// Called once with the bytes of a read, or its error.
 pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// Where the bytes of a pending read are until all have arrived.
+/// The place of the bytes of a pending read until all have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// In the cache.
@@ -25,7 +26,7 @@ pub(crate) enum Delivery {
     Copied,
 }
 
-/// Who receives the bytes.
+/// The receiver of the bytes.
 pub(crate) enum Receiver {
     /// A thread, which calls [`PendingRead::wait`].
     Thread,

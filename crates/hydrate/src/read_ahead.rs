@@ -1,11 +1,12 @@
 //! Detects which reads of a handle are sequential, and how far ahead of them to fetch. Pure.
 //!
 //! A random reader gets only the blocks of its reads. A sequential reader gets a window, which
-//! grows in proportion to the bytes read while the reader still has to wait. So it reaches the
-//! bandwidth-delay product of the link without knowing it, and wasted work is bounded by what was
-//! read. One handle may have several sequential readers, for example processes that map a file;
-//! they are distinguished by position. Reads of one reader may arrive out of order, because the
-//! kernel issues its read-ahead from several threads, but by no more than [`SEGMENT`].
+//! grows in proportion to the bytes read while the reader still has to wait. So the window reaches
+//! the bandwidth-delay product of the link without a measurement of it, and the bytes fetched for
+//! nothing are bounded by the bytes read. One handle may have several sequential readers, for
+//! example processes that map a file; they are distinguished by position. Reads of one reader may
+//! arrive out of order, because the kernel issues its read-ahead from several threads, but by no
+//! more than [`SEGMENT`].
 
 use std::ops::Range;
 
@@ -69,7 +70,7 @@ struct Sequence {
     begin: u64,
     /// Start of the latest read.
     start: u64,
-    /// Where the next read is expected.
+    /// The offset at which the next read is expected.
     end: u64,
     /// The end of the bytes read or fetched ahead.
     ahead: u64,

@@ -1,9 +1,9 @@
-//! The settings of a hydrator.
+//! The settings of a hydrator. The command line and the library fill them in.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How reads are cached and fetched.
+/// Settings for caching and fetching.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Cache directory, created if it does not exist. `None`: nothing is cached.

@@ -1,7 +1,7 @@
-//! Per-version state: cached blocks, in-flight fetches, waiting reads.
+//! The state of one version: cached blocks, in-flight fetches, waiting reads.
 //!
-//! All files open on a version share it, so a block is fetched once for all readers. A block is
-//! stored first and removed from the table of fetches afterwards; a reader looks in the opposite
+//! All files open on a version share its state, so a block is fetched once for all readers. A block
+//! is stored first and removed from the table of fetches afterwards; a reader looks in the opposite
 //! order, under the table's lock. So no reader requests a block that has just arrived.
 
 mod engine;
@@ -37,7 +37,7 @@ pub(crate) struct VersionState {
     table: Mutex<Table>,
 }
 
-/// How the object is fetched.
+/// The way in which the object is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FetchMode {
     /// By ranges, in parallel.
@@ -53,10 +53,10 @@ struct Table {
     in_flight: InFlight,
     waiting: HashMap<u64, Vec<Arc<PendingRead>>>,
     mode: FetchMode,
-    /// Why no further fetch can succeed, for example because the object changed.
+    /// The reason for which no further fetch can succeed, for example because the object changed.
     gone: Option<Error>,
-    /// The value of `gone` once the first fetch has begun, if the content has no version: a second
-    /// response could have other content.
+    /// If the content has no version: the value of `gone` once the first fetch has begun, because a
+    /// second response could have other content.
     gone_after_first: Option<Error>,
 }
 
@@ -125,7 +125,8 @@ impl VersionState {
         self.engine.most_window(self.delivery())
     }
 
-    /// Where a read that waits gets its bytes: uncached blocks may be gone when the last arrives.
+    /// The source of the bytes of a waiting read. Uncached blocks may have been dropped when the
+    /// last one arrives, so they are copied.
     fn delivery(&self) -> Delivery {
         if self.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied }
     }

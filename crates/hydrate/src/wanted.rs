@@ -1,4 +1,4 @@
-//! What a job should fetch, as lazy lists: one object, every object below a location.
+//! Lazy lists of the objects that a job should fetch: one object, or every object below a location.
 
 use firstbyte_location::{ByteRange, Entry, Kind, Location, Version};
 use firstbyte_store::{ListOptions, Store};
@@ -11,7 +11,7 @@ use crate::cache::{Cache, Pin};
 pub struct Failure {
     /// The object.
     pub location: Location,
-    /// Why.
+    /// The error.
     pub error: Error,
 }
 

@@ -1,10 +1,10 @@
-//! The threads that fetch, and the queues of their work.
+//! The threads that fetch, and the queues of waiting fetches.
 //!
 //! A thread is started when work waits and no thread is idle, and ends when it has been idle for a
 //! while. Fetches on demand start first and at once. Fetches ahead start in order of the distance
-//! from their reader, so that a distant one does not delay another reader; background fetches
-//! last. The [`Controller`] decides how many of these two kinds run at once. Some threads are
-//! always left for demand.
+//! from their reader, so that a distant one does not delay another reader. Background fetches start
+//! last. The [`Controller`] decides how many fetches of the last two kinds run at once. Some
+//! threads are always reserved for demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;

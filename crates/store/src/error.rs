@@ -32,7 +32,7 @@ pub enum Error {
     Credentials {
         /// The location.
         location: String,
-        /// Why.
+        /// The cause.
         detail: String,
     },
     /// The object must be restored from an archive first.
@@ -84,7 +84,7 @@ pub enum Error {
     Certificate {
         /// `host:port`.
         endpoint: String,
-        /// What is wrong with it.
+        /// The fault of the certificate.
         fault: CertificateFault,
         /// The names in the certificate, or the message of the TLS library.
         detail: String,
@@ -104,7 +104,7 @@ pub enum Error {
         location: String,
         /// The header.
         name: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// No response within the deadline.
@@ -131,7 +131,7 @@ pub enum Error {
         location: String,
         /// `host:port`.
         endpoint: String,
-        /// When the next probe may be sent.
+        /// The time until the next probe may be sent.
         retry_in: Duration,
         /// Consecutive requests without a response.
         silences: u32,
@@ -169,7 +169,7 @@ pub enum Error {
     Protocol {
         /// The location.
         location: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         detail: String,
     },
     /// The precondition of a write failed: the destination exists already, or has changed.
@@ -191,7 +191,7 @@ pub enum Error {
     InvalidName {
         /// The name.
         location: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A local file operation failed.
@@ -205,9 +205,9 @@ pub enum Error {
     /// Invalid options (a CA file that does not parse, an endpoint without a host).
     #[error("{what}: {why}")]
     Options {
-        /// Which option.
+        /// The option.
         what: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The request was cancelled by [`Cancel`](crate::Cancel).
@@ -244,7 +244,7 @@ impl Error {
         }
     }
 
-    /// What the user can try, if anything.
+    /// A remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         Some(match self {
@@ -281,7 +281,7 @@ impl Error {
     }
 }
 
-/// Why a server's certificate is not accepted.
+/// The reason for which a server's certificate is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
     /// Neither the certificate nor an authority that signed it is trusted.

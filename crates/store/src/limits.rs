@@ -1,15 +1,17 @@
-//! Waits and sizes that this crate shares with those above it, so that each is chosen once. None
-//! was ever tried against real S3.
+//! Waits and sizes that this crate shares with the crates above it. None was ever tried against
+//! real S3.
 
 use std::time::Duration;
 
 /// Time between two checks in waits without a socket.
 pub const LOOK: Duration = Duration::from_millis(20);
-/// How long something is waited for that is expected at any moment: a lock that a killed process
-/// holds for a moment longer, the end of an upload that is aborted, an endpoint that may be back.
+/// The wait for an event that is expected at any moment: the release of a lock that a killed
+/// process still holds, the end of an upload that is aborted, a response of an endpoint that may
+/// work again.
 pub const BRIEFLY: Duration = Duration::from_secs(1);
-/// How long what is idle is kept: connections, which servers close after 5 s (S3) to 75 s (nginx),
-/// the threads that use them, and resolved addresses, which object stores change every few seconds.
+/// The time for which idle resources are kept: connections, which servers close after 5 s (S3) to
+/// 75 s (nginx), the threads that use them, and resolved addresses, which object stores change
+/// every few seconds.
 pub const KEEP_IDLE: Duration = Duration::from_secs(5);
 /// Stack of a thread that calls a store: TLS and signing need about 100 KiB; unused pages take no
 /// memory.

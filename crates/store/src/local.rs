@@ -1,9 +1,9 @@
 //! The backend for files on mounted file systems: versions are file identities; writes go to a
 //! temporary file, which is renamed.
 //!
-//! Modules: valid file names ([`name`]), lookups below a directory ([`beneath`]), files that are
-//! written atomically ([`partial`]), versions of files ([`mod@stat`]), and the operations of a
-//! store ([`backend`]).
+//! [`name`] checks file names, [`beneath`] resolves names below a directory, [`partial`] writes
+//! files atomically, [`mod@stat`] makes versions of files, and [`backend`] has the operations of a
+//! store.
 //!
 //! Assumes that a rename within a directory is atomic, and that a file with the same device, inode,
 //! size, mtime and ctime has the same content. Reads follow symbolic links, like `cp -L`; a loop is

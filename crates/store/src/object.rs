@@ -1,4 +1,4 @@
-//! The description of an object.
+//! The description of an object: its length, version, time and metadata.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -23,7 +23,7 @@ pub enum Signing {
     Anonymous,
 }
 
-/// Which redirects of web servers are followed.
+/// The redirects of web servers that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Redirects {
     /// All except those from https to http.
@@ -50,7 +50,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// What happens to a control request (a stat, a page of a listing) if its endpoint has stopped
+/// The behaviour of a control request (a stat, a page of a listing) if its endpoint has stopped
 /// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
@@ -113,7 +113,7 @@ pub struct Options {
     pub storage_class: Option<String>,
     /// PEM file with certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
-    /// Which redirects of web servers are followed.
+    /// The redirects of web servers that are followed.
     pub redirects: Redirects,
     /// Outgoing proxies.
     pub proxies: Proxies,
@@ -123,7 +123,7 @@ pub struct Options {
     pub connect_deadline: Duration,
     /// Retries of a control request, and of a request refused with SlowDown or 5xx.
     pub retries: u32,
-    /// What becomes of a control call whose endpoint has stopped answering.
+    /// The behaviour of control calls whose endpoint has stopped responding.
     pub outages: Outages,
 }
 

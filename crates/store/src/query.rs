@@ -8,7 +8,7 @@ use firstbyte_pacing::Throttle;
 
 use crate::Cancel;
 
-/// What to read of an object.
+/// Parameters of a read.
 #[derive(Clone, Debug, Default)]
 pub struct Get {
     /// The range to read; `None` for the whole object. It is cut at the end of the object.
@@ -23,7 +23,7 @@ pub struct Get {
     pub throttle: Throttle,
 }
 
-/// How a listing treats symbolic links below a local directory.
+/// The treatment of symbolic links below a local directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
     /// As their targets.
@@ -43,7 +43,7 @@ pub enum Directories {
     Listed,
 }
 
-/// What to list.
+/// Parameters of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
     /// Everything below the location, or one level with directories (common prefixes).
@@ -55,7 +55,7 @@ pub struct ListOptions {
     /// The order of entries: unsorted, which is fastest, or by the bytes of whole names, a
     /// directory counting as `NAME/`.
     pub order: Order,
-    /// What links below a local directory are listed as.
+    /// The treatment of links below a local directory.
     pub links: Links,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,

@@ -1,4 +1,4 @@
-//! Parameters and results of writes.
+//! Parameters and results of writes: payloads, preconditions, uploads and their parts.
 
 use std::fs::File;
 use std::time::SystemTime;
@@ -36,11 +36,11 @@ pub struct PutOptions {
     pub metadata: Metadata,
     /// The condition.
     pub precondition: Precondition,
-    /// How the bytes are sent.
+    /// The way in which the bytes are sent.
     pub sending: Sending,
 }
 
-/// How the bytes of a request are sent.
+/// Parameters for sending the bytes of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Sending {
     /// Ends the request from another thread.
@@ -91,6 +91,6 @@ pub struct Part {
 pub struct StaleUpload {
     /// The upload.
     pub upload: Upload,
-    /// When it began.
+    /// The time at which it began.
     pub initiated: Option<SystemTime>,
 }

@@ -1,9 +1,9 @@
-//! Judges what kept a run from being faster.
+//! Judges what limited the speed of a run. [`Summary`](crate::Summary) reports the result.
 //!
-//! In this order: if the rate limit was reached, the link; if this process used most of the
-//! processors, the CPU; if memory limited the number of requests, memory; if both ends are local,
-//! the disk; if workers spent most of their time waiting for answers to begin, the server; else
-//! bytes flowed whenever they could: the link.
+//! The checks, in this order: if the rate limit was reached, the link; if this process used most of
+//! the processors, the CPU; if memory limited the number of requests, memory; if both ends are
+//! local, the disk; if workers spent most of their time waiting for responses to begin, the server.
+//! If none of these holds, the link.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::job::Route;
 /// Share of a limit from which it counts as reached.
 const REACHED: f64 = 0.85;
 
-/// What had been used when the run started.
+/// The processor time that this process had used when the run started.
 pub(crate) struct Baseline {
     processor: Duration,
 }
@@ -27,7 +27,7 @@ impl Baseline {
         Self { processor: process_time() }
     }
 
-    /// What kept the run from being faster; `None` if it was too short to judge.
+    /// The limit of the run's speed; `None` if it was too short to judge.
     pub(crate) fn judge(&self, context: &Context<'_>, limited_by_memory: bool) -> Option<Bottleneck> {
         let wall = context.started.elapsed();
         let moved = count(&context.meters.moved) as f64;

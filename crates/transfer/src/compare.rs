@@ -1,17 +1,17 @@
-//! Whether a destination is complete and unchanged: by size and time, or by content.
+//! Decides whether a destination is complete and unchanged: by size and time, or by content.
 //!
-//! **By size and time**: the same length, and either the same modification time in whole seconds
-//! (all that listings and file systems have in common), or the destination was *written* after the
-//! source was last modified, and not changed since. The time of writing is `LastModified` for a
-//! store, and for a file the inode change time, which programs cannot set back. If a file was
-//! written before its object, as one that was uploaded, the object's metadata are asked for: the
-//! modification time in them may be the file's. So a repeated copy finds all unchanged in either
-//! direction, although an upload cannot choose its `LastModified`. Between two local trees times
-//! are copied exactly, and only equal ones count. This misses a source of the same length that was
-//! given a time before the destination was written.
+//! **By size and time**: the lengths must be equal. In addition, either the modification times are
+//! equal in whole seconds (all that listings and file systems have in common), or the destination
+//! was *written* after the source was last modified, and not changed since. The time of writing is
+//! `LastModified` for a store, and for a file the inode change time, which programs cannot set
+//! back. If a file was written before its object, as one that was uploaded, the object's metadata
+//! are requested: the modification time in them may be the file's. So a repeated copy finds all
+//! unchanged in either direction, although an upload cannot choose its `LastModified`. Between two
+//! local trees times are copied exactly, and only equal ones count. This misses a source of the
+//! same length that was given a time before the destination was written.
 //!
-//! **By content**: checksums that both stores have are compared; one that only one store has is
-//! computed from the bytes of the other. [`sync`](crate::sync) compares several pairs at a time.
+//! **By content**: checksums that both stores have are compared. If only one store has a checksum,
+//! the other is computed from the bytes. [`sync`](crate::sync) compares several pairs at a time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use firstbyte_store::{Algorithm, BUFFER, Beneath, Checksum, Found, Get, Hasher, 
 use crate::job::{Route, as_path};
 use crate::{Concurrency, Error, Result, Tree};
 
-/// What sizes and times say about two objects.
+/// The result of comparing sizes and times of two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     /// The destination is complete and unchanged.
@@ -97,7 +97,7 @@ fn whole_seconds(time: SystemTime) -> i64 {
     }
 }
 
-/// What a source is compared with.
+/// The comparison to make for a source.
 pub(crate) enum Comparison {
     /// The content of an object of equal length.
     Content(Location),

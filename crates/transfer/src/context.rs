@@ -1,8 +1,9 @@
-//! What the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`) share: store,
-//! settings, meters, rate limits and the request tracker.
+//! The values that the movers of one run (`download`, `upload`, `relay`, `spool`, `stream`) share:
+//! store, settings, meters, rate limits and the request tracker.
 //!
-//! A mover can use the context, but not the scheduler that called it. The context also holds why
-//! the run ended early: once [`Context::is_ended`] is true, it stays so, and every request stops.
+//! A mover uses the context and never the scheduler that called it. The context also holds the
+//! reason for which the run ended early. Once [`Context::is_ended`] is true, it stays so, and every
+//! request stops.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::job::{Batch, Route};
 use crate::local_root::LocalRoot;
 use crate::{Error, Job, Observer, Result, Settings};
 
-/// What the workers count.
+/// Counters of the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     /// Bytes that arrived in this run.
@@ -64,7 +65,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) throttles: &'a Throttles,
 }
 
-/// What a run moves.
+/// The scale of a run, its route, and its local root.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) batch: Batch,
@@ -84,7 +85,7 @@ pub(crate) struct Context<'a> {
     pub(crate) meters: Meters,
     pub(crate) tracker: RequestTracker<Cancel>,
     pub(crate) started: Instant,
-    /// Why the run ended early.
+    /// The reason for which the run ended early.
     ended: OnceLock<Error>,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Context<'a> {
         self.ended.get().is_some()
     }
 
-    /// Why the run ended early.
+    /// The reason for which the run ended early.
     pub(crate) fn into_reason(self) -> Option<Error> {
         self.ended.into_inner()
     }
@@ -184,7 +185,7 @@ impl<'a> Context<'a> {
         Ok(partial.commit(&metadata, durability)?)
     }
 
-    /// How durable a small file is made by itself: many are made durable together, at the end.
+    /// The durability of a small file by itself. Many files are made durable together, at the end.
     pub(crate) fn durability_of_small(&self) -> Durability {
         match (self.subject.batch, self.settings.durability) {
             (Batch::Many | Batch::Tree, Durability::Data) => Durability::None,

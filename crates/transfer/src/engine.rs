@@ -1,4 +1,4 @@
-//! The public verbs: every kind of transfer. Each call is one run with its own workers.
+//! The public operations, one for each kind of transfer. Each call is one run with its own workers.
 
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
@@ -39,7 +39,7 @@ impl Engine {
         &self.store
     }
 
-    /// How it works.
+    /// The settings of all runs.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -1,4 +1,5 @@
-//! Errors of transfers: those of the stores, and what else can end a run or fail an object.
+//! Errors of transfers: those of the stores, and other reasons for which a run ends or an object
+//! fails.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use firstbyte_store::Error as StoreError;
 /// This crate's results.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a transfer, or one object of it, failed.
+/// The reason for which a transfer, or one object of it, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +46,7 @@ pub enum Error {
     Invalid {
         /// The place.
         location: String,
-        /// Why, and what to do instead.
+        /// The reason, and a remedy.
         why: String,
     },
     /// A file of this process (journal, spool, standard input or output) failed.
@@ -65,7 +66,7 @@ impl From<ChecksumError> for Error {
 }
 
 impl Error {
-    /// What the user can try, if anything.
+    /// A remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -110,6 +111,6 @@ impl Error {
 pub struct Failure {
     /// Its location, printable.
     pub location: String,
-    /// Why.
+    /// The error.
     pub error: Error,
 }

@@ -1,6 +1,7 @@
-//! What is to be copied, as values: one object ([`Job`]) or everything below a location ([`Tree`]).
+//! Values that describe the work of a run: one object to copy ([`Job`]) or everything below a
+//! location ([`Tree`]).
 //!
-//! The engine and the walks over listings make them; the scheduler hands jobs to the movers.
+//! The engine and the walks over listings make them; the scheduler passes jobs to the movers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +21,7 @@ pub struct Job {
     pub destination: Location,
     /// The listing's entry of the source, if there is one: it saves a request.
     pub entry: Option<Entry>,
-    /// What the destination may replace.
+    /// The kinds of entries that may be replaced at the destination.
     pub over: Over,
 }
 
@@ -58,7 +59,7 @@ impl Route {
     }
 }
 
-/// How many objects a run has. Many objects are made durable together.
+/// The number of objects of a run, one or many. Many objects are made durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
     One,
@@ -67,7 +68,7 @@ pub(crate) enum Batch {
     Tree,
 }
 
-/// What happens to objects that only the destination has.
+/// The treatment of objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extras {
     /// They stay.
@@ -77,8 +78,8 @@ pub enum Extras {
     Delete(Empty),
 }
 
-/// What an empty source means when extras are deleted. Its name may be wrong, and everything at the
-/// destination would be extra.
+/// The treatment of an empty source when extras are deleted. Its name may be wrong, and everything
+/// at the destination would be extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Empty {
     /// It is an error, and nothing is deleted.
@@ -125,10 +126,10 @@ impl Shard {
     }
 }
 
-/// How much of a source is listed.
+/// The levels of a source that are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Levels {
-    /// What lies directly in it.
+    /// The entries directly in it.
     One,
     /// Everything below it.
     #[default]
@@ -141,11 +142,11 @@ pub struct Tree<'a> {
     pub source: Location,
     /// Each name is joined to it.
     pub destination: Location,
-    /// Names begin with this; the store is asked for no others.
+    /// A prefix of all names; the store is asked for no others.
     pub beginning: String,
-    /// How deep the source is listed.
+    /// The levels of the source that are listed.
     pub levels: Levels,
-    /// Which names (relative to `source`) take part; the caller applies includes and excludes.
+    /// A filter on names (relative to `source`). The caller applies includes and excludes.
     pub select: &'a (dyn Fn(&[u8]) -> bool + Sync),
     /// This worker's share.
     pub shard: Shard,

@@ -1,7 +1,8 @@
-//! Partial files and journals that killed copies left beside files that are complete by now.
+//! Removes partial files and journals that killed copies left beside files that are complete by
+//! now.
 //!
-//! To look for the leftovers of each unchanged file would cost more than to find it unchanged. A
-//! directory is therefore read once, when the first file in it is skipped; what appears later
+//! To look for the leftovers of each unchanged file would cost more than to find it unchanged. So a
+//! directory is read once, when the first file in it is skipped. A partial file that appears later
 //! belongs to a running copy.
 
 use std::collections::{HashMap, HashSet};

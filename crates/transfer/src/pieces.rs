@@ -1,4 +1,5 @@
-//! An object as the scheduler sees it: pieces to hand out, and an end. Movers implement it.
+//! The interface of an object to the scheduler: it has pieces for workers, and an end. Movers
+//! implement it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use crate::{Error, Result};
 pub(crate) trait Pieces: Send + Sync {
     /// Moves these pieces, to the end or an error.
     fn move_pieces(&self, requester: &mut Requester<'_>, pieces: Range<u32>) -> Result<()>;
-    /// How many neighbours one request can move.
+    /// The number of neighbours that one request can move.
     fn most_together(&self) -> u32 {
         1
     }

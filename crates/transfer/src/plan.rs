@@ -1,8 +1,8 @@
-//! Which bytes form a chunk. Pure: a plan follows from the length alone, so that a later run finds
-//! the same chunks.
+//! Divides an object into chunks. Pure: a plan follows from the length alone, so a later run
+//! computes the same chunks.
 //!
 //! Bytes go from the socket straight to their place in a file, so the size of a chunk costs no
-//! memory. It is chosen for three other things: a round trip must be short against the body, a
+//! memory. Three other things determine it: a round trip must be short compared with the body, a
 //! killed run fetches one chunk per worker again, and all workers should finish together.
 
 use std::ops::Range;
@@ -10,10 +10,11 @@ use std::ops::Range;
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::LONGEST_REQUEST;
 
-/// What the first request asks for before the length is known, and the length of a chunk. Objects
-/// up to this length come in one request. Of larger ones several chunks are asked for at a time: at
-/// 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s. A killed
-/// run loses of each request the chunk it was at, and what was in the socket's buffer.
+/// The bytes that the first request asks for before the length is known, and the length of a chunk.
+/// Objects up to this length come in one request. Of larger ones several chunks are requested at a
+/// time: at 40 MB/s, the rate of one S3 connection, 8 MiB take 0.2 s after a round trip of 0.03 s.
+/// A killed run loses, of each request, the unfinished chunk and the content of the socket's
+/// buffer.
 pub(crate) const OPENING: u64 = 2 << 20;
 /// Chunks of a download before they grow, so that journals stay short.
 const MOST_CHUNKS: u64 = 32_768;
@@ -67,7 +68,7 @@ impl Plan {
         self.chunk
     }
 
-    /// How many chunks; an empty object has none.
+    /// The number of chunks; an empty object has none.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.size.div_ceil(self.chunk)).unwrap_or(u32::MAX)

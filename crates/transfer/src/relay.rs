@@ -22,7 +22,7 @@ const SINGLE_COPY: u64 = 5 << 30;
 /// A part copied inside the service. Large, for none of its bytes pass here.
 const COPY_PART: u64 = 512 << 20;
 
-/// How the bytes of a part get to the destination.
+/// The way in which a part is copied.
 enum Way {
     /// The service copies them.
     Inside,

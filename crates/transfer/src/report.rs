@@ -1,4 +1,4 @@
-//! What a run reports: to an [`Observer`] while it works, and as a [`Summary`] at its end.
+//! The reports of a run: calls of an [`Observer`] during the run, and a [`Summary`] at its end.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use firstbyte_location::{Location, Version};
 
 use crate::Failure;
 
-/// What a dry run would do.
+/// An action that a dry run reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Copy an object.
@@ -48,7 +48,7 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// How far the content was checked against the source.
+/// The extent to which content was checked against the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verified {
     /// Length and version only: the source offers no checksum over the whole object.
@@ -63,7 +63,7 @@ impl fmt::Display for Verified {
     }
 }
 
-/// What kept a run from being faster.
+/// The limit of a run's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottleneck {
     /// The network, or a rate limit: more requests brought no more bytes.
@@ -98,7 +98,7 @@ pub(crate) struct Done {
     pub(crate) version: Option<Version>,
 }
 
-/// What a run did: everything a receipt prints.
+/// The results of a run: everything a receipt prints.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Objects complete at their destination.
@@ -133,11 +133,12 @@ pub struct Summary {
     pub version: Option<Version>,
     /// The first [`Summary::LISTED_FAILURES`] failures.
     pub failed: Vec<Failure>,
-    /// How many failed.
+    /// The number of failures.
     pub failures: u64,
-    /// What kept it from being faster; `None` if the run was too short to judge.
+    /// The limit of the run's speed; `None` if the run was too short to judge.
     pub bound_by: Option<Bottleneck>,
-    /// Why the run ended early: interrupted, its deadline, or a tree's bucket or endpoint fails.
+    /// The reason for which the run ended early: an interruption, its deadline, or a failing bucket
+    /// or endpoint of a tree.
     pub ended: Option<crate::Error>,
 }
 

@@ -1,4 +1,5 @@
-//! How a worker sends a request: tracked, cut when it stays silent, retried after a pause.
+//! Sends the requests of a worker: tracks each, cancels it when it stays silent, and retries it
+//! after a pause.
 //!
 //! Each worker has one [`Requester`], which movers borrow. It owns the worker's slot in the request
 //! tracker and its buffer.
@@ -67,13 +68,13 @@ impl Attempt<'_> {
         }
     }
 
-    /// How this attempt asks for bytes: everything, of any version.
+    /// A read of everything, of any version, for this attempt.
     pub(crate) fn get(&self) -> Get {
         let throttle = self.context.throttles.reading.clone();
         Get { cancel: self.cancel.clone(), throttle, ..Get::default() }
     }
 
-    /// How this attempt sends bytes.
+    /// Parameters for sending bytes in this attempt.
     pub(crate) fn sending(&self) -> Sending {
         self.keep_to_rate();
         Sending { cancel: self.cancel.clone(), throttle: self.context.throttles.writing.clone() }

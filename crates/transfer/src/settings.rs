@@ -1,5 +1,5 @@
-//! Settings of transfers. The edges fill them in from options; the defaults are for a small machine
-//! far from its data.
+//! Settings of transfers. The command line and the library fill them in from options. The defaults
+//! suit a small machine far from its data.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use firstbyte_store::{Checksum, Durability, MEMORY, Metadata};
 
 use crate::Stop;
 
-/// How many requests are in flight at once.
+/// The number of requests in flight at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
     /// As many as measurably help.
@@ -20,7 +20,7 @@ pub enum Concurrency {
     Fixed(usize),
 }
 
-/// How a tree's copy and `sync` decide that an object is unchanged.
+/// The rule by which a tree's copy and `sync` decide that an object is unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compare {
     /// By length and times: one listing of each side, and no request for an object.
@@ -50,19 +50,19 @@ pub struct Settings {
     pub memory: u64,
     /// Requests at once.
     pub concurrency: Concurrency,
-    /// What is on stable storage when a copy is reported done.
+    /// The state on stable storage when a copy is reported done.
     pub durability: Durability,
     /// Bytes a second over all requests; `None` is no limit.
     pub limit_rate: Option<u64>,
     /// The checksum that the one copied object must have; not for trees.
     pub checksum: Option<Checksum>,
-    /// What trees' copies and `sync` compare.
+    /// The rule by which trees' copies and `sync` compare objects.
     pub compare: Compare,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
     /// Directory of upload journals, in a cache; without one an upload does not resume.
     pub state_dir: Option<PathBuf>,
-    /// How often a piece is tried again after transient errors.
+    /// The number of times that a piece is tried again after transient errors.
     pub retries: u32,
     /// Metadata of objects written to stores; each value replaces the source's own.
     pub metadata: Metadata,
@@ -77,7 +77,8 @@ const BASE_MEMORY: u64 = 14 << 20;
 const LISTING: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 impl Settings {
-    /// How many workers fit below the memory ceiling, one at least, if each needs so many bytes.
+    /// The number of workers that fit below the memory ceiling if each needs so many bytes, at
+    /// least one.
     pub(crate) fn workers_of(&self, each: u64) -> usize {
         to_usize(self.memory.saturating_sub(BASE_MEMORY) / each).max(1)
     }

@@ -1,6 +1,6 @@
-//! Between stores through an unnamed temporary file: for sources of unknown length or without a
-//! version, for destinations that take an object only whole, and for content to be checked before
-//! it is sent.
+//! Copies between stores through an unnamed temporary file. This is needed if the source has no
+//! length or no version, if the destination accepts only whole objects, or if content must be
+//! checked before it is sent.
 
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::Wait;

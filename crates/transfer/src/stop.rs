@@ -1,7 +1,7 @@
 //! Ends a run early: on Ctrl-C, or at its deadline.
 //!
-//! One handle reaches everything that waits: its [`Cancel`] cuts requests, and loops without a
-//! request check [`Stop::error`]. Clones share one state.
+//! One handle reaches every wait: its [`Cancel`] cuts requests, and loops without a request check
+//! [`Stop::error`]. Clones share one state.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! Streams of this process: an object to a writer, a reader to an object.
+//! Moves streams of this process: an object to a writer, a reader to an object.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -50,7 +50,7 @@ struct Output<'a> {
     range: Option<ByteRange>,
     out: &'a mut dyn Write,
     written: u64,
-    /// What the first answer described.
+    /// The description in the first response.
     stat: Option<Stat>,
     /// The checksum that the object should have, if its store or the user gave one, and the hash of
     /// the bytes so far.

@@ -1,9 +1,10 @@
-//! Brings a tree up to date: two listings in byte order are walked side by side. Memory does not
+//! Updates a destination tree: walks two listings in byte order side by side. Memory does not
 //! depend on their length, and an object that both sides list as the same costs no request.
 //!
 //! The destination is listed without following links, and files are deleted beneath a local one, so
-//! nothing outside is touched. A directory in a file's place is decided on once both listings have
-//! passed it: if all of it is extra, it is removed when the file is complete ([`Replacement`]).
+//! nothing outside is touched. If a source file has the name of a destination directory, the
+//! decision waits until both listings have passed the directory. If everything in it is to be
+//! deleted, it is removed when the file is complete ([`Replacement`]).
 
 use std::cmp::Ordering;
 use std::iter::Peekable;

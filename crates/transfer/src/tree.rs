@@ -1,4 +1,4 @@
-//! Copies of whole trees: from a listing of the source to jobs.
+//! Copies whole trees: turns a listing of the source into jobs.
 //!
 //! The engine makes a [`TreeCopy`] for each call; [`sync`](crate::sync) uses it for each name.
 
@@ -16,7 +16,7 @@ use crate::{
     Action, Compare, Effect, Error, Failure, Job, Levels, Observer, Result, Settings, Summary, Tree,
 };
 
-/// What a run over a tree counts beside its jobs.
+/// Counts of a run over a tree, beside its jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     skipped: AtomicU64,
@@ -96,7 +96,7 @@ impl<'a> TreeCopy<'a> {
         }
     }
 
-    /// Where an entry goes. `None` for a directory, which is created or counted here.
+    /// The destination of an entry. `None` for a directory, which is created or counted here.
     fn place(&self, entry: &Entry) -> Result<Option<Location>> {
         let directory = match entry.kind {
             Kind::Directory => Some(entry.name.strip_suffix(b"/").unwrap_or(&entry.name)),
@@ -155,7 +155,7 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
     Some(Location::S3(S3Object { bucket: object.bucket.clone(), key: String::new() }))
 }
 
-/// How a source is listed: links are followed, and local directories are reported.
+/// The options for listing a source: links are followed, and local directories are reported.
 pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -> ListOptions {
     ListOptions {
         recursive: tree.levels == Levels::All,

@@ -1,8 +1,8 @@
-//! Checksums of content while it is transferred.
+//! Computes checksums of content while it is transferred.
 //!
 //! CRCs of chunks can be combined, so they are computed as the bytes pass, in any order. A
-//! sequential hash cannot: a follower thread reads the finished start of the file back from the
-//! page cache while the rest is still moving.
+//! sequential hash cannot be combined: a follower thread reads the finished start of the file back
+//! from the page cache while the rest is still moving.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -55,7 +55,7 @@ pub(crate) struct Follower {
 
 #[derive(Default)]
 struct Front {
-    /// Where the gapless start of the file ends, and whether that is its end.
+    /// The end of the gapless start of the file, and whether that is the end of the file.
     state: Mutex<(u64, bool)>,
     moved: Condvar,
 }

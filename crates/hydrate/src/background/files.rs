@@ -1,4 +1,5 @@
-//! The progress of a job, and of each of its files: shared by the job's thread and its fetches.
+//! The progress of a job, and of each of its files. The job's thread and its fetches share these
+//! values; callers read snapshots.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ pub struct Progress {
     pub is_over: bool,
 }
 
-/// What a job and its fetches share.
+/// The state that a job and its fetches share.
 pub(super) struct JobState {
     pub(super) started: Instant,
     /// The job may evict versions used before it started, so it never evicts what it fetched.
@@ -110,7 +111,7 @@ impl JobState {
     }
 }
 
-/// What the fetches of one file of a job share.
+/// The state that the fetches of one file of a job share.
 pub(crate) struct JobFile {
     job: Arc<JobState>,
     /// Fetches submitted and not ended.
@@ -146,7 +147,7 @@ impl JobFile {
         self.has_failed.load(Relaxed)
     }
 
-    /// What is exempt from eviction if room has to be made for the file.
+    /// The versions that are exempt from eviction if room has to be made for the file.
     pub(crate) fn exempt(&self) -> Exempt {
         self.job.exempt
     }

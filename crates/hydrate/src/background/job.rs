@@ -1,5 +1,5 @@
-//! The thread of a job: it opens the wanted files in order, makes room for each, submits its
-//! fetches as fast as the workers start them, and checks what they brought.
+//! The thread of a job. It opens the wanted files in order, makes room for each in the cache,
+//! submits its fetches as fast as the workers start them, and checks the fetched content.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -161,7 +161,7 @@ struct Candidate {
     waits: bool,
 }
 
-/// What a job can do with a file, given the room in the cache.
+/// The decision about a file, given the room in the cache.
 enum Admission {
     Started(ActiveFile),
     /// Try again when the active files have ended: their bytes may have been counted twice, as

@@ -1,8 +1,8 @@
 //! Slows background fetches down while readers fetch.
 //!
-//! While a reader's fetch is running, and for a moment after, background fetches continue only
-//! block by block, at a tenth of their undisturbed rate. A moment after, because a reader that
-//! requests one block after the other has no fetch running between two of them.
+//! While a reader's fetch is running, and for a moment afterwards, background fetches continue only
+//! block by block, at a tenth of their undisturbed rate. The moment is needed because a reader that
+//! requests one block after another has no fetch running between two of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::block::BLOCK;
 
 /// Share of the undisturbed rate left to background work: enough to end, too little to disturb.
 const SHARE: f64 = 0.1;
-/// How long readers count as present after their last fetch: more than most programs compute
-/// between two reads. The rate is measured over as long.
+/// The time for which readers count as present after their last fetch: longer than most programs
+/// compute between two reads. The rate is measured over the same time.
 const LINGER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct BackgroundThrottle {
 struct Pace {
     /// Fetches for readers that are running.
     readers: usize,
-    /// When the last of them ended.
+    /// The time at which the last of them ended.
     left: Option<Instant>,
     /// Bytes a second of all background work, when it was last undisturbed.
     rate: f64,
@@ -32,7 +32,7 @@ struct Pace {
     since: Instant,
     /// Bytes moved in the current period.
     moved: u64,
-    /// When the next block may be fetched while readers are present.
+    /// The time at which the next block may be fetched while readers are present.
     next: Instant,
 }
 

@@ -1,5 +1,5 @@
-//! Blocks in memory, if there is no cache or no room in it. Bounded: blocks read to their end are
-//! removed first, then the least recently used.
+//! Keeps blocks in memory if there is no cache or no room in it. Memory is bounded: blocks that
+//! were read to their end are removed first, then the least recently used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

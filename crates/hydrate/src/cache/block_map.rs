@@ -75,7 +75,7 @@ pub(super) struct Live {
     /// Bytes of disk that the usage counters include for this version. Raised before they are
     /// used.
     pub(super) charged: AtomicU64,
-    /// When it was last opened, as a [`Timestamp`](super::Timestamp).
+    /// The time at which it was last opened, as a [`Timestamp`](super::Timestamp).
     pub(super) last_open: AtomicU64,
     /// The block at which eviction continues.
     pub(super) hand: AtomicU64,
@@ -322,8 +322,8 @@ impl BlockMap {
         ((end - self.words_at as u64) / WORD).max(block + 1)
     }
 
-    /// The first block after `block`, whose page does not exist, that is on a page which may
-    /// exist; else the number of blocks.
+    /// For a `block` whose page does not exist: the first later block on a page that may exist, or
+    /// the number of blocks.
     pub(super) fn after_hole(&self, block: u64) -> u64 {
         let next = self.next_page(block).min(self.blocks);
         let start = self.words_at as u64 + next * WORD;

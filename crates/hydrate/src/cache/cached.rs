@@ -1,9 +1,9 @@
-//! One open version: reading its cached blocks, without a lock.
+//! An open version: reads its cached blocks, without a lock.
 //!
-//! A reader looks at the words of the blocks, reads, and then compares the map's generation: if
-//! blocks were removed meanwhile, it starts again. A thread that removes blocks marks them absent,
-//! increments the generation, and only then punches, so a reader never returns the zeros of a
-//! hole.
+//! A reader loads the words of the blocks, reads the bytes, and then compares the map's generation.
+//! If blocks were removed meanwhile, it starts again. A thread that removes blocks marks them
+//! absent, increments the generation, and only then punches the file, so a reader never returns the
+//! zeros of a hole.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};

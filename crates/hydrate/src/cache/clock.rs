@@ -1,5 +1,5 @@
-//! Identifies the current boot, and stamps the time of last use. Used to decide which blocks to
-//! trust and which versions to evict.
+//! Identifies the current boot, and stamps the time of last use. The cache trusts blocks by the
+//! boot they were written in, and evicts versions by their last use.
 
 use std::fs;
 use std::sync::OnceLock;

@@ -1,10 +1,10 @@
-//! Names in the cache directory: its format, the files of a version, and the identity that each
-//! map records.
+//! Names in the cache directory: its format, the files of a version, and the identity that each map
+//! records.
 //!
-//! A file name is a hash, of the location first, so that all versions of a location are in one
-//! directory. The identity in the map decides, so versions with colliding names are never
-//! confused. Only the strongest fact about a version counts: a listing reports an `ETag` and a
-//! stat also a version id, and both identify the same bytes.
+//! A file name is a hash that begins with the hash of the location, so all versions of a location
+//! are in one directory. The identity in the map decides, so versions with colliding names are
+//! never confused. Only the strongest fact about a version counts: a listing reports an `ETag` and
+//! a stat also a version id, and both identify the same bytes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -151,7 +151,7 @@ pub(super) fn maps(shard: &Path) -> io::Result<Vec<OsString>> {
     names.filter(|name| name.as_ref().map_or(true, |name| name.as_bytes().ends_with(b".map"))).collect()
 }
 
-/// Which object in which version a pair of files holds: the text of the map, as JSON.
+/// The object and version of a pair of files: the text of the map, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     location: String,

@@ -1,12 +1,12 @@
-//! Making room: versions not used for longest are removed first. And releasing versions on
-//! request.
+//! Removes versions from the cache: to make room, the least recently used first, and on request
+//! (release).
 //!
 //! There is no index of the cache: it would have to be read at start, or kept consistent by all
 //! processes. Instead a few versions are sampled from a random directory, and the oldest of them
-//! are removed: with many versions these are nearly the oldest of all, and with few all of them
-//! are examined. A version that no process has open is removed whole. Of open versions, blocks not
-//! read since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions stay,
-//! and those with a backing.
+//! are removed: with many versions these are nearly the oldest of all, and with few all of them are
+//! examined. A version that no process has open is removed whole. Of open versions, blocks not read
+//! since eviction last passed (CLOCK) are punched, some MiB at a time. Pinned versions are not
+//! evicted, nor those whose file the kernel reads directly (see [`Backing`](super::Backing)).
 
 use std::fs::{File, OpenOptions};
 use std::ops::{AddAssign, Range};
@@ -115,7 +115,7 @@ pub(super) fn trim(shared: &Arc<Shared>) -> u64 {
     if excess == 0 { 0 } else { round(shared, excess.min(STEP), Exempt::Pinned).freed }
 }
 
-/// How much of the cache a round examined.
+/// The part of the cache that a round examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Examined {
     Everything,
@@ -312,7 +312,7 @@ impl OpenVersion {
     }
 }
 
-/// What was released.
+/// The files and bytes that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Released {
     /// Versions released.

@@ -1,8 +1,9 @@
-//! Writing a block into the cache.
+//! Writes a block into the cache.
 //!
-//! The data is written first and read back, then the word is set: if the process is killed in
-//! between, the block is absent. Its cost is counted before either. If the disk is full in spite
-//! of the count, or a quota is reached, the block is not cached; that is not a failure.
+//! The data is written first and read back, then the block's word is set: if the process is killed
+//! in between, the block is absent. The block's bytes are added to the usage count before both. If
+//! the disk is full in spite of the count, or a quota is reached, the block is not cached; that is
+//! not a failure.
 
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! A file mapped into memory and shared with every process that maps it. Reached through atomics
-//! only. Used for block maps and for the usage counters.
+//! Maps a file into memory, shared with every process that maps it. Callers access it only through
+//! atomics. Used for block maps and for the usage counters.
 
 use std::io;
 use std::os::fd::AsFd;

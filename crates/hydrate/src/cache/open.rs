@@ -1,9 +1,9 @@
-//! Opening a cached version: its two files, found or made, and repaired after an unclean stop.
+//! Opens a cached version: finds or makes its two files, and repairs them after an unclean stop.
 //!
 //! A process that finds the version open in no other process holds its lock exclusively and
-//! prepares it: makes it, starts over what is corrupt, and raises the epoch if the last process
-//! did not close it or the machine has restarted. Other processes wait until then. Files that a
-//! process has open are never removed by another, except by users by hand.
+//! prepares it: it makes the files, replaces corrupt ones, and raises the epoch if the last process
+//! did not close the version or the machine has restarted. Other processes wait until then. A
+//! process never removes files that another process has open; only users may, by hand.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -40,7 +40,7 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// What to do if a version has no files, or corrupt ones.
+/// The action if a version has no files, or corrupt ones.
 #[derive(Clone, Copy)]
 pub(super) enum IfMissing<'a> {
     Create(&'a Identity),

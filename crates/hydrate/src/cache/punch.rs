@@ -1,5 +1,6 @@
-//! Removing blocks: marked absent, then the generation incremented, then punched. Readers take no
-//! lock and depend on this order. Called by eviction, release and verification.
+//! Removes blocks: marks them absent, then increments the generation, then punches them out of the
+//! data file. Readers take no lock and depend on this order. Called by eviction, release and
+//! verification.
 
 use std::io;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::BLOCK;
 
-/// What to do with the bytes of a removed block.
+/// The treatment of the bytes of a removed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bytes {
     Punch,

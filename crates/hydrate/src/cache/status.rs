@@ -1,4 +1,4 @@
-//! The state of cached versions, read from the headers of their maps without opening them.
+//! Reports the state of cached versions, read from the headers of their maps without opening them.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use super::directory::{Identity, Name, SHARDS, maps, shard};
 use super::{Cache, Timestamp};
 use crate::{BLOCK, Error, Result};
 
-/// How much of a version is cached.
+/// The cached part of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// All blocks.
@@ -48,9 +48,9 @@ pub struct Status {
     pub size: u64,
     /// Bytes that are cached.
     pub here: u64,
-    /// When it was last opened.
+    /// The time at which it was last opened.
     pub last_use: SystemTime,
-    /// How much is cached.
+    /// The cached part.
     pub state: State,
     /// Whether it is exempt from eviction.
     pub pin: Pin,

@@ -1,9 +1,9 @@
-//! The bytes that the cache uses, counted by all processes together, and whether more fit.
+//! Counts the bytes that the cache uses, for all processes together, and decides whether more fit.
 //!
-//! One page, mapped by every process. Bytes are counted before they are used and subtracted after
-//! they are free, so a process killed in between leaves the count too high, never too low; a
-//! [recount](super::recount) corrects that. Counted is what the disk allocates: whole pages of
-//! maps, blocks rounded up to file system blocks, and extent lists.
+//! The counters are one page, mapped by every process. Bytes are added before they are used and
+//! subtracted after they are free. So a process killed in between leaves the count too high, never
+//! too low; a [recount](super::recount) corrects that. The count covers the bytes that the disk
+//! allocates: whole pages of maps, blocks rounded up to file system blocks, and extent lists.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,11 +1,11 @@
-//! Blocks that this process wrote and read back since it opened a version: they need not be read
-//! again when the whole is verified.
+//! Remembers the blocks that this process wrote and read back since it opened a version. They need
+//! not be read again when the whole version is verified.
 //!
 //! A block is read back right after it was written, from the processor's cache, by the thread that
-//! fetched it. Reading 1 GiB again at the end takes twice the processor time, while every reader
-//! of the whole waits. Adjacent blocks form one run with one checksum, so memory follows the
-//! number of fetches. The runs are valid for one generation of the map: no block removed by any
-//! process.
+//! fetched it. Reading 1 GiB again at the end would take twice the processor time, while every
+//! reader of the whole waits. Adjacent blocks form one run with one checksum, so memory follows the
+//! number of fetches. The runs are valid for one generation of the map: no process removed a block
+//! since.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,11 +1,11 @@
-//! Verification: of a version as a whole when all of its blocks are present, and of every block of
-//! the cache on request.
+//! Verifies a version as a whole when all of its blocks are present, and every block of the cache
+//! on request.
 //!
-//! Each block that another process wrote, or an earlier open, is read again and checked against
-//! its CRC: that finds errors of disk and memory. Blocks written by this process were read back
-//! then. All of them together are checked against the store's checksum: that finds errors of the
-//! network. A large version is then synced, so that it is still complete after a power cut; a
-//! small one is cheaper to verify again than to sync.
+//! Each block that another process or an earlier open wrote is read again and checked against its
+//! CRC, which finds errors of disk and memory. Blocks written by this process were read back when
+//! they were written. All blocks together are checked against the store's checksum, which finds
+//! errors of the network. A large version is then synced, so that it is still complete after a
+//! power cut; a small one is cheaper to verify again than to sync.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! Whether a failed request is repeated, and when.
+//! Decides whether a failed request is sent again, and waits before that. Called by `fetch`.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::version::Fetch;
 /// of a fetch ahead. If a read comes to wait for that, retries continue until its deadline.
 const FEW: u32 = 3;
 
-/// Why an attempt failed.
+/// The failure of an attempt.
 pub(super) enum Failed {
     /// It was silent for too long, and cut.
     Cut,
     Store(StoreError),
 }
 
-/// Why a request is not repeated.
+/// The reason for which a request is not repeated.
 pub(super) enum GaveUp {
     /// It would fail again.
     Permanent(Error),

@@ -1,5 +1,6 @@
-//! What all versions open in one process share: the store, the cache, memory, and the threads that
-//! fetch. And the table of open versions, by which files on the same version share its state.
+//! The resources that all versions open in one process share: the store, the cache, memory, and the
+//! threads that fetch. It also has the table of open versions, by which all files on a version find
+//! the same state.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! What a version asks of the threads that fetch: the interface to [`WorkerPool`](crate::workers).
+//! The interface by which a version submits fetches to the threads of
+//! [`WorkerPool`](crate::workers).
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -23,7 +24,7 @@ pub(crate) trait Fetcher: Send + Sync {
     /// Fails a callback's read at its deadline.
     fn watch_deadline(&self, pending: &Arc<PendingRead>);
 
-    /// How far away the server is, as measured.
+    /// The measured distance of the server.
     fn server(&self) -> Proximity;
 
     /// Bytes that a background fetch should request if `rest` are left for it and others.
@@ -56,7 +57,7 @@ impl Fetch {
         (self.blocks.end - self.blocks.start) * BLOCK
     }
 
-    /// What is exempt from eviction if room has to be made for the blocks.
+    /// The versions that are exempt from eviction if room has to be made for the blocks.
     pub(crate) fn exempt(&self) -> Exempt {
         self.job.as_ref().map_or(Exempt::Pinned, |job| job.exempt())
     }

@@ -1,4 +1,5 @@
-//! Starting fetches of a version, and recording what they bring or why they fail.
+//! Starts the fetches of a version, and records the blocks they bring or the reason for their
+//! failure. Called by reads, jobs and the fetching threads.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -125,7 +126,7 @@ impl VersionState {
         !self.blocks.is_caching() && block * BLOCK > reach + self.engine.most_window(Delivery::Copied)
     }
 
-    /// Why no further fetch can succeed.
+    /// The reason for which no further fetch can succeed.
     pub(crate) fn gone(&self) -> Option<Error> {
         self.lock().gone.clone()
     }

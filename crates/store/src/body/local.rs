@@ -1,4 +1,4 @@
-//! A body that is a range of an open file.
+//! A [`Body`](super::Body) whose bytes are a range of an open file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! Parses a server's directory page into entries.
+//! Lists a tree of an HTTP server: reads directory pages, and parses their links into entries in
+//! byte order.
 
 use std::sync::Arc;
 

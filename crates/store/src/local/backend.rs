@@ -1,4 +1,5 @@
-//! The operations of a store on local files.
+//! The operations of a store on local files. [`Store`](crate::Store) calls them for local
+//! locations.
 
 use std::fs::{self, File};
 use std::io;

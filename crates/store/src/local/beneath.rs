@@ -41,7 +41,7 @@ pub struct Beneath {
     closing: Mutex<Vec<(PathBuf, u32)>>,
 }
 
-/// What to do about missing directories.
+/// The treatment of missing directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Return an error.

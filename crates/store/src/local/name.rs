@@ -1,4 +1,4 @@
-//! Valid file names for object keys, and the names of partial files.
+//! Converts object keys to file names, and makes the names of partial files.
 //!
 //! A key may be any string; a path may not. A key that is not a valid path below the root is
 //! refused with a reason. It is never skipped or changed to a name that another key may have.

@@ -1,6 +1,6 @@
-//! Files that are written atomically: under a temporary name, which is renamed to the destination.
-//! The one implementation of this for downloads and copies; resuming finds the temporary file by
-//! its name.
+//! Writes files atomically: under a temporary name, which is renamed to the destination. This is
+//! the only implementation, for downloads and copies. Resuming finds the temporary file by its
+//! name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::beneath::{self, Beneath, KEPT, Missing};
 use super::{io_error, name};
 use crate::{Error, Metadata, Precondition, Result, Sink};
 
-/// What is on stable storage when a write is reported as done.
+/// The state on stable storage when a write is reported as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// No fsync; the kernel writes back in its own time. A power failure may lose files just
@@ -32,7 +32,7 @@ pub enum Durability {
     Full,
 }
 
-/// Who may read a file while it is written.
+/// The permissions of a file while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privacy {
     /// Its owner alone: the permission bits of its source are not known yet.
@@ -241,7 +241,7 @@ impl LocalFile {
     }
 }
 
-/// What a file may replace.
+/// The kinds of entries that a file may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
     /// A file or a link.

@@ -1,4 +1,5 @@
-//! The address of a bucket: the host, and whether the bucket is in the host name or in the path.
+//! Computes the address of a bucket: the host, and whether the bucket is in the host name or in the
+//! path.
 
 use firstbyte_location::redacted;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

@@ -1,4 +1,5 @@
-//! AWS's variables, and a runtime for AWS's asynchronous code. Used by `credentials` and `profile`.
+//! Reads AWS's environment variables, and provides a runtime for AWS's asynchronous code. Called by
+//! `credentials` and `profile`.
 
 use std::env;
 

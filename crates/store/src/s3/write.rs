@@ -165,7 +165,8 @@ pub(super) fn version(head: &Head, etag: Option<String>, size: Option<u64>) -> V
     Version { size, etag, version_id, last_modified: None, file: None }
 }
 
-/// Our checksum, if the service reports the same; an error if it reports another.
+/// Compares the service's checksum with ours: returns ours if they are equal, `None` if the service
+/// reports none, an error if they differ.
 pub(super) fn confirmed(place: &str, stored: Option<&str>, ours: &Checksum) -> Result<Option<Checksum>> {
     let Some(theirs) = stored.and_then(|text| Checksum::from_base64(Algorithm::Crc64Nvme, text)) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! One connection: a socket, optional TLS, and a buffer of bytes read ahead.
+//! One connection to a server: a socket, optional TLS, and a buffer of bytes read ahead.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use super::tls::{self, Session};
 use super::{Failed, Fault, Origin, trust};
 use crate::{BUFFER, Cancel, Error, RECORD};
 
-/// Why a request was not sent completely.
+/// The reason for which a request was not sent completely.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// The connection failed.

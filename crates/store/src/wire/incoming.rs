@@ -15,7 +15,7 @@ use super::request::{Method, Request};
 use super::{Head, splice};
 use crate::{Cancel, Error, RECORD, Result, Sink};
 
-/// How the end of a body is determined.
+/// The rule that determines the end of a body.
 enum Framing {
     /// Bytes left, from `Content-Length`.
     Length(u64),
@@ -26,7 +26,7 @@ enum Framing {
     Unusable(String),
 }
 
-/// What to do with the connection afterwards.
+/// The treatment of the connection afterwards.
 pub(super) struct Return {
     pub(super) pool: Option<(Arc<Pool>, Key)>,
     pub(super) endpoint: Arc<Endpoint>,

@@ -164,7 +164,7 @@ struct Failed {
     fault: Fault,
 }
 
-/// What a failure implies about the server.
+/// The implication of a failure about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The server had closed the reused connection.
@@ -316,7 +316,7 @@ impl Exchange<'_> {
         head
     }
 
-    /// What to do with a connection after the response.
+    /// The treatment of a connection after the response.
     fn back_to(&self, pool: Option<(Arc<Pool>, pool::Key)>) -> incoming::Return {
         let deadline = self.client.options.read_deadline;
         incoming::Return { pool, endpoint: Arc::clone(self.endpoint), deadline }

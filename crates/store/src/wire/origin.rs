@@ -1,4 +1,4 @@
-//! Scheme, host and port of a server.
+//! The origin of a server: scheme, host and port, parsed from a URL.
 
 use std::fmt;
 

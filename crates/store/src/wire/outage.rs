@@ -1,4 +1,4 @@
-//! Whether an endpoint responds: one state per endpoint, shared by all requests to it. Called by
+//! Tracks whether an endpoint responds. All requests to an endpoint share one state. Called by
 //! `Client`.
 //!
 //! Consecutive requests, such as those of a mount's readers, must not each wait for a whole
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// ends when no request has been waiting for as long.
 const PROBE_AFTER: Duration = crate::BRIEFLY;
 /// The least time that a request waits for its response: several round trips, enough for an
-/// endpoint that has just come back.
+/// endpoint that has just recovered.
 pub(super) const LEAST_WAIT: Duration = firstbyte_pacing::SILENCE;
 
 /// The state of one endpoint, shared by its connections.
@@ -31,9 +31,9 @@ pub(super) struct Endpoint {
 struct State {
     /// Requests that wait for the head of a response.
     waiting: u32,
-    /// When the last request stopped waiting.
+    /// The time at which the last request stopped waiting.
     watched_until: Option<Instant>,
-    /// When the current silence began, and the body bytes moved until then.
+    /// The time at which the current silence began, and the body bytes moved until then.
     silent: Option<(Instant, u64)>,
     outage: Option<Outage>,
 }
@@ -43,7 +43,7 @@ struct State {
 struct Outage {
     /// Consecutive requests without a response.
     silences: u32,
-    /// When the next probe may be sent.
+    /// The time at which the next probe may be sent.
     probe_at: Instant,
     probing: bool,
 }
@@ -52,7 +52,7 @@ struct Outage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admitted {
     at: Instant,
-    /// How long to wait for the head of the response.
+    /// The time to wait for the head of the response.
     pub(super) wait: Duration,
     probe: bool,
 }
@@ -60,7 +60,7 @@ pub(super) struct Admitted {
 /// A request that must not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// When the next probe may be sent.
+    /// The time until the next probe may be sent.
     pub(super) retry_in: Duration,
     /// Consecutive requests without a response.
     pub(super) silences: u32,

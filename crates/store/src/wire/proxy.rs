@@ -1,4 +1,4 @@
-//! Outgoing proxies: absolute-form requests for plain HTTP, a CONNECT tunnel for TLS.
+//! Sends requests through a proxy: absolute-form requests for plain HTTP, a CONNECT tunnel for TLS.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

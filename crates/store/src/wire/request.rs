@@ -1,4 +1,4 @@
-//! An HTTP request, and how it is written to a connection.
+//! An HTTP request, and the code that writes it to a connection.
 
 use std::fmt::Write as _;
 use std::io;

@@ -24,7 +24,7 @@ pub(crate) struct Head {
     headers: Vec<(String, String)>,
 }
 
-/// Why no head was read.
+/// The reason for which no head was read.
 pub(super) enum HeadError {
     Io(io::Error),
     Malformed(Error),

@@ -19,7 +19,7 @@ use crate::{BUFFER, Sink};
 /// refuses, the pipe keeps 64 KiB.
 const PIPE: usize = 512 << 10;
 
-/// Why bytes were not moved.
+/// The reason for which bytes were not moved.
 pub(super) enum Failed {
     /// This socket or file does not support splice; no bytes were moved.
     Impossible,

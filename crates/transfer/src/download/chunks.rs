@@ -1,4 +1,4 @@
-//! A download in chunks: fetches them, several neighbours with one request, records each in the
+//! A download in chunks. It fetches them, several neighbours with one request, records each in the
 //! journal, and verifies the whole. If the whole is damaged, each chunk is fetched again until two
 //! fetches of it agree.
 
@@ -55,7 +55,7 @@ pub(super) struct Chunk {
 /// The chunk a worker is receiving.
 struct Arriving {
     index: u32,
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     at: u64,
     end: u64,
     hasher: Option<Hasher>,
@@ -75,7 +75,7 @@ impl Download {
         Ok(())
     }
 
-    /// Where the gapless start of the file ends.
+    /// The end of the gapless start of the file.
     fn front(&self) -> u64 {
         let chunks = self.chunks();
         let missing = self.plan.pieces().find(|index| !chunks[*index as usize].done);

@@ -1,9 +1,9 @@
-//! Any source to a local file.
+//! Downloads any source to a local file.
 //!
-//! The first request opens the source: a ranged read of the first chunk gives length and version
+//! The first request opens the source: a ranged read of the first chunk returns length and version
 //! and carries bytes, all in one round trip. If that was the whole object, the file is complete.
-//! Else the other chunks are handed out while the first is still arriving. A source without a
-//! version to pin moves as one stream and does not resume.
+//! Otherwise the other chunks are assigned to workers while the first is still arriving. A source
+//! without a version to pin moves as one stream and does not resume.
 
 mod chunks;
 mod resume;

@@ -1,4 +1,5 @@
-//! What an interrupted download left behind: the partial file, the journal, and which chunks count.
+//! Finds the partial file and the journal of an interrupted download, and decides which of its
+//! chunks are valid.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A whole object in one answer: a small one, or one whose source gives no version to pin.
+//! Downloads an object with one request: a small one, or one whose source has no version to pin.
 
 use std::path::Path;
 

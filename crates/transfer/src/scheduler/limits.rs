@@ -19,7 +19,8 @@ pub(super) struct Limits {
     pub(super) workers: usize,
     /// Whether memory sets `workers`.
     pub(super) by_memory: bool,
-    /// Neighbouring pieces claimed together at most; `None` if only the object limits them.
+    /// The most neighbouring pieces that are claimed together; `None` if only the object limits
+    /// them.
     pub(super) together: Option<u32>,
 }
 

@@ -1,8 +1,9 @@
-//! Runs jobs to their end: a feeder fills the queue, workers move objects, a supervisor decides how
-//! many workers take part. The engine calls it.
+//! Runs jobs to their end: a feeder fills the queue, workers move objects, and a supervisor decides
+//! how many workers are active. The engine calls it.
 //!
 //! Workers take pieces of objects already started before they start another object. So few large
-//! objects are open at once, and a tree of any size needs the memory of its workers.
+//! objects are open at once, and memory depends on the number of workers, not on the size of the
+//! tree.
 
 mod limits;
 mod queue;
@@ -230,7 +231,7 @@ impl<'a> Scheduler<'a> {
         rustix::fs::syncfs(&file).map_err(|error| Error::io("syncing the file system")(error.into()))
     }
 
-    /// What was done. Abandons objects that the early end of the run left open.
+    /// Makes the summary, and abandons objects that the early end of the run left open.
     fn into_summary(self) -> Summary {
         let mut queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         for open in queue.open.drain(..) {
@@ -254,7 +255,7 @@ impl<'a> Scheduler<'a> {
 /// Ends the run if its thread panics, so that the others do not wait for it.
 struct Unwinding<'r, 'a>(&'r Scheduler<'a>, Role);
 
-/// What a thread does for its run.
+/// The role of a thread in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Worker,

@@ -1,4 +1,5 @@
-//! The work of a run that is left: jobs not started, and pieces of objects that are.
+//! The remaining work of a run: jobs not started, and pieces of objects that are. Workers claim
+//! pieces from it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub(super) struct Queue {
     pub(super) limit: usize,
     /// Neighbouring pieces claimed together at most.
     pub(super) together: Option<u32>,
-    /// How many parts of uploads may be in flight.
+    /// The limit on parts of uploads in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
     /// A file that the batch has written: names the file system it is on.
@@ -45,7 +46,7 @@ pub(super) struct Open {
     pub(super) error: Option<Error>,
 }
 
-/// What a worker does next.
+/// The next task of a worker.
 pub(super) enum Task {
     Start(Job),
     Move(Claimed),

@@ -1,4 +1,4 @@
-//! Supervises a run from the thread that called for it: starts workers, applies the concurrency
+//! Supervises a run on the thread that called the engine: starts workers, applies the concurrency
 //! that the [`Controller`] decides on, cuts silent requests, and ends the run when it is stopped.
 
 use std::sync::PoisonError;
@@ -53,7 +53,7 @@ pub(super) fn supervise<'scope>(
     }
 }
 
-/// How many workers should exist.
+/// The number of workers that should exist.
 fn wanted(run: &Scheduler<'_>, queue: &Queue) -> usize {
     queue.demand().min(queue.limit).min(run.limits.workers)
 }

@@ -1,7 +1,7 @@
-//! The worker threads: each takes a task, calls the mover for its direction, and reports the end.
+//! The worker threads. Each claims a task, calls the mover for its direction, and reports the end.
 //!
-//! Worker `i` takes part while `i` is below the limit, so that raising or lowering the limit starts
-//! and parks threads without asking them.
+//! Worker `i` is active while `i` is below the limit. So raising or lowering the limit starts and
+//! parks threads without a message to them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -159,7 +159,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Ends an object that has no pieces left; the last of its workers does it.
+    /// Ends an object that has no pieces left. Only the last of its workers does so.
     fn finish_if_last(&self, requester: &mut Requester<'_>, id: u64) {
         let (object, error) = {
             let mut queue = self.queue();

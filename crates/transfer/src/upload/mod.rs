@@ -1,4 +1,5 @@
-//! A local file to a store: in one request, or in parallel parts sent straight from the file.
+//! Uploads a local file to a store: in one request, or in parallel parts sent straight from the
+//! file.
 //!
 //! Parts that a killed run has sent are not sent again: [`upload_journal`] keeps the upload's id,
 //! and the store lists the parts it has.

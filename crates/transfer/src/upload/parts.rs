@@ -1,5 +1,5 @@
-//! The parts of a multipart upload, and objects written in one request. Uploads, relays, spooled
-//! copies and streams share them.
+//! Sends the parts of a multipart upload, or an object in one request. Uploads, relays, spooled
+//! copies and streams share this code.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! One process and one version.
+//! Tests with one process and one version.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Many threads, and several instances on one directory, which behave like processes.
+//! Tests with many threads, and with several instances on one directory, which behave like
+//! processes.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;

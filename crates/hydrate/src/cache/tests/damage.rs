@@ -1,4 +1,4 @@
-//! Damage by kills, power cuts and other programs.
+//! Tests of damage by kills, power cuts and other programs.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Disks that are full or read-only.
+//! Tests on disks that are full or read-only.
 
 use std::process::Command;
 

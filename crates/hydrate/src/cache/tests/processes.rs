@@ -1,4 +1,4 @@
-//! Real processes on one directory, and the state after they are killed.
+//! Tests with real processes on one directory, and of the state after they are killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! The space used, and eviction when there is no room.
+//! Tests of the space used, and of eviction when there is no room.
 
 use super::*;
 

@@ -125,7 +125,8 @@ impl Shape {
         rank
     }
 
-    /// Where to split the keys after `last` up to `until`; `None` if no position is known.
+    /// A position at which to split the keys after `last` up to `until`; `None` if no position is
+    /// known.
     pub(super) fn cut(&self, last: &str, until: Option<&str>) -> Option<Cut> {
         let shared = until.map_or(0, |until| shared_prefix(last, until));
         let (mut depth, mut offset) = (0, 0);

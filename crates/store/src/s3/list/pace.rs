@@ -1,8 +1,8 @@
-//! How many requests of one listing are under way at once.
+//! Decides how many requests of one listing run at once.
 //!
 //! Pages of a near server take its processors' time, which more requests only share; pages of a far
-//! one mostly wait. A listing begins as with a near server: enough to try a few places, and no
-//! burden if it ends soon.
+//! one mostly wait. A listing begins as with a near server: with few requests, which are enough to
+//! try some ranges and cost little if the listing ends soon.
 
 use std::time::Duration;
 

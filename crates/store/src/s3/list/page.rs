@@ -1,4 +1,4 @@
-//! One page of a listing: its request, and its entries.
+//! Requests one page of a listing and converts the response to entries.
 
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 
@@ -24,7 +24,7 @@ pub(super) struct Query {
     start_after: Option<String>,
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Debug)]
 pub(super) enum From {
     /// At the start of the listing.

@@ -51,7 +51,7 @@ struct Range {
     until: Option<String>,
     /// It has been listed to its end.
     listed: bool,
-    /// Where to continue, while no worker lists it.
+    /// The place to continue from, while no worker lists the range.
     idle: Option<From>,
     /// Pages that the consumer has not taken yet.
     pages: VecDeque<Vec<Entry>>,
@@ -172,9 +172,9 @@ impl Plan {
         }
     }
 
-    /// How many ranges, from the first, may request another page: all while there is room. After
-    /// that, as much room again is reserved for the ranges needed next. The first range always may
-    /// if none of its pages waits, otherwise the listing would stop.
+    /// The number of ranges, from the first, that may request another page: all while there is
+    /// room. After that, as much room again is reserved for the ranges needed next. The first range
+    /// may always request one if none of its pages waits, otherwise the listing would stop.
     fn rooms(&self) -> usize {
         if self.waiting < self.most {
             return self.ranges.len();
