@@ -1,4 +1,5 @@
-//! Puts a response on the wire: head, framing, body.
+//! Writes a response to the connection: the head, then the body with its framing. Called by the
+//! connection loop.
 
 use std::fmt::Write as _;
 use std::io;

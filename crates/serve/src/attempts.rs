@@ -1,10 +1,10 @@
-//! Wrong secrets of late, so that guessing one is slow however it is tried: by form, by HTTP Basic
-//! or by signature.
+//! Counts recent wrong secrets, and delays further attempts. Guessing a secret is equally slow by
+//! form, by HTTP Basic and by signature.
 //!
-//! They are counted for each pair of address and access key. A key that is being guessed from one
-//! address is delayed there alone, so behind a proxy, where all have one address, other keys come
-//! in at once. Access keys that do not exist share one count for each address, which bounds what an
-//! address can make the server remember.
+//! Wrong secrets are counted for each pair of address and access key. Only the key that is being
+//! guessed from an address is delayed there. So behind a proxy, where all clients have one address,
+//! other keys are not delayed. Access keys that do not exist share one count for each address,
+//! which bounds the memory that an address can use.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,10 +1,10 @@
-//! Who may do what: keys from a file, rights by prefix, sessions for browsers.
+//! Authentication and rights: keys from a file, rights by prefix, sessions for browsers.
 //!
-//! S3 requests prove their key by signature (checked by s3s with the secret from [`Keys`]); plain
-//! HTTP requests carry the same key by HTTP Basic, or a session cookie that the login form hands
-//! out. Rights are given for prefixes of the path below the served directory, `bucket/key` for S3.
-//! A prefix covers itself and what lies below it, so it ends at a `/`. Whether a request is allowed
-//! is decided by its path alone, before any file is looked at.
+//! An S3 request proves its key by a signature, which s3s checks with the secret from [`Keys`]. A
+//! plain HTTP request carries the same key by HTTP Basic, or a session cookie that the login form
+//! returns. Rights are given for prefixes of the path below the served directory, `bucket/key` for
+//! S3. A prefix covers itself and everything below it, so `a/b` does not cover `a/bc`. The path
+//! alone decides whether a request is allowed, before any file is opened.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The grammar of chunked bodies, HTTP's own and `aws-chunked`: where sizes, data and trailers
-//! begin and end.
+//! Parses the grammar of chunked bodies, HTTP's own and `aws-chunked`: the boundaries of sizes,
+//! data and trailers.
 //!
 //! It does no I/O: [`crate::wire`] and the bodies of S3 requests fill the buffer and move the data.
 //! Input that two implementations could read differently is an error. After an error nothing more

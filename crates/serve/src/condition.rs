@@ -1,4 +1,5 @@
-//! Conditional requests, in the order RFC 9110 section 13.2.2 gives.
+//! Evaluates conditional requests (`If-Match` and the like), in the order of RFC 9110 section
+//! 13.2.2. Called by reads, and by writes when they publish.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,5 @@
-//! The configuration of a server. Every policy is an enum; nothing here reads the environment.
+//! The configuration of a server. Every policy is an enum. The caller fills it in; nothing here
+//! reads the environment.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
-//! The life of one connection: read a head, answer, again, until either side has enough.
+//! Runs one connection: reads the head of a request, sends the response, and repeats until either
+//! side closes.
 //!
-//! An idle connection holds no buffer: one is made when the first byte of a request arrives and
-//! dropped when nothing is left in it. Requests sent ahead (pipelined) wait in the buffer and are
-//! answered in order.
+//! An idle connection has no buffer. A buffer is made when the first byte of a request arrives, and
+//! dropped when it is empty. Requests sent ahead (pipelined) wait in the buffer and are answered in
+//! order.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Content types by file name extension, only for types that browsers and data tools act upon.
+//! Derives the content type of a file from its extension, for the types that browsers and data
+//! tools act upon.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Copies between open files: inside the kernel where it can, else through memory.
+//! Copies bytes between open files: inside the kernel if possible, otherwise through memory. Called
+//! by copies, by the assembly of uploads, and when a file is published on another file system.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
-//! Reads one directory of the served tree: its visible files and directories, links resolved
-//! beneath the root.
+//! Reads one directory of the served tree: its visible files and directories. Symbolic links are
+//! resolved beneath the root.
 //!
-//! A link to a file counts as the file. A link to a directory counts as one too, but walks do not
-//! descend through it: it may lead back up.
+//! A link to a file is reported as the file, and a link to a directory as a directory. Recursive
+//! listings do not enter a linked directory, because the link may lead to a directory above it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

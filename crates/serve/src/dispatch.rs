@@ -1,4 +1,5 @@
-//! From a request to its response: base path, origin checks, route, access, handler.
+//! Turns a request into a response: removes the base path, checks the origin, chooses the route,
+//! checks access and calls the handler. Called by the connection loop.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Why a server cannot start. What goes wrong with one request is that request's response.
+//! The reasons for which a server cannot start. An error of one request is the response to that
+//! request.
 
 use std::io;
 use std::net::SocketAddr;

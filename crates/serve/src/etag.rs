@@ -1,8 +1,8 @@
-//! The version of a file as HTTP names it: a strong entity tag, and the time of its last change.
+//! The version of a file in HTTP's terms: a strong entity tag, and the time of its last change.
 //!
-//! The tag holds device, inode, size, modification and change time, so that it is the same in the
-//! answer to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits:
-//! clients take that for an MD5.
+//! The tag contains device, inode, size, modification and change time. So it is the same in the
+//! response to a PUT, a HEAD and a list, and differs after every change. It is never 32 hex digits,
+//! because clients take such a tag for an MD5.
 
 use std::fs::{File, Metadata};
 use std::io;

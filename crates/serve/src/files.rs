@@ -1,4 +1,4 @@
-//! Plain HTTP on files and directories: GET, HEAD, and with writing allowed PUT and DELETE.
+//! Plain HTTP on files and directories: GET and HEAD, and, if writing is allowed, PUT and DELETE.
 
 use std::fs::{File, Metadata};
 use std::io;

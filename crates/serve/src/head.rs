@@ -1,7 +1,8 @@
-//! The request head: parsed by httparse within bounds, and how its body is framed.
+//! Parses the head of a request, by httparse and within bounds, and determines the framing of its
+//! body.
 //!
-//! Anything two implementations could read differently (both lengths, two lengths, odd transfer
-//! codings) is refused: it is how requests are smuggled past a proxy.
+//! A head that two implementations could read differently (both lengths, two lengths, unusual
+//! transfer codings) is refused: an attacker could use it to smuggle a request past a proxy.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

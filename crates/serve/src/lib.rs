@@ -1,13 +1,12 @@
 //! Serves a directory over HTTP/1.1 and the S3 API, on one port, zero-copy.
 //!
-//! The connection loop is ours (`connection`): it owns the socket, so a response that is a file
-//! range leaves by sendfile on every request of a kept-alive connection, whatever came before. S3's
-//! grammar, signatures and XML are s3s's, called as a service (`s3`); a file it answers with
-//! travels back to the loop as a descriptor and a range. `route` decides which of the two a request
-//! belongs to; `root` is the only place that opens anything below the served directory; `page` is
-//! what people see in a browser.
+//! The connection loop (`connection`) owns the socket, so a response that is a file range is sent
+//! by sendfile, on every request of a kept-alive connection. s3s provides S3's grammar, signatures
+//! and XML, and is called as a service (`s3`). If it answers with a file, the loop gets a
+//! descriptor and a range, and sends those. `route` decides whether a request is S3 or plain HTTP.
+//! Only `root` opens anything below the served directory. `page` makes the pages for browsers.
 //!
-//! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] brings its own.
+//! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] makes its own.
 
 mod answer;
 mod attempts;

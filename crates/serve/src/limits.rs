@@ -1,5 +1,5 @@
-//! The rate limits of answers: those of one connection, and that of all together. Bytes wait here
-//! before they are sent.
+//! Limits the rate of response bodies: for each connection, and for all connections together. Bytes
+//! wait here before they are sent.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! Accepts connections up to the bound, one task each; drains them at the end.
+//! Accepts connections up to a bound, and runs each in a task. At shutdown it waits for the
+//! requests in progress, up to a limit. Called by the server.
 
 use std::future::Future;
 use std::io;

@@ -1,9 +1,9 @@
-//! Listings for programs: JSON or NDJSON, one object an entry, streamed while the directory is
+//! Listings for programs, in JSON or NDJSON: one object per entry, sent while the directory is
 //! read, in its own order.
 //!
-//! An entry is `{"name", "kind", "size", "modified", "etag"}`; with `?recursive` the name is the
-//! path below the listed directory. Names that are not UTF-8 have their odd bytes replaced and
-//! carry the exact ones as `"name_hex"`.
+//! An entry is `{"name", "kind", "size", "modified", "etag"}`. With `?recursive` the name is the
+//! path below the listed directory. In a name that is not UTF-8, invalid bytes are replaced, and
+//! `"name_hex"` has the exact bytes.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,5 @@
-//! The access log: one line a request, in the common log format with the time it took.
+//! Formats lines of the access log: one per request, in the common log format plus the time it
+//! took.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! The counters behind `/metrics`, in Prometheus' text format.
+//! The counters of a server, rendered at `/metrics` in Prometheus' text format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

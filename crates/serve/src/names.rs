@@ -1,8 +1,8 @@
-//! One lock for each name in the served tree that is about to change.
+//! Locks names in the served tree while they change. `root` owns the table of locks.
 //!
-//! A name is the directory it lies in (device and inode, so that every way to it counts as one) and
-//! its last component. Names share a fixed number of locks. Changes of two names that share a lock
-//! wait for each other, which takes as long as a rename.
+//! A name is its directory (device and inode, so that every path to it counts as one) and its last
+//! component. Names share a fixed number of locks. Changes of two names that share a lock wait for
+//! each other, for the time of a rename.
 
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};

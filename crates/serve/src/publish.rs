@@ -1,10 +1,9 @@
-//! How a name in the served tree changes: a finished file is put under it, or what it names is
-//! removed.
+//! Changes a name in the served tree: puts a finished file under it, or removes its entry.
 //!
-//! The current version is looked at, the request's condition judged and the name changed under one
-//! lock ([`Root::lock_name`]), by every writer: S3 and plain PUT and DELETE, copies, completed
-//! uploads. Of two conditional writers one therefore sees what the other did. Readers take no lock:
-//! a rename shows the old file or the new one.
+//! One lock ([`Root::lock_name`]) is held while the current version is read, the request's
+//! condition is judged and the name is changed. Every writer takes it: S3 and plain PUT and DELETE,
+//! copies, completed uploads. So of two conditional writers the second sees the change of the
+//! first. Readers take no lock: a rename shows the old file or the new one.
 
 use std::ffi::OsStr;
 use std::fs::File;

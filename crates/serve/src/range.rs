@@ -1,8 +1,8 @@
-//! The `Range` header against a file of known size.
+//! Evaluates the `Range` header for a file of known size.
 //!
-//! One range is served as 206. Several are answered with the whole file, as RFC 9110 section 14.2
-//! allows: a multipart answer could not leave by sendfile in one piece and no client in use asks
-//! for it. Malformed headers are ignored, as the same section demands.
+//! One range is answered with 206. Several are answered with the whole file, as RFC 9110 section
+//! 14.2 allows: a multipart response could not be sent by sendfile in one piece, and no client in
+//! use asks for it. Malformed headers are ignored, as the same section demands.
 
 use firstbyte_location::ByteRange;
 

@@ -1,4 +1,5 @@
-//! Responses that refuse a plain HTTP request, and the response to a failed file operation.
+//! Makes the responses that refuse a plain HTTP request, and the response to a failed file
+//! operation.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! One request as the handlers see it: head parsed, body still on the wire.
+//! A request as handlers get it: the parsed head, and a body that is still to be read from the
+//! connection.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! One response as the handlers give it: the loop adds the framing and sends it.
+//! A response as handlers return it. The connection loop adds the framing and sends it.
 
 use std::fs::File;
 use std::io;

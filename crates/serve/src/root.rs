@@ -1,11 +1,11 @@
-//! The served directory: the only place that opens, makes or removes anything below it.
+//! The served directory. Only this module opens, makes or removes anything below it.
 //!
-//! Nothing outside is reachable: names are checked as they are parsed into an [`EntryPath`], and
-//! the kernel resolves them beneath the directory (`openat2` with `RESOLVE_BENEATH`), so that a
-//! symbolic link may lead anywhere inside and nowhere else, even if the tree changes meanwhile. On
-//! kernels without `openat2` no link is followed at all.
+//! Nothing outside is reachable. Names are checked when they are parsed into an [`EntryPath`], and
+//! the kernel resolves them beneath the directory (`openat2` with `RESOLVE_BENEATH`). So a symbolic
+//! link may lead anywhere inside and nowhere else, even if the tree changes meanwhile. On kernels
+//! without `openat2` no link is followed at all.
 //!
-//! Lookups that the kernel answers from memory run where they are asked for; others go to a
+//! A lookup that the kernel answers from memory runs on the calling thread; others run on a
 //! blocking thread.
 
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Distinguishes S3 requests from plain HTTP ones. Both live on one port, and `/x` may mean either.
+//! Distinguishes S3 requests from plain HTTP requests. Both use one port, and `/x` may be either.
 //!
 //! A request is S3 when any of these holds; everything else is plain HTTP (files, pages, program
 //! listings):

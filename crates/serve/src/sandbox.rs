@@ -1,9 +1,9 @@
-//! Keeps stored documents out of the origin that the pages of this server have.
+//! Isolates stored documents from the origin of the server's own pages.
 //!
-//! Every response passes here, whichever route made it: a file is the same document by plain HTTP,
-//! by S3, by a presigned URL and with a `response-content-type` of the link's choosing. A document
-//! gets an origin of its own, in which it can neither write here nor read with the visitor's
-//! session.
+//! Every response passes through it, from any route: a file is the same document by plain HTTP, by
+//! S3, by a presigned URL and with a `response-content-type` of the link's choosing. A document
+//! gets an origin of its own, from which it can neither write to this server nor read with the
+//! visitor's session.
 
 use std::ffi::OsStr;
 use std::path::Path;

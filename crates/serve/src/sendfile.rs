@@ -1,8 +1,8 @@
-//! Sends a range of a file: by sendfile(2) on plain TCP, read and encrypted on TLS.
+//! Sends a range of a file: by sendfile(2) on plain TCP; on TLS it reads and encrypts.
 //!
-//! The socket never blocks; the disk might. Before each quantum the page cache is asked (`preadv2`
-//! with `RWF_NOWAIT`) whether the quantum is there. If not, it is read ahead and a blocking thread
-//! waits for it, so that a cold disk holds up its own connection and no other.
+//! The socket never blocks, but the disk might. Before each quantum `preadv2` with `RWF_NOWAIT`
+//! checks whether the quantum is in the page cache. If it is not, it is read ahead and a blocking
+//! thread waits for it, so that a slow disk delays its own connection and no other.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};

@@ -1,4 +1,5 @@
-//! Starting and stopping a server.
+//! Starts and stops a server: binds the port, makes the shared state, and runs listener and
+//! sweeper.
 
 use std::future::Future;
 use std::net::SocketAddr;

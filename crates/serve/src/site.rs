@@ -1,4 +1,5 @@
-//! What all connections of one server share: the directory, the policies, the counters.
+//! The state that all connections of one server share: the directory, the policies, the counters.
+//! It also identifies the caller of a request and checks its origin.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

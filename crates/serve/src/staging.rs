@@ -1,10 +1,10 @@
-//! What a bucket holds of writes that are not finished: everything lies below `BUCKET/.firstbyte`,
-//! which no client sees.
+//! Unfinished writes of a bucket. All of them are below `BUCKET/.firstbyte`, which clients cannot
+//! see.
 //!
-//! `tmp/` has what one request is making: each entry is locked (flock) by the process that makes it
-//! for as long as it lives, so an unlocked entry is what a killed process left, whatever its age.
-//! `uploads/` has uploads in parts, which outlive a process ([`crate::uploads`]). [`sweep`] removes
-//! the leftovers of both, at the start and from time to time. A finished file leaves by a rename
+//! `tmp/` has the entries that single requests are making. A process holds a lock (flock) on each
+//! of its entries, so an unlocked one was left by a killed process, whatever its age. `uploads/`
+//! has uploads in parts, which outlive a process ([`crate::uploads`]). [`sweep`] removes the
+//! leftovers of both, at the start and from time to time. A finished file is moved out by a rename
 //! ([`crate::publish`]); only then are the directories of its final name made.
 
 use std::ffi::{OsStr, OsString};

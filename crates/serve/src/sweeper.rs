@@ -1,4 +1,4 @@
-//! Removes what unfinished writes left behind in the buckets: when the server starts, from time to
+//! Removes leftovers of unfinished writes from the buckets: when the server starts, from time to
 //! time while it runs, and when it stops. A server that takes no writes removes nothing.
 
 use std::ffi::OsString;

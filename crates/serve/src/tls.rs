@@ -1,4 +1,4 @@
-//! Certificate and key into a TLS acceptor.
+//! Makes a TLS acceptor from a certificate and a key.
 
 use std::path::Path;
 use std::sync::Arc;

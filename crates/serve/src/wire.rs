@@ -1,8 +1,8 @@
-//! The connection's transport and read buffer, and request bodies read through them.
+//! A connection's transport and read buffer, and the request bodies that are read through them.
 //!
-//! While a handler runs, the [`Wire`] lies in a slot that its [`WireBody`] shares: the handler
-//! pulls the body straight from the socket, and the connection loop takes the wire back afterwards.
-//! A body that outlives its request finds the slot empty and fails.
+//! While a handler runs, the [`Wire`] is in a slot that its [`WireBody`] shares. The handler reads
+//! the body straight from the socket, and the connection loop takes the wire out of the slot
+//! afterwards. A body that outlives its request finds the slot empty and fails.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,5 @@
-//! Writes a body to a file. Pieces are written and hashed (`Digest`) in order on blocking threads,
-//! each while the next is read from the network.
+//! Writes a request body to a file. Pieces are written and hashed (`Digest`) in order on blocking
+//! threads, each while the next is read from the network.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,5 @@
-//! Text into HTML and URLs: the two places where a file's name could become something else.
+//! Escapes text for HTML and URLs. File names reach a page only through these functions, so that a
+//! name cannot become markup.
 
 use std::borrow::Cow;
 use std::fmt::Write;

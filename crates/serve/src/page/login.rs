@@ -1,6 +1,6 @@
-//! Signing in from a browser: key and secret once, then a session cookie that scripts cannot read
-//! and other sites cannot send. Afterwards the browser is led to the page it requested, or to the
-//! first page if the key may not read that.
+//! Sign-in from a browser: the form takes key and secret once, and returns a session cookie that
+//! scripts cannot read and other sites cannot send. Then the browser is redirected to the page it
+//! requested, or to the first page if the key may not read that.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};

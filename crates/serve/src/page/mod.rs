@@ -1,9 +1,9 @@
-//! What people see in a browser: the directory page, uploads from it, and signing in.
+//! Pages for browsers: the directory page, uploads from it, and sign-in.
 //!
-//! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing programs read,
-//! and keeps only the rows in view in the document: it opens at once however many entries there
-//! are. Below the reserved path `/.firstbyte/` live its worker script, the [`mod@login`] form, and
-//! the upload [`protocol`] over [`upload`], which knows nothing of HTTP.
+//! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
+//! programs. Only the rows in view are in the document, so the page opens at once for any number of
+//! entries. The reserved path `/.firstbyte/` has the worker script, the [`mod@login`] form, and the
+//! upload [`protocol`]. The protocol calls [`upload`], which does not depend on HTTP.
 
 mod html;
 mod login;

@@ -1,4 +1,4 @@
-//! The first entries of a directory, for browsers that run no scripts.
+//! Reads the first entries of a directory, for browsers that run no scripts.
 
 use std::io;
 use std::os::unix::ffi::OsStringExt;

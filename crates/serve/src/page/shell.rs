@@ -1,8 +1,9 @@
-//! The pages themselves: one HTML shell with its style and scripts inside, so that a page is one
+//! Renders the pages: one HTML shell with its style and scripts inside, so that a page is one
 //! request.
 //!
-//! Nothing is loaded from elsewhere. The content security policy names the hashes of exactly these
-//! scripts and this style, so markup that got in through a name or a file would still not run.
+//! Nothing is loaded from other servers. The content security policy names the hashes of exactly
+//! these scripts and this style, so markup that was injected through a name or a file would not
+//! run.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

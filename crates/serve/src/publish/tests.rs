@@ -1,4 +1,5 @@
-//! Names changed by many threads at once, and by what is not a file.
+//! Tests of publishing: names changed by many threads at once, and names of entries that are not
+//! files.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! Keys and rights, as s3s asks for them.
+//! Connects our keys and rights to s3s: provides the secrets of keys, and allows or refuses each
+//! operation.
 
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};

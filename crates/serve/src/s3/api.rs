@@ -1,6 +1,6 @@
-//! What every operation needs: names become paths, rights beyond the request's own path are
-//! checked. The operations themselves stand in files of their own;
-//! [`operations`](crate::s3::operations) says which.
+//! Shared by all S3 operations: turns bucket and key into paths, and checks rights that the
+//! request's own path does not cover. [`operations`](crate::s3::operations) lists the operations
+//! and their modules.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! GetObjectAttributes: what is known of an object beside its bytes, as far as a request asks.
+//! GetObjectAttributes: returns the metadata of an object that the request asks for.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};

@@ -1,4 +1,4 @@
-//! Buckets, which are directories: which there are, made and removed.
+//! Operations on buckets, which are directories: list, make and remove them.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};

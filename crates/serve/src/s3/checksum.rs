@@ -1,9 +1,9 @@
-//! Checksums of what clients send: computed while it is written, compared with what they announced,
-//! kept for readers.
+//! Checksums of uploaded content. They are computed while the content is written, compared with the
+//! checksums that the client announced, and stored for readers.
 //!
-//! CRC-64/NVME is computed always, as S3 does, so that every object written here can be read
-//! verified. Others are computed when announced. CRCs of parts combine into the CRC of the whole,
-//! which is why multipart objects have one too.
+//! CRC-64/NVME is always computed, as S3 does, so every object written here can be read verified.
+//! Other checksums are computed if the client announces them. CRCs of parts combine into the CRC of
+//! the whole, so multipart objects have one too.
 
 use std::collections::BTreeMap;
 

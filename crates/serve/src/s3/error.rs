@@ -1,4 +1,4 @@
-//! What goes wrong below, in S3's words.
+//! Converts errors of files, publishing and uploads to S3's error codes.
 
 use std::io;
 

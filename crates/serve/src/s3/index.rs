@@ -1,10 +1,10 @@
-//! Sorted directories, kept while unchanged, so that paging through a wide one reads and sorts it
-//! once.
+//! Keeps sorted directories in memory while they are unchanged, so that paging through a wide
+//! directory reads and sorts it once.
 //!
-//! A name is kept with `/` behind it when it is a directory, which gives S3's byte order of whole
-//! keys: `a.txt` before `a/`. What is kept is bounded ([`SortedNames`] spills what is more than
-//! fits), and each use checks the directory's own modification time, which every change of its
-//! names moves.
+//! The name of a directory is kept with a `/` behind it, which gives S3's byte order of whole keys:
+//! `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped, and
+//! [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
+//! modification time, which every change of its names updates.
 
 use std::collections::HashMap;
 use std::io;

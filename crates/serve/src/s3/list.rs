@@ -1,8 +1,8 @@
-//! One page of a listing: keys in byte order behind a given one, grouped by a delimiter.
+//! Makes one page of a listing: keys in byte order after a given key, grouped by a delimiter.
 //!
-//! The walk begins in the directory the prefix names, goes straight to the entry behind the last
-//! key in each directory on the way, and stops when the page is full; so a page costs what it
-//! holds, given sorted directories ([`Index`]).
+//! The walk begins in the directory of the prefix, goes straight to the entry after the last key in
+//! each directory on the way, and stops when the page is full. So the cost of a page depends on its
+//! own entries only, given sorted directories ([`Index`]).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! A page of keys in the shapes of both versions of the list call, and as the versions of an
-//! unversioned bucket.
+//! The list operations: a page of keys in the shapes of both versions of the call, and as the
+//! versions of an unversioned bucket.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};

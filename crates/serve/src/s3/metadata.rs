@@ -1,10 +1,11 @@
-//! What S3 keeps of an object beside its bytes: content type, user metadata, checksums, in one
-//! extended attribute.
+//! Stores the S3 metadata of an object (content type, user metadata, checksums) in one extended
+//! attribute of its file.
 //!
-//! The attribute is bound to size and modification time: after an edit by hand it no longer counts,
-//! so a checksum is never reported of other bytes. What a client sends is kept or refused
-//! ([`NotKept`]), never dropped. One exception: where the file system has no extended attributes,
-//! content types, checksums and part boundaries are not kept; the log says so once.
+//! The attribute contains the file's size and modification time. After another program changes the
+//! file, they differ and the attribute is ignored, so a checksum is never reported for other bytes.
+//! Metadata from a client is stored or refused ([`NotKept`]), never dropped. One exception: if the
+//! file system has no extended attributes, content types, checksums and part boundaries are not
+//! stored; the log reports it once.
 
 use std::fs::File;
 use std::io;

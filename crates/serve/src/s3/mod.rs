@@ -1,8 +1,9 @@
-//! The S3 API over the directory: s3s parses, verifies and renders; [`api`] answers from files.
+//! The S3 API over the directory. s3s parses and verifies requests and renders responses; [`api`]
+//! reads and writes files.
 //!
-//! s3s is called as a service with the request the loop has read. A file it answers with is not
-//! streamed through it: the handler leaves a [`FileRange`] among the response's extensions, and the
-//! loop sends that range itself.
+//! s3s is called as a service with the request that the connection loop has read. If the answer is
+//! a file, s3s does not stream it: the handler leaves a [`FileRange`] in the response's extensions,
+//! and the loop sends that range itself.
 
 mod access;
 mod api;

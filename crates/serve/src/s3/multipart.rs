@@ -1,4 +1,4 @@
-//! Multipart uploads as the API says them; [`crate::uploads`] keeps them.
+//! The operations of multipart uploads in the API's terms. [`crate::uploads`] stores the uploads.
 
 use std::sync::Arc;
 

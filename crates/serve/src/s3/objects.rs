@@ -1,4 +1,5 @@
-//! Single objects: get, put, copy, delete.
+//! Single objects as files: open, receive, publish, delete. Called by the operations that read,
+//! write and copy objects.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! From files, checksums and listings to the shapes s3s renders.
+//! Converts files, checksums and listings to the types that s3s renders.
 
 use std::time::SystemTime;
 

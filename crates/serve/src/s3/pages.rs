@@ -1,4 +1,5 @@
-//! Where a page of a listing begins and how long it may be, as clients say it.
+//! Reads the paging parameters of list requests: the position at which a page begins, and its
+//! length.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,6 +1,6 @@
-//! Answers of an unversioned private bucket: one that has an owner and nothing configured. Called
-//! by [`operations`](crate::s3::operations) for what clients ask before they work with a bucket.
-//! None of it is kept: what would change it is refused.
+//! Answers questions about the configuration of a bucket, such as its ACL, as a private unversioned
+//! bucket would. [`operations`](crate::s3::operations) calls it for requests that clients send
+//! before they use a bucket. No configuration is stored: a request to change it is refused.
 
 use http::StatusCode;
 use s3s::dto::*;

@@ -1,4 +1,5 @@
-//! Objects read: what a request may see of one, and the headers that describe it.
+//! GetObject and HeadObject: evaluates conditions and ranges, and makes the headers that describe
+//! the object.
 
 use firstbyte_location::ByteRange;
 use http::{HeaderMap, StatusCode};

@@ -1,4 +1,4 @@
-//! The S3 service of one server: s3s with our operations, keys and limits.
+//! Builds the S3 service of a server: s3s with our operations, keys and limits.
 
 use std::sync::Arc;
 

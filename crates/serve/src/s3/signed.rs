@@ -1,4 +1,4 @@
-//! What a signature must cover and how old it may be, beyond what s3s checks.
+//! Checks what a signature covers and how old it is, beyond the checks of s3s.
 //!
 //! s3s verifies that a signature is right for what it covers, but not what it covers. This module
 //! refuses a request that contains more than its signer signed: the holder of an upload URL must

@@ -1,10 +1,10 @@
-//! The names of one directory in byte order, in bounded memory however many there are.
+//! Keeps the names of one directory in byte order, in bounded memory for any number of names.
 //!
-//! Names are collected up to a bound and sorted. When there are more, each such run goes to an
-//! unlinked file, and all runs are merged once into another. Only the first name of every block of
-//! that file stays in memory, so a page of a listing reads the one or two blocks it shows.
+//! Names are collected up to a bound and sorted. If there are more, each sorted run is written to
+//! an unlinked file, and all runs are merged once into another. Only the first name of every block
+//! of that file stays in memory, so a page of a listing reads the one or two blocks it shows.
 //!
-//! A record is the name's length in two bytes, then the name. Blocks hold whole records.
+//! A record is the name's length in two bytes, then the name. Blocks contain whole records.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What there is of multipart uploads not yet complete: the parts of one, and all of a bucket's.
+//! Lists unfinished multipart uploads: the parts of one upload, and all uploads of a bucket.
 
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};

@@ -1,9 +1,9 @@
-//! Refuses writes to sub-resources that s3s does not know.
+//! Refuses writes to sub-resources that s3s does not support.
 //!
 //! Operations are distinguished by a bare name in the query: `PUT /bucket/key?renameObject`. s3s
-//! takes a request with a name it does not know for the plain operation, so that renaming would
-//! empty an object, and deleting a configuration would delete a bucket. [`UnknownWrites`] stands
-//! before the operations and answers such a request with NotImplemented.
+//! treats a request with an unknown name as the plain operation, so that renaming would empty an
+//! object, and deleting a configuration would delete a bucket. [`UnknownWrites`] runs before the
+//! operations and answers such a request with NotImplemented.
 
 use http::{Extensions, HeaderMap, Method, Uri};
 use s3s::route::S3Route;

@@ -1,4 +1,5 @@
-//! Objects put, copied and removed, as the API says it; [`objects`] does it to files.
+//! PutObject, CopyObject and the deletions: checks requests and reads their metadata. [`objects`]
+//! changes the files.
 
 use std::time::SystemTime;
 

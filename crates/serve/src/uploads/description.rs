@@ -1,4 +1,4 @@
-//! What an upload will be, as it stands in its `upload.json`.
+//! The description of an upload, stored in its `upload.json`: the file it becomes, and its origin.
 
 use std::time::{Duration, SystemTime};
 

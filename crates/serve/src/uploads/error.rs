@@ -1,4 +1,4 @@
-//! What can go wrong with an upload in parts. S3 and the page each say it in their own words.
+//! Errors of an upload in parts. S3 and the page convert them to their own.
 
 use std::io;
 

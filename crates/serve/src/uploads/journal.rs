@@ -1,14 +1,13 @@
-//! What an upload has on disk, so that a killed server loses no finished part and believes no
+//! The files of an upload on disk. After a kill the server loses no finished part and trusts no
 //! unfinished one.
 //!
-//! In its directory: `upload.json`, what it will be; `data`, the file in the making; `apart-*`,
-//! parts that had to go into files of their own; `journal`, a line of JSON for each thing that
-//! happened, appended *after* it did. A part's last line says where its bytes lie, and those are
-//! never written again while it does. A torn last line is cut off.
+//! The upload's directory has `upload.json`, its description; `data`, the file being assembled;
+//! `apart-*`, parts that need files of their own; and `journal`, one line of JSON for each event,
+//! appended *after* it happened. A part's last line says where its bytes are, and they are not
+//! overwritten while that line is the last. An incomplete last line is cut off.
 //!
-//! The kernel keeps written bytes over a killed process, but not over a power cut: parts recorded
-//! under another boot are believed only after their bytes were read and compared
-//! ([`Recorded::doubtful`]).
+//! Written bytes survive the kill of a process, but not a power cut. So parts recorded under
+//! another boot are trusted only after their bytes were read and compared ([`Recorded::doubtful`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

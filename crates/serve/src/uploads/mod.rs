@@ -1,10 +1,10 @@
 //! Uploads in parts: one engine for S3 and for the upload page.
 //!
-//! An upload is a directory in its bucket's staging ([`mod@journal`] says what it contains). A
-//! request for a part finds the upload ([`Uploads::find`]), claims the part ([`Upload::claim`]),
-//! writes it and records it ([`Claim::record`]). A request that ends the upload completes or
-//! removes it. [`mod@upload`] keeps the rules. Everything here is plain blocking code and knows
-//! nothing of HTTP.
+//! An upload is a directory in its bucket's staging directory ([`mod@journal`] describes its
+//! files). A request for a part finds the upload ([`Uploads::find`]), claims the part
+//! ([`Upload::claim`]), writes it and records it ([`Claim::record`]). A request that ends the
+//! upload completes or removes it. [`mod@upload`] has the rules. Everything here is plain blocking
+//! code and independent of HTTP.
 
 mod description;
 mod error;

@@ -1,8 +1,8 @@
-//! One request's claim to write one part.
+//! A request's claim to write one part.
 //!
-//! A claim owns its place: no other claim and no recorded part has bytes there. It writes within
-//! that place only, until it is recorded or revoked (the upload ends). A claim is given back when
-//! its last holder is dropped. A write still running for a request that is gone is a holder too.
+//! No other claim and no recorded part has bytes in the claim's place. The claim writes only in its
+//! place, until it is recorded, or revoked because the upload ends. It is released when its last
+//! owner is dropped. A write that still runs for a cancelled request is an owner too.
 
 use std::fs::File;
 use std::io;

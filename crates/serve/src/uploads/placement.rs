@@ -1,10 +1,10 @@
-//! Where the parts of an upload belong in the final file, decided while they arrive in any order.
+//! Computes the offsets of an upload's parts in the final file, while they arrive in any order.
 //!
-//! When all parts but the last have one length, part `n` belongs at `(n - 1) * length`: its slot.
-//! Parts written into their slots need no merging. The length is known beforehand (the page), or
-//! known when part 1 arrives (it is never the short one, or it is the only one) or when two parts
-//! of one length have. Once known it never changes, also not over a restart, so slots never
-//! overlap. A part that comes before, or does not fit, has no slot.
+//! If all parts but the last have one length, part `n` belongs at `(n - 1) * length`, which is its
+//! slot. Parts written into their slots need no merging. The page states the length beforehand. For
+//! S3 the length is known when part 1 arrives (part 1 is not the short one, unless it is the only
+//! one) or when two parts of one length have arrived. A known length never changes, also not after
+//! a restart, so slots never overlap. A part that arrives earlier, or does not fit, has no slot.
 
 /// The longest file in which parts are placed: within what file systems in use allow, above S3's
 /// largest object.

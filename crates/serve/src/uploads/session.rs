@@ -1,4 +1,4 @@
-//! What is known of an upload while requests work on it: its state, and its open files.
+//! The state of an upload while requests work on it, and its open files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

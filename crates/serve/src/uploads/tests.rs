@@ -1,7 +1,7 @@
-//! The engine against a model: any order of claims, pieces, records, drops, completions, aborts,
-//! sweeps and crashes.
+//! Tests the engine of uploads against a model: any order of claims, pieces, records, drops,
+//! completions, aborts, sweeps and crashes.
 //!
-//! Every byte of a part carries the number of the write it belongs to, so a mixture shows.
+//! Every byte of a part carries the number of its write, so a mixture is detected.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
-//! One upload in parts: which parts have arrived, which are on their way, and how they become the
-//! whole.
+//! One upload in parts: the parts that have arrived, the parts being written, and the assembly of
+//! the whole.
 //!
-//! A part is recorded when it has arrived; until then what was there under its number stays valid.
-//! A new part goes into its slot of the final file if the slot is free, else apart, so bytes of a
-//! recorded part are never written over. When an upload ends, claims still running are revoked
-//! first, so that no byte reaches the file once it is published.
+//! A part is recorded when it has arrived; until then the previous part of the same number stays
+//! valid. A new part is written into its slot of the final file if the slot is free, and otherwise
+//! into a file of its own, so bytes of a recorded part are never overwritten. When an upload ends,
+//! running claims are revoked first, so no byte reaches the file once it is published.
 //!
-//! Descriptors are open only while a request works on the upload ([`Session`]); what is remembered
-//! besides is read anew from the journal where another process has added to it.
+//! Descriptors are open only while a request works on the upload ([`Session`]). Other state is read
+//! from the journal again if another process has added to it.
 
 use std::collections::BTreeMap;
 use std::fs::File;

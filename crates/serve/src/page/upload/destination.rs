@@ -1,4 +1,4 @@
-//! Names in the destination directory: which are allowed, and putting a finished file under one.
+//! Checks names in the destination directory, and publishes a finished upload under one.
 
 use std::io;
 

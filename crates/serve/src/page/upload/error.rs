@@ -1,4 +1,4 @@
-//! What can go wrong with an upload, and how HTTP says it.
+//! Errors of an upload from the page, and the HTTP status of each.
 
 use std::io;
 

@@ -1,9 +1,10 @@
 //! Uploads from the page: one file in parts of a fixed length, each checked against the sender's
 //! CRC32C.
 //!
-//! They are kept by [`crate::uploads`]. An upload's id follows from the file and the directory, so
-//! the same file, picked again after a reload or a restart, finds the parts that have arrived;
-//! those are not sent again. Everything here is plain blocking code; HTTP is [`super::protocol`]'s.
+//! [`crate::uploads`] stores the parts. An upload's id follows from the file and the directory. So
+//! if the user picks the same file again after a reload or a restart, the parts that have arrived
+//! are found and not sent again. Everything here is plain blocking code; [`super::protocol`] does
+//! the HTTP.
 
 mod destination;
 mod error;

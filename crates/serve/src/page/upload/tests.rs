@@ -1,4 +1,5 @@
-//! Uploads of the page without HTTP: what is held after crashes, cuts, damage and another boot.
+//! Tests of uploads without HTTP: which parts are valid after crashes, truncation, damage and
+//! another boot.
 
 use std::fs;
 use std::path::Path;
