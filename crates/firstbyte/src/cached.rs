@@ -1,4 +1,5 @@
-//! The cache: hydrate objects before they are read, report what is cached, release it.
+//! The cache operations of [`Client`](crate::Client): hydrate objects before they are read, report
+//! which are cached, release them.
 
 use std::ffi::OsStr;
 

@@ -1,5 +1,5 @@
-//! `cp`: one object or a tree, between any two locations, by the rules of
-//! [`copy_rules`](crate::copy_rules).
+//! The copy operation of [`Client`](crate::Client): one object or a tree, between any two
+//! locations, by the rules of [`copy_rules`](crate::copy_rules).
 
 use std::ffi::OsStr;
 

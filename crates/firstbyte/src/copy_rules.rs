@@ -1,12 +1,12 @@
-//! Which object goes where: the source and destination of a copy as they were written, turned into
-//! locations. The command line and [`Client::cp`](crate::Client::cp) share these rules, and a copy
-//! has the same target each time it is run.
+//! Decides the target of each copied object: turns the source and destination of a copy, as they
+//! were written, into locations. The command line and [`Client::cp`](crate::Client::cp) share these
+//! rules, and a copy has the same target each time it is run.
 //!
-//! A source directory that ends in `/` stands for its contents. A destination written as a
-//! directory (`DST/`, `.`, `..`, a bucket), and the destination of several sources, takes each
-//! source under its own name. Any other destination of a tree is the name of the copy, whether it
-//! exists or not. The same holds for an object, unless a directory exists there, which then takes
-//! the object.
+//! If a source directory ends in `/`, its contents are copied, not the directory. A destination
+//! written as a directory (`DST/`, `.`, `..`, a bucket), and the destination of several sources,
+//! takes each source under its own name. Any other destination of a tree is the name of the copy,
+//! whether it exists or not. The same holds for an object, unless a directory exists there, which
+//! then takes the object.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

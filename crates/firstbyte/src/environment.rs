@@ -1,8 +1,8 @@
-//! What the library reads from the environment: proxies, the cache directory, the memory limit of
-//! this job.
+//! Reads the environment for this library: proxies, the cache directory, the memory limit of this
+//! job.
 //!
 //! Every function takes the variables as an argument, so only the command line and the Python
-//! module read the real environment. AWS credentials are read by the store.
+//! module read the real environment. The store reads AWS credentials.
 
 use std::path::{Path, PathBuf};
 

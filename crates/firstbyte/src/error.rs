@@ -1,4 +1,4 @@
-//! The errors of this library: those of the layers below, and the few of its own.
+//! The errors of this library: those of the crates below it, and a few of its own.
 
 use std::io;
 use std::sync::Arc;

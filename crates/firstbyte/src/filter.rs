@@ -1,5 +1,5 @@
-//! Which names of a tree `--include` and `--exclude` take. The command line and Python build a
-//! filter; copies ask it for each name.
+//! Selects names of a tree by `--include` and `--exclude`. The command line and Python build a
+//! filter; copies test each name with it.
 
 use crate::pattern::Pattern;
 

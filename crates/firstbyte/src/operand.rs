@@ -1,5 +1,4 @@
-//! What an operand of a verb stands for: one location, or the names below a location that match a
-//! pattern.
+//! Parses an operand of a verb: one location, or the names below a location that match a pattern.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

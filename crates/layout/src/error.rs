@@ -1,4 +1,4 @@
-//! The errors of a layout: what failed, where, and what to try.
+//! The errors of a layout. Each names the failed action and its path; some have a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
-//! The gate: keeps the direction of a conversion fixed while a file is written or removed, or while
-//! it is decided that a name does not exist.
+//! The gate, a lock that keeps the direction of a conversion fixed. A thread holds it while it
+//! writes or removes a file, or while it decides that a name does not exist.
 //!
-//! It is a shared lock on the layout file and costs six system calls. A conversion takes it
+//! The gate is a shared lock on the layout file and costs six system calls. A conversion takes it
 //! exclusively for the moment in which it changes the layout file. A second lock, the turnstile,
-//! keeps a stream of short visits from starving the conversion.
+//! keeps a stream of short shared locks from starving the conversion.
 //!
 //! A directory without a layout file is locked itself, exclusively by the process that creates the
 //! file. Network file systems keep such locks to one machine: a writer on another machine may miss
-//! the very beginning of a conversion, like a program that knows nothing of layouts.
+//! the very beginning of a conversion, like a program that does not use this crate.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! An iterator over all names of a layout.
 //!
 //! The origin is listed completely before the target: a file that moves meanwhile is seen twice
-//! rather than never. If the direction has changed by the end, the listing starts again the other
-//! way round.
+//! rather than never. If the direction has changed by the end, the listing starts again in the
+//! other order.
 
 use firstbyte_listing::{Batch, Reader};
 use rustix::fs::FileType;

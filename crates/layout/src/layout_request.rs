@@ -1,4 +1,5 @@
-//! The shape that the caller requests for a layout. Options that are not given are filled in.
+//! The shape that a caller requests for a layout. Options that are `None` get default values, or
+//! values that suit the number of files.
 
 use std::path::Path;
 

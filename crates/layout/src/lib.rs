@@ -1,14 +1,14 @@
 //! Hash layouts: the files of a very large directory, kept in many small ones, without an index.
 //!
-//! Where a file belongs follows from its name alone ([`Scheme`]), so finding one costs no listing,
-//! and no directory holds more than some hundreds. A flat directory becomes a layout in place, by
-//! renames ([`shard()`]), and back ([`unshard()`]), while programs that go through [`Layout`] read,
-//! write and delete. A layout holds regular files; what else lies in its directory is neither found
-//! nor touched. What makes that safe is in `protocol`; the shape of a layout is in the file
-//! `.firstbyte-layout` in its root.
+//! The directory of a file follows from its name alone ([`Scheme`]), so a file is found without a
+//! listing. No directory holds more than some hundreds of files. A flat directory becomes a layout
+//! in place, by renames ([`shard()`]), and back ([`unshard()`]), while programs that go through
+//! [`Layout`] read, write and delete. A layout holds regular files; other entries of its directory
+//! are neither found nor touched. `protocol` has the rules that make this safe. The file
+//! `.firstbyte-layout` in the root records the shape of a layout.
 //!
-//! Assumes that programs which write while a conversion runs use this interface. Others find
-//! their files moved, and [`check()`] finds what they left in the wrong place.
+//! Assumes that programs which write while a conversion runs use this interface. Other programs may
+//! find their files moved, and [`check()`] finds files that they left in the wrong place.
 
 mod check;
 mod error;

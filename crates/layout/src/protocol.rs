@@ -1,21 +1,21 @@
-//! Who may do what in which order, so that files can move while they are used.
+//! The rules by which files are moved while they are used: the order of steps for each operation.
 //!
 //! A file is in one of two places: flat in the root, or sharded in its directory. A conversion
-//! moves files one way, from their *origin* to their *target*, and any number of readers, writers
-//! and deleters work meanwhile. The rules:
+//! moves files one way, from their *origin* to their *target*, while any number of readers, writers
+//! and deleters work. The rules:
 //!
-//! 1. A move never overwrites, and nothing but a writer's replacement ever does.
+//! 1. A move never overwrites a file. Only a writer's replacement does.
 //! 2. A search for a file tries flat, then sharded. If it is in neither, it may have moved
 //!    from the second to the first in between; so a miss counts only after flat, sharded, flat
 //!    again *under the gate*.
-//! 3. Under the gate the target cannot change: a conversion empties the gate before it turns round.
-//!    Within one look a file then moves at most once and one way, and three tries cannot miss it,
-//!    whichever way that is.
+//! 3. Under the gate the target cannot change, because a conversion must hold the gate exclusively
+//!    before it reverses. Within one search a file then moves at most once and one way, and three
+//!    tries cannot miss it, in either direction.
 //! 4. Writers write at the target only, under the gate. One that replaces a file first moves the
 //!    old one to the target itself, then renames the new one over it: there are never two files of
 //!    one name.
-//! 5. Deleters remove at the origin, then at the target, under the gate: what moves in between is
-//!    met at the target.
+//! 5. Deleters remove at the origin, then at the target, under the gate. A file that moves in
+//!    between is found at the target.
 //!
 //! The rules are written against [`Disk`] because they have two users: the file system, and a model
 //! of it in which all interleavings of several actors, killed at any step, are tried

@@ -1,5 +1,5 @@
-//! Writes files: the content goes to a temporary file first, which is then renamed. Errors name the
-//! file that they are about.
+//! Writes files: the content is written to a temporary file, which is then renamed. Errors name the
+//! file that the caller wrote.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -1,5 +1,5 @@
-//! Names in a layout that are not those of its files: the layout file, and files still being
-//! written.
+//! Reserved names in a layout: the layout file, and files still being written. They are never
+//! reported as files of the layout.
 
 /// The layout file's name.
 pub(crate) const NAME: &str = ".firstbyte-layout";

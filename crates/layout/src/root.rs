@@ -1,4 +1,5 @@
-//! The layout's root directory, and the operations on paths below it that all other modules use.
+//! The root directory of a layout, and the file operations on paths below it. All other modules use
+//! them.
 //!
 //! Paths are bytes relative to an open descriptor, so the root may be renamed meanwhile.
 

@@ -1,11 +1,11 @@
-//! Where a name belongs: a pure function of the name, so that a file is found without a listing or
-//! an index.
+//! Computes the directory of a name. It is a pure function of the name, so a file is found without
+//! a listing or an index.
 //!
-//! A name's digits are the first of its hash in hexadecimal, or its own first bytes where names are
-//! hashes already. They are cut into levels: with two levels of width two, `sample.bam` of hash
-//! `9f86d0…` lies at `9f/86/sample.bam`. The leaf keeps the full name, so `ls -R` still shows what
-//! is there; git's way, where the directories are part of the name, is a choice for names that are
-//! hashes.
+//! The digits of a name are the first of its hash in hexadecimal. Where names are hashes already,
+//! they are the name's own first bytes. The digits are cut into levels: with two levels of width
+//! two, `sample.bam` of hash `9f86d0…` is `9f/86/sample.bam`. The file keeps its full name, so `ls
+//! -R` still shows it. For names that are hashes there is an alternative, as in git: the
+//! directories are part of the name.
 
 use std::ffi::OsString;
 use std::fmt;

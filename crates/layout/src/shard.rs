@@ -1,9 +1,9 @@
-//! From flat to sharded: reads the root batch by batch and gives every file its place, until
-//! nothing is left to move.
+//! Converts a directory from flat to sharded: reads the root batch by batch and moves every file to
+//! its directory, until no file is left to move.
 //!
-//! A directory that is read while files are renamed out of it may skip some, and writers that know
-//! nothing of the layout may add some; so it is read again until a pass moves none. Only files
-//! move: a relative symbolic link would lead elsewhere from a deeper directory, and the contents of
+//! A directory that is read while files are renamed out of it may skip some, and programs that do
+//! not use the layout may add some. So it is read again until a pass moves none. Only files move: a
+//! relative symbolic link would lead elsewhere from a deeper directory, and the contents of
 //! subdirectories do not make this directory large.
 //!
 //! If the conversion is killed, at any instant, every file is in one of its two places, and the

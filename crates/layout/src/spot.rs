@@ -1,4 +1,4 @@
-//! The two places of one name in the file system: implements [`Disk`] with system calls.
+//! The two places of one name in the file system. Implements [`Disk`] with system calls.
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;

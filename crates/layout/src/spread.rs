@@ -1,9 +1,9 @@
-//! How names that are to be used as hashes are spread: files counted by the first bytes of their
-//! names.
+//! Measures how evenly names that are to be used as hashes are spread: counts files by the first
+//! bytes of their names.
 //!
-//! Memory is constant: where there are more beginnings than are kept, one byte less of each is
-//! looked at. Bytes are taken as they are, so names in other alphabets than hexadecimal digits are
-//! judged by the directories they would really have.
+//! Memory is constant: if there are too many distinct beginnings, they are shortened by one byte.
+//! Bytes are counted as they are, so names in other alphabets than hexadecimal digits are judged by
+//! the directories they would have. Called by the survey.
 
 use std::collections::HashMap;
 

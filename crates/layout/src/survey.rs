@@ -1,7 +1,7 @@
-//! Reads a directory before anything is moved: counts files, finds names that do not suit, and
+//! Reads a directory before any file is moved: counts files, finds names that do not suit, and
 //! checks that names to be used as hashes are spread like hashes. One pass, in constant memory.
 //!
-//! The shape may follow from the number of files, which is known at the end only. So names are
+//! The shape may follow from the number of files, which is known only at the end. So names are
 //! checked against every shape that may be chosen.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What `shard` and `unshard` share: counts, failures, and stopping.
+//! The state that `shard` and `unshard` share: counts, failures, and the caller's request to stop.
 
 use std::io::{self, BufRead, BufReader};
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! From sharded to flat: takes every file back to the root and removes the directories that are
-//! then empty.
+//! Converts a directory from sharded to flat: moves every file back to the root and removes the
+//! directories that are then empty.
 //!
 //! Empty directories are removed by rmdir, which fails if a file was added meanwhile, so no file is
 //! lost. While files move this way, writers make no directories. The layout file is removed last,

@@ -1,4 +1,4 @@
-//! Settings of a link: round trip, rates, faults, two presets, and how they are written as text.
+//! The settings of a link: round trip, rates, faults, two presets, and their text form.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
 //! A connection through the link: two sockets, two lines, and the faults of the current request.
+//! The router calls it.
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;

@@ -1,7 +1,7 @@
 //! Draws the faults of a request and their positions in the response, from a seed.
 //!
-//! Each request draws the same number of values, so changing the probability of one kind of fault
-//! does not move the others.
+//! Each request draws the same number of values. So a change of one fault's probability does not
+//! change which requests have other faults.
 
 use crate::Faults;
 

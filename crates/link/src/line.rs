@@ -2,7 +2,7 @@
 //! writes.
 //!
 //! A line buffers at most twice its bandwidth-delay product. If the receiver is slower, the line
-//! reads at most one more piece, so the sender's buffers fill up, as on a real network.
+//! reads at most one more piece. Then the sender's buffers fill up, as on a real network.
 
 use std::collections::VecDeque;
 use std::net::Shutdown;

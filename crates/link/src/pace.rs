@@ -1,9 +1,9 @@
-//! Limits a rate by the time at which the wire is free again. The rate is exact on average, also if
-//! the thread wakes late.
+//! Limits a rate: computes the time at which an emulated wire is free again. The rate is exact on
+//! average, even if the thread wakes late.
 //!
 //! Sending `n` bytes occupies the wire for `n / rate`. If a connection was waiting, the next bytes
-//! count from the moment the wire became free rather than from now, which makes up for late
-//! wake-ups. If none was waiting they count from now, so nothing is made up for after a pause.
+//! count from the moment the wire became free, not from now, which compensates for late wake-ups.
+//! If no connection was waiting, they count from now, so a pause is not made up for.
 //!
 //! With a [`Burst`] the wire has a bucket of bytes, exact to the nanosecond. Both forms of the link
 //! use it: the proxy by `busy_until` and `send`, the slow file system by `occupy`.

@@ -1,4 +1,4 @@
-//! Rates, and bursts above them: values, and how they are written as text.
+//! Rates, and bursts above them, as values and as text.
 
 use std::fmt;
 use std::str::FromStr;

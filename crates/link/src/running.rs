@@ -1,4 +1,4 @@
-//! Starting a link and stopping it.
+//! Starts and stops a link.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;

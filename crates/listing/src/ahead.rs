@@ -1,4 +1,5 @@
-//! One directory in its own order: threads read the next entries while the caller uses these.
+//! Reads one directory ahead, in the directory's own order: threads read the next entries while the
+//! caller uses the current ones.
 //!
 //! A directory that can be read from several positions at once is split into parts. Each thread
 //! takes the next part that no thread has. The caller gets the parts in order, as from a single

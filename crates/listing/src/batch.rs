@@ -1,9 +1,10 @@
-//! Entries as they come from the kernel: one buffer of names, and small records that point into it.
+//! A batch of entries as they come from the kernel: one buffer of names, and small records that
+//! point into it.
 //!
-//! The buffer is the very memory getdents64 wrote, so a name is copied once, by the kernel, and
-//! nothing is allocated for an entry. A batch holds entries of one or several directories, each
-//! with its path once. Batches are used again: a listing of any length needs as many as it has
-//! threads, and those that wait for their reader.
+//! The buffer is the memory that getdents64 wrote, so a name is copied once, by the kernel, and
+//! nothing is allocated for an entry. A batch contains entries of one or several directories, each
+//! with its path once. Batches are used again. A listing of any length needs as many as it has
+//! threads, plus those that wait for their reader.
 
 use std::ffi::CStr;
 use std::ops::Range;

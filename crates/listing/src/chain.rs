@@ -1,4 +1,5 @@
-//! Which directories one lies in, to tell when a symbolic link leads back to one of them.
+//! The chain of directories above a directory. A listing that follows symbolic links uses it to
+//! detect a link that leads back to one of them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

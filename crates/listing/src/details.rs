@@ -1,5 +1,5 @@
-//! Finds out of entries what their directory does not tell: by one system call each, and only where
-//! it is needed.
+//! Gets attributes of entries that their directory does not contain, by one system call each, and
+//! only where they are needed.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;

@@ -1,12 +1,12 @@
-//! Directory records as the kernel writes them, and the one system call that makes it write them.
+//! Parses directory records as the kernel writes them, and wraps getdents64.
 //!
 //! `struct linux_dirent64` is: inode (8 bytes), the position after this record (8), the record's
 //! length (2), the type (1), the name with its zero byte, and padding to 8 bytes. The padding is
 //! not cleared, so a name ends at the first zero byte of its record's last eight, not at the first
 //! byte of its padding.
 //!
-//! [`rustix::fs::RawDir`] reads the same records but keeps its buffer to itself, so every name
-//! would be copied once more before it could outlive the next call.
+//! [`rustix::fs::RawDir`] reads the same records, but it owns its buffer, so every name would have
+//! to be copied to outlive the next call.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

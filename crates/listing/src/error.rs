@@ -1,4 +1,4 @@
-//! Errors of a listing. In the midst of one an error is a value beside the entries, and the listing
+//! Errors of a listing. An error at one entry is reported beside the entries, and the listing
 //! continues.
 
 use std::ffi::OsStr;

@@ -1,17 +1,17 @@
 //! Lists local directory trees at the speed of the kernel, in constant memory, whatever their size.
 //!
-//! Directories are read with getdents64 straight into the buffer of a [`Batch`], which is what
-//! the caller sees: nothing is allocated or copied for an entry. A directory is opened
-//! relative to the one it was found in, and no link is followed unless asked; how many stay open
-//! has a cap. The kind of an entry comes with its name; what it does not tell costs a system call
-//! each and is fetched only when asked for. What goes wrong in one place is a value beside the
-//! entries, and the listing continues. What vanishes while it is listed is left out, as if it had
-//! gone a moment earlier. A name that is there all the while is listed exactly once.
+//! Directories are read with getdents64 straight into the buffer of a [`Batch`], which the caller
+//! gets: nothing is allocated or copied for an entry. A directory is opened relative to its parent,
+//! and no link is followed by default. The number of open directories is limited. The kind of an
+//! entry comes with its name; other attributes cost a system call each and are read only on
+//! request. An error at one entry is reported beside the entries, and the listing continues. An
+//! entry that vanishes during the listing is left out. A name that exists all the while is listed
+//! exactly once.
 //!
-//! Four ways in, from the fastest to the plainest: [`scan`] shows batches to visitors on the
-//! threads that list, [`stream`] hands them out as an iterator, [`walk`] gives a store's entries
-//! one by one, in a store's order if need be, and a [`Reader`] reads one directory and does nothing
-//! else; [`Ahead`] is one whose next entries threads read already.
+//! There are four interfaces, the fastest first. [`scan`] passes batches to visitors on the threads
+//! that list. [`stream`] returns them as an iterator. [`walk`] returns entries one by one as a
+//! store does, if requested in a store's order. A [`Reader`] reads one directory; an [`Ahead`] does
+//! so with threads that read the next entries ahead.
 
 mod ahead;
 mod batch;

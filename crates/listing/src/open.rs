@@ -1,10 +1,10 @@
-//! Open directories, counted: how many stay open at once has a cap, whatever the tree's width and
-//! depth.
+//! Counts open directories, and limits how many stay open at once, for any width and depth of the
+//! tree.
 //!
-//! A directory stays open while those found in it wait to be opened, each relative to it: one path
-//! component, and no link in between can lead elsewhere. Beyond the cap it is closed, and they are
-//! opened from the root, one component at a time, which costs more and is as safe; nor does a
-//! path's length matter to either.
+//! A directory stays open while the directories found in it wait to be opened. Each is opened
+//! relative to it: that is one path component, and no link in between can lead elsewhere. Beyond
+//! the limit it is closed, and they are opened from the root, one component at a time. That is
+//! slower, but as safe, and paths may have any length.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

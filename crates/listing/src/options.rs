@@ -1,4 +1,4 @@
-//! What to list, and how.
+//! The options of a listing: depth, links, file system boundaries, and the details of each entry.
 
 use std::num::NonZeroUsize;
 

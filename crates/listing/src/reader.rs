@@ -1,4 +1,4 @@
-//! One open directory, read a buffer at a time: the plainest use of this crate.
+//! Reads one open directory, a buffer at a time. This is the plainest interface of the crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

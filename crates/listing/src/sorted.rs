@@ -1,4 +1,5 @@
-//! A tree in the byte order of an object store, where `a.txt` comes before what is in `a/`.
+//! Lists a tree in the byte order of an object store, where `a.txt` comes before everything in
+//! `a/`.
 //!
 //! A directory's names are read, sorted and shown one by one; each directory among them is entered
 //! at its place. Only names are kept, with a `/` after a directory's, so that they compare as

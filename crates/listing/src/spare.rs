@@ -1,4 +1,5 @@
-//! Batches whose entries were dealt with, to be filled again.
+//! Keeps batches that the caller has finished with, so that they are filled again instead of
+//! allocated.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,11 +1,12 @@
-//! One large ext4 directory, read from several positions at once.
+//! Reads one large ext4 directory from several positions at once.
 //!
-//! With its index on, ext4 gives entries in the order of their names' hashes, and an entry's
-//! position *is* that hash, whatever is added or removed around it. So [`lseek`](rustix::fs::seek)
-//! to any number leads to the first entry whose hash is not smaller, and the entries from one
-//! number to another are the same set for every reader. Each part starts at a number and stops at
-//! the next part's start; which side an entry is on follows from its own position alone, so parts
-//! neither overlap nor leave a gap, also while names come and go. Two threads halve the time.
+//! If a directory is indexed, ext4 returns entries in the order of their names' hashes, and an
+//! entry's position *is* that hash, whatever is added or removed around it. So
+//! [`lseek`](rustix::fs::seek) to any number leads to the first entry whose hash is not smaller,
+//! and the entries from one number to another are the same set for every reader. Each part starts
+//! at a number and stops at the next part's start; an entry's own position decides which part it is
+//! in, so parts neither overlap nor leave a gap, also while names are added and removed. Two
+//! threads halve the time.
 //!
 //! POSIX promises none of this, so it is checked. Before reading: the file system must be known to
 //! do this, and a seek to the middle of the directory must lead to positions beyond it (an ext4

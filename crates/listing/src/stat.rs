@@ -1,4 +1,4 @@
-//! Metadata of an entry: what is known of it beyond its name.
+//! Metadata of an entry beyond its name, and the system calls that read it.
 //!
 //! A local file system has the whole inode in memory. There fstatat is called: it takes 5 % less
 //! time than statx, whose answer is longer. A network file system may save a request if some fields

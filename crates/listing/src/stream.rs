@@ -1,7 +1,7 @@
-//! A listing as an iterator: the listing threads fill batches, and the caller takes them out.
+//! Returns a listing as an iterator: the listing threads fill batches, and the caller takes them.
 //!
-//! Few batches wait at a time, and those given back are filled again, so a listing of any length
-//! takes the same memory however slowly it is read.
+//! Few batches wait at a time, and returned batches are filled again. So a listing of any length
+//! takes the same memory, however slowly it is read.
 
 use std::ops::ControlFlow;
 use std::path::Path;

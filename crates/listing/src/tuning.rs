@@ -1,10 +1,10 @@
-//! How a file system is best listed: by the type of the file system, found by its magic number, and
-//! why.
+//! Decides how a file system is listed (threads, buffer size, splitting), from the type of the file
+//! system, which its magic number gives.
 //!
 //! Measured on warm ext4, a buffer from 32 KiB to 10 MiB makes no difference to the kernel (0.18 to
 //! 0.19 us an entry); 64 KiB stay in a core's cache until they are printed. On a network file
-//! system a listing waits for answers, so more threads ask at once and a call may bring more; those
-//! figures are judged, not measured, and say so.
+//! system a listing waits for answers, so it has more threads, and larger buffers, which a call may
+//! fill. Those figures are estimates, not measurements, and [`Basis`] records that.
 
 use std::fmt;
 use std::num::NonZeroUsize;

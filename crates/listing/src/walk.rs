@@ -1,4 +1,4 @@
-//! A tree as a store lists it: one entry at a time, named from the root.
+//! Lists a tree in the form of a store's listing: one entry at a time, with its name from the root.
 
 use std::path::{Path, PathBuf};
 

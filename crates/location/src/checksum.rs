@@ -1,4 +1,4 @@
-//! Checksums of whole objects and parts: parsing, computing, combining and comparing them.
+//! Checksums of whole objects and parts: parses, computes, combines and compares them.
 //!
 //! A CRC is linear: the CRCs of two adjacent pieces give the CRC of both together, so parts can be
 //! checked in any order. The other algorithms are sequential; they are supported because stores and

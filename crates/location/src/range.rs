@@ -1,5 +1,5 @@
-//! Half-open byte ranges. Only the HTTP client and server convert from and to HTTP's inclusive
-//! ranges.
+//! Half-open byte ranges. HTTP's ranges are inclusive; only the HTTP client and server convert
+//! between the two.
 
 use std::fmt;
 

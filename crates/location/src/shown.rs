@@ -1,4 +1,4 @@
-//! File names in terminals and messages: without control characters, and unambiguous.
+//! Formats file names for terminals and messages: without control characters, and unambiguous.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};

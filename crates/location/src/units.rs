@@ -1,5 +1,5 @@
-//! Sizes, rates and durations in text: `64MiB`, `100Mbit`, `1.5h`. The grammar of every option,
-//! variable and argument.
+//! Parses sizes, rates and durations: `64MiB`, `100Mbit`, `1.5h`. Every option, variable and
+//! argument has this grammar.
 //!
 //! A number, which may have a decimal point, and a unit. Case does not matter.
 //! - **Sizes**: `B`; `KB MB GB TB PB` are powers of 1000; `KiB MiB GiB TiB PiB` and bare `K M G T

@@ -1,4 +1,5 @@
-//! Threads for calls that wait on a network. The few threads that talk to the kernel never wait.
+//! A pool of threads for calls that wait on a network. The few threads that serve the kernel never
+//! wait.
 //!
 //! A job is run by an idle thread, or by a new one while there are fewer than [`MOST`]; otherwise
 //! it queues. Idle threads end after a while. A job that misses its deadline is answered without

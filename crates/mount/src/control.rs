@@ -1,4 +1,5 @@
-//! The socket through which other processes ask a mount what is cached and have files hydrated.
+//! The control socket of a mount: other processes ask it which files are cached, and to hydrate
+//! files.
 //!
 //! A request is a line of JSON, and so is each answer (`protocol`). The connection stays open until
 //! either side closes it, and ends with the daemon, so a client can wait for the daemon's end. Only

@@ -1,4 +1,4 @@
-//! The table of open directories, and how many names each answer to the kernel holds.
+//! The table of open directories. It also decides how many names each reply to the kernel contains.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
-//! Cached directories: those whose names are all known, valid for the metadata time-to-live.
+//! Caches directories whose names are all known, for the metadata time-to-live.
 //!
-//! They answer lookups without a request, for missing names too, serve a second listing, and give
-//! the order of files. Memory is bounded: only directories of up to [`Directories::widest`] names
-//! are kept, and the least recently used are dropped. A wider directory is remembered as wide.
+//! A cached directory answers lookups without a request, for missing names too, serves a second
+//! listing, and gives the order of files. Memory is bounded: only directories of up to
+//! [`Directories::widest`] names are kept, and the least recently used are dropped. Of a wider
+//! directory only the fact that it is wide is kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,7 @@
-//! The file operations, in our own types.
+//! The file operations of a mount, in types independent of FUSE.
 //!
-//! `fuse.rs` translates the requests of the kernel into these calls, so all of this is tested
-//! without a kernel. Methods named `..._here` answer from memory and never wait; the others may
-//! wait for the store.
+//! `fuse.rs` translates the requests of the kernel into these calls, so tests need no kernel.
+//! Methods named `..._here` answer from memory and never wait; the others may wait for the store.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

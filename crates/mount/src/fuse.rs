@@ -1,9 +1,9 @@
-//! The FUSE protocol: requests of the kernel become file operations, and their results replies.
-//! Only this module names `fuser`, and only here errors become error numbers.
+//! The FUSE protocol: turns requests of the kernel into file operations, and results into replies.
+//! Only this module uses `fuser`, and only here errors become error numbers.
 //!
-//! A request that can be answered from memory is answered on the thread that took it. One that
-//! waits goes to the blocking pool, and a read is answered by the thread that fetches its bytes. So
-//! a few threads serve any number of readers.
+//! A request that can be answered from memory is answered on the thread that received it. A request
+//! that waits is passed to the blocking pool, and a read is answered by the thread that fetches its
+//! bytes. So a few threads serve any number of readers.
 
 mod opening;
 mod prune;

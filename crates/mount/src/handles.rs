@@ -1,5 +1,5 @@
-//! The table of open files, and how the kernel reads each inode: through its page cache from this
-//! process, or directly from a local file.
+//! The table of open files. It also decides how the kernel reads each inode: through its page cache
+//! from this process, or directly from a local file.
 //!
 //! The kernel allows one of the two per inode and fails a mixture with EIO. So while a handle of an
 //! inode is open, further ones are opened in the same way; the way may change when the last handle

@@ -1,12 +1,12 @@
 //! A read-only file system over a location: an S3 bucket or prefix, an HTTP server's directory, a
 //! local or network one.
 //!
-//! The kernel's requests (`fuse`) become operations in our own types (`filesystem`) on inodes
-//! (`inodes`). Each inode is one version of one object, so that what the kernel keeps of it never
-//! goes stale. Bytes come from the hydration engine; this crate decides what is asked of it: how
-//! the kernel may read an open file (`handles`), and what to fetch ahead (`prefetch`). Names come
-//! from listings as they arrive (`readdir`), and are believed for a stated time (`directory`).
-//! Calls that wait for a network run in the `blocking_pool`, each with a deadline.
+//! The kernel's requests (`fuse`) become operations in independent types (`filesystem`) on inodes
+//! (`inodes`). Each inode is one version of one object, so data that the kernel caches of it never
+//! becomes stale. The hydration engine fetches the bytes. This crate decides how the kernel may
+//! read an open file (`handles`), and which files to fetch ahead (`prefetch`). Names come from
+//! listings as they arrive (`readdir`), and are cached for a stated time (`directory`). Calls that
+//! wait for a network run in the `blocking_pool`, each with a deadline.
 
 mod blocking_pool;
 mod child;

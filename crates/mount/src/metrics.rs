@@ -1,4 +1,4 @@
-//! `GET /metrics`: counters in Prometheus' text format.
+//! Serves `GET /metrics`: counters in Prometheus' text format.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! `Mount`: mounts a location, serves it, and unmounts it. Called by the command line, which
-//! separates the part that waits for the store (`prepare`) from the one that changes the machine.
+//! Mounts a location, serves it, and unmounts it. The command line calls [`Mount`] in two steps:
+//! one waits for the store (`prepare`), the other changes the machine.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
-//! The mount table of this process: which file system a path is on.
+//! Reads the mount table of this process, which says which file system a path is on.
 //!
 //! It reads `/proc/self/mountinfo` and never the directories, so a dead mount cannot block it.
-//! Called by `mountpoint`, and by benchmarks to know what is measured.
+//! Called by `mountpoint`, and by benchmarks to identify the measured file system.
 
 use std::ffi::OsString;
 use std::io;

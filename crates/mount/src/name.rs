@@ -1,4 +1,4 @@
-//! Which names of a store can be shown as file names. Keys may contain any text.
+//! Decides which names of a store can be shown as file names. Keys may contain any text.
 
 /// Longest name the kernel takes, bytes (`NAME_MAX`).
 const LONGEST: usize = 255;

@@ -1,9 +1,10 @@
-//! A store may hold both `a` and `a/b`; a directory can show only one `a`. The directory wins.
+//! Resolves conflicts between a file and a directory of one name. A store may hold both `a` and
+//! `a/b`, but a directory can show only one `a`; the directory is shown.
 //!
-//! In a listing by name the object `a` comes before everything in `a/`, but `a-1` and `a.txt` stand
-//! between. So an object is held back until a name shows that its directory cannot follow. Only
-//! names that are prefixes of each other are held back together, at most as many as a name has
-//! bytes.
+//! In a listing by name the object `a` comes before everything in `a/`, but `a-1` and `a.txt` come
+//! in between. So an object is held back until a later name shows that its directory does not
+//! exist. Only names that are prefixes of each other are held back together, at most as many as a
+//! name has bytes.
 
 use std::collections::VecDeque;
 

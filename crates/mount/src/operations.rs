@@ -1,4 +1,4 @@
-//! Counts the operations that the kernel asks for, and logs slow ones.
+//! Counts the operations that the kernel requests, and logs slow ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

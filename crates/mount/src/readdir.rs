@@ -1,9 +1,9 @@
 //! One open directory: its names, in an order that is stable for the handle, in constant memory.
 //!
 //! Names come from a listing as it arrives, or from a cached directory. The kernel asks for them by
-//! position. It mostly continues where it was, but a short buffer makes it repeat some, so the last
-//! names are kept. A position further back (`rewinddir`, `seekdir`) starts a new listing, which
-//! skips to that position.
+//! position. It mostly continues at the last position, but a short buffer makes it repeat some
+//! names, so the last names are kept. A position further back (`rewinddir`, `seekdir`) starts a new
+//! listing, which skips to that position.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

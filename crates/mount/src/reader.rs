@@ -1,8 +1,8 @@
-//! An open file, and its last read that timed out.
+//! An open file of a mount, with its last read that timed out.
 //!
-//! When a read ahead fails, the kernel asks at once again for the page that its caller waits for.
-//! That read fails with the error of the first, since a second deadline would double the time of
-//! the call.
+//! When a read ahead fails, the kernel at once requests the page again that its caller waits for.
+//! That second read fails immediately with the error of the first, since a second deadline would
+//! double the time of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

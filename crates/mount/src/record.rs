@@ -1,5 +1,5 @@
-//! Records the order in which bytes are read, for a later hydration in that order
-//! (`hydrate --replay`).
+//! Records the order in which bytes are read, so that `hydrate --replay` can fetch them in that
+//! order.
 //!
 //! A line is `START END LOCATION`, bytes from START up to and not including END; consecutive reads
 //! are one line. Reads from the page cache of the kernel do not arrive here. While reads are

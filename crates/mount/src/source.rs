@@ -1,6 +1,6 @@
 //! The mounted location: turns questions about paths below it into requests to the store.
 //!
-//! Paths are bytes relative to the root, with `/` between their parts; the root is empty.
+//! A path is bytes relative to the root, with `/` between its parts; the path of the root is empty.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;

@@ -1,7 +1,7 @@
-//! The state of a file as extended attributes, `user.firstbyte.*`.
+//! Shows the state of a file as extended attributes, `user.firstbyte.*`.
 //!
-//! `ls -l` asks every file for attributes that only other file systems have. Attributes outside
-//! `user.` are reported as unsupported rather than missing, which makes it stop asking.
+//! `ls -l` requests attributes of every file that only other file systems have. Attributes outside
+//! `user.` are reported as unsupported rather than missing, so that `ls` stops requesting them.
 
 use std::time::UNIX_EPOCH;
 

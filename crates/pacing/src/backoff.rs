@@ -1,6 +1,6 @@
-//! The pause before a failed request is sent again: it doubles with each failure and is spread at
-//! random, so that clients refused together do not come back together. A server that names a time
-//! is believed, up to a bound. Transfers, hydration and control calls share it.
+//! Computes the pause before a failed request is sent again. It doubles with each failure and has a
+//! random part, so that clients refused together do not retry together. A pause that the server
+//! requests is used instead, up to a bound. Transfers, hydration and control calls share it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

@@ -1,7 +1,7 @@
-//! How many requests are under way at once: the number is raised while throughput grows with it,
-//! and no further.
+//! Decides how many requests run at once: the number is raised while throughput grows with it, and
+//! no further.
 //!
-//! Fed with the throughput of each window by the [`Controller`](crate::Controller). Doubling finds
+//! The [`Controller`](crate::Controller) passes in the throughput of each window. Doubling reaches
 //! 64 from 8 in three windows, which matters because a gigabyte at 400 MB/s lasts 2.7 s. A raise
 //! without effect is reverted: on a short path more requests only take processor time from each
 //! other.

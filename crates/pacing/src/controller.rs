@@ -1,8 +1,8 @@
-//! Decides how many requests a client sends at once, from what it observes.
+//! Decides how many requests a client sends at once, from its observations.
 //!
-//! The caller looks every few milliseconds ([`TICK`](Controller::TICK)), passes an [`Observation`]
-//! and applies the answer. Before anything is measured the number follows from the distance of the
-//! server and the kind of work; then each window of throughput confirms it or changes it
+//! The caller passes an [`Observation`] every few milliseconds ([`TICK`](Controller::TICK)) and
+//! applies the result. Before anything is measured, the number follows from the distance of the
+//! server and the kind of work. Then each window of throughput confirms or changes it
 //! ([`ConcurrencyLimit`]). Transfers and hydration each own one.
 
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
-//! How long a silent request is waited for before it is cancelled and sent again on another
+//! Decides how long a request may be silent before it is cancelled and sent again on another
 //! connection.
 //!
 //! Of many requests to a large service a few take a hundred times longer than the rest, because of
 //! one server or one connection. Sending the request again is then faster than waiting. It is
-//! cancelled first, so only what lay in the socket's buffer is fetched twice, and no second thread
-//! is needed. The limit doubles with every cut of the same request, so against a server that is
-//! slow throughout this costs less than twice its slowness.
+//! cancelled first, so only the bytes in the socket's buffer are fetched twice, and no second
+//! thread is needed. The limit doubles with every cut of the same request, so against a server that
+//! is slow throughout this costs less than twice its slowness.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! How many requests to send, how large, how long to wait for them, and how fast bytes may pass.
+//! Policies for requests: how many to send, how large they are, how long to wait for them, and at
+//! which rate bytes may pass.
 //!
-//! Pure policies: callers pass the clock and do the waiting, so that a simulator can run them
-//! (`tests/`). Transfers, hydration, listings and the server share them and therefore treat a
-//! server alike. Nothing here knows any of them.
+//! The policies are pure: callers pass the clock and do the waiting, so that a simulator can run
+//! them (`tests/`). Transfers, hydration, listings and the server use the same policies. This crate
+//! depends on none of them.
 
 mod backoff;
 mod concurrency_limit;

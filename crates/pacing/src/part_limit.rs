@@ -1,9 +1,8 @@
-//! How many parts of uploads are under way at once.
+//! Decides how many parts of uploads are sent at once.
 //!
-//! A part that is cut off has to be sent again whole. If many parts share a thin link, all of them
-//! are under way for long and a killed run has finished hardly any; fewer at once fill the link as
-//! well and finish one after the other. The queue of a run asks, and reports how long each part
-//! took.
+//! A part that is cut off has to be sent again whole. If many parts share a slow link, each takes
+//! long, and a killed run has finished few. Fewer parts at once use the link as well and finish one
+//! after another. The queue of a run reads the limit, and workers report how long each part took.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Whether a server is near or far. One threshold decides. The size of requests and their number
-//! depend on the result.
+//! Classifies a server as near or far, by one threshold. The size and number of requests depend on
+//! the result.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! One rate, kept from the first byte on: a clock of when the bytes granted so far will have
-//! passed.
+//! Limits bytes to one rate, from the first byte on: a clock holds the time at which the bytes
+//! granted so far will have passed.
 //!
-//! Bytes are granted before they are moved, and in small pieces, so no number of threads can exceed
+//! Bytes are granted before they are moved, and in small pieces. So no number of threads can exceed
 //! the rate by more than a piece and the burst: together a tenth of a second's worth.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
-//! How many bytes one request asks for.
+//! Decides how many bytes one request asks for.
 //!
 //! A request costs a near server about as much as sending 4 MiB (MinIO), and a far one a round
-//! trip. But a reader of a byte in its middle waits for all before it, and the last request of an
-//! object should not be under way alone.
+//! trip. But a reader of a byte in its middle waits for all bytes before it, and the last request
+//! of an object should not run alone for long.
 
 use crate::Proximity;
 

@@ -1,4 +1,4 @@
-//! The limits that one transfer keeps to: its own, and those it shares with others.
+//! Combines the rate limits of one transfer: its own, and those that it shares with others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

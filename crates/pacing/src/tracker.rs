@@ -1,9 +1,9 @@
-//! The requests under way: one slot per worker, written by the worker, read by a supervisor every
-//! few milliseconds.
+//! Tracks the requests in flight: one slot per worker, written by the worker, and read by a
+//! supervisor every few milliseconds.
 //!
-//! A worker begins a request in its slot and reports heads and bytes; the supervisor cancels
-//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest answer shows
-//! how far away the server is.
+//! A worker begins a request in its slot and reports heads and bytes. The supervisor cancels
+//! requests that are silent for longer than the [`HedgePolicy`] allows. The quickest response gives
+//! the distance of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,5 +1,5 @@
 //! `cp`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends both at
-//! once; run again, they resume.
+//! once; a later run of the same copy resumes.
 
 use std::path::PathBuf;
 

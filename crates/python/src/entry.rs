@@ -1,8 +1,8 @@
 //! `DirEntry`: like `os.DirEntry`, with the same methods, results and errors.
 //!
-//! An entry holds its name and what the directory says of it. Path and states are made on demand
-//! and kept, as `os` does. States come from `os.stat` itself, so they are `stat_result`s of the
-//! running Python.
+//! An entry holds its name and the type that the directory reports. Path and stat results are made
+//! on demand and kept, as `os` does. Stat results come from `os.stat`, so they are `stat_result`s
+//! of the running Python.
 //!
 //! The class is not tracked by the garbage collector, like `os.DirEntry`: it cannot be part of a
 //! cycle. So a loop over 10^6 entries triggers no collections. This is why `pyo3` is one release

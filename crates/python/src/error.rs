@@ -1,5 +1,5 @@
-//! Errors as Python exceptions: an `OSError` of the subclass for its code, with the file name as it
-//! was given.
+//! Converts errors to Python exceptions: an `OSError` of the subclass for its code, with the file
+//! name as it was given.
 
 use std::io;
 

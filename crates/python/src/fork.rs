@@ -1,12 +1,14 @@
-//! Values that belong to one process: threads and locks do not survive a fork, memory does.
+//! Protects values that belong to one process. After a fork the child has a copy of all memory, but
+//! none of the parent's other threads. A lock that such a thread held stays locked in the child,
+//! and a channel to such a thread has no other end.
 //!
-//! A child inherits every value of its parent, even a lock held by another thread, or a channel
-//! whose other end is gone. So a value with threads of its own is wrapped in [`Own`]: a child
-//! cannot use it and never drops it, which might wait for ever; it creates its own. (`DataLoader`
-//! of `PyTorch` and `multiprocessing` fork by default, or did.)
+//! So a value with threads of its own is wrapped in [`Own`]. A child cannot use the inherited value
+//! and never drops it, because that might wait for ever; it creates its own. (`DataLoader` of
+//! `PyTorch` and `multiprocessing` fork by default, in some versions.)
 //!
 //! The locks of this module are taken only while the interpreter's lock is held, and released
-//! before it. The thread that forks holds that lock, so a child never finds them taken.
+//! before it. The thread that forks holds the interpreter's lock, so a child never finds them
+//! taken.
 
 use std::mem::ManuallyDrop;
 

@@ -1,5 +1,5 @@
-//! `hydrate`, `status`, `release`: the cache, with the field names of the command line's receipts
-//! and rows.
+//! `hydrate`, `status`, `release`: operations on the cache. Results have the field names of the
+//! command line's receipts and rows.
 
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;

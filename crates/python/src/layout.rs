@@ -1,7 +1,7 @@
 //! `Layout`: hash-prefix directories, from the layout crate.
 //!
-//! Names come as `str` or `bytes` and are returned in the form the root was given in. Only the
-//! arguments are handled with the interpreter's lock.
+//! Names are passed as `str` or `bytes`, and returned in the type that the root was given in. The
+//! interpreter's lock is held only while arguments are converted.
 
 use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! `LazyFile`: an object opened for reading, below the file object that `open` returns.
+//! `LazyFile`: an object opened for reading. The file object that `open` returns is built on it.
 //!
 //! Every read has an offset and waits without the interpreter's lock, so threads can share a file.
 //! In a forked child the file is opened again, in the same version, at its first read.

@@ -1,10 +1,10 @@
 //! The native half of the Python package: `firstbyte._native`.
 //!
-//! Each verb is a file here and one of the same name in `python/firstbyte`, which has its types and
-//! documentation. Shared by all: how a path comes in ([`place`]), how a name goes out ([`name`])
-//! and how an error looks ([`error`]). Directories and objects are read without the interpreter's
-//! lock, and no thread of this module touches Python. Built against the stable ABI of Python 3.11,
-//! so one wheel serves all later versions.
+//! Each verb is a file here, and a file of the same name in `python/firstbyte` has its types and
+//! documentation. All verbs share the conversion of paths ([`place`]), names ([`name`]) and errors
+//! ([`error`]). Directories and objects are read without the interpreter's lock, and no thread of
+//! this module touches Python. The module is built against the stable ABI of Python 3.11, so one
+//! wheel serves all later versions.
 
 mod arrow;
 mod client;

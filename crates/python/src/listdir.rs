@@ -1,4 +1,4 @@
-//! `listdir`: the names in a directory, all at once.
+//! `listdir`: returns all names in a directory as one list.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;

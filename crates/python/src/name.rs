@@ -1,4 +1,5 @@
-//! File names in Python: `str` if the path came as `str`, `bytes` if it came as `bytes`.
+//! Converts file names: a name is returned as `str` if the path was passed as `str`, and as `bytes`
+//! if the path was passed as `bytes`.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

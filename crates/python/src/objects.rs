@@ -1,5 +1,5 @@
-//! The operations that the fsspec file system needs of a store: describe, list, delete, write a
-//! small object.
+//! The store operations that the fsspec file system needs: describe, list, delete, write a small
+//! object.
 
 use firstbyte_location::{Kind, Location};
 use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions};

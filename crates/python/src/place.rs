@@ -1,5 +1,5 @@
-//! The directory argument: a path as `str` or `bytes`, an open descriptor, or None for the current
-//! directory.
+//! Parses the directory argument: a path as `str` or `bytes`, an open descriptor, or None for the
+//! current directory.
 //!
 //! The Python half resolves `os.PathLike`, and passes any other type on to `os`.
 

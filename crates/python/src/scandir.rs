@@ -1,4 +1,4 @@
-//! `scandir`: the entries of a directory one by one.
+//! `scandir`: returns the entries of a directory one by one.
 //!
 //! The Python half adds the audit event, and the warning about an iterator that was dropped while
 //! its directory was open.

@@ -1,4 +1,4 @@
-//! `Writer`: writes an object from its beginning to its end, by the transfer engine, as bytes come.
+//! `Writer`: writes an object as its bytes arrive, from beginning to end, by the transfer engine.
 //!
 //! The object appears whole when `commit` returns, and not before. Bytes wait in a short queue for
 //! the engine's thread, which sends parts as they fill up, so memory is bounded.

@@ -1,4 +1,4 @@
-//! Certificates for one test, made with openssl: self-signed, like those of `openssl req -x509`,
+//! Makes certificates for one test with openssl: self-signed, like those of `openssl req -x509`,
 //! which are server certificate and trust anchor at once. Used by the TLS tests of `store` and
 //! `cli` and by [`TlsPeer`](crate::TlsPeer).
 

@@ -1,4 +1,4 @@
-//! Reproducible test data, generated from a seed, and directories for test files.
+//! Generates reproducible test data from a seed, and makes directories for test files.
 
 use std::fs::File;
 use std::io::{self, Write};

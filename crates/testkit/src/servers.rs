@@ -1,5 +1,5 @@
-//! The servers that stores are tested against. Each listens on a free port and serves its own
-//! directory.
+//! Starts the servers that stores are tested against. Each listens on a free port and serves its
+//! own directory.
 
 use std::path::Path;
 use std::sync::Once;

@@ -1,5 +1,5 @@
-//! What is no regular file, errors and locks of others: whatever strangers do to a layout's
-//! directory.
+//! Tests with actions of other programs: entries that are not regular files, errors, and foreign
+//! locks in a layout's directory.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

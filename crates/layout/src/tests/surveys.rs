@@ -1,4 +1,4 @@
-//! What a survey reports before anything moves: names that do not suit, shapes, counts.
+//! Tests of the survey: names that do not suit, shapes, and counts, reported before any file moves.
 
 use std::fs;
 

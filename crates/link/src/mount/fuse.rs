@@ -1,5 +1,6 @@
-//! The FUSE protocol: requests of the kernel become calls of the mirror, and their results replies,
-//! which the wire sends. Only this file names `fuser`, and only here errors become error numbers.
+//! The FUSE protocol: turns requests of the kernel into calls of the mirror, and results into
+//! replies, which the wire sends. Only this file uses `fuser`, and only here errors become error
+//! numbers.
 
 use std::ffi::OsStr;
 use std::fs::{FileType as Kind, Metadata};

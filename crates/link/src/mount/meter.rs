@@ -1,9 +1,10 @@
-//! Divides one total rate among clients: pure, on the caller's clock.
+//! Divides one total rate among clients. Pure: the caller passes the clock.
 //!
 //! It simulates a wire that all clients share, and one wire of each client. A reply is sent in
 //! pieces, and the next piece is that of the client that was sent the fewest bytes. So clients
-//! share evenly, and what one does not use the others have. Everything counts from the times at
-//! which replies were ready: a caller that asks late gets the same result. Called by `wire`.
+//! share evenly, and a client's unused share goes to the others. All times are computed from the
+//! times at which replies were ready, so a caller that asks late gets the same result. Called by
+//! `wire`.
 
 use std::collections::VecDeque;
 use std::time::Instant;

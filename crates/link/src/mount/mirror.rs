@@ -1,5 +1,5 @@
-//! The directory that is shown: its inodes, open files and open directories. Knows nothing of FUSE
-//! and of time. Called by `fuse`, from several threads.
+//! The directory that is shown: its inodes, open files and open directories. It is independent of
+//! FUSE and of time. Called by `fuse`, from several threads.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

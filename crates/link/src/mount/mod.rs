@@ -1,9 +1,9 @@
 //! The second form of a link: a slow file system. It shows a directory at other directories, each
-//! a client of its own, and delays and counts requests and limits the rate of reads.
+//! of which is one client. It delays and counts requests and limits the rate of reads.
 //!
-//! It stands in for network storage on which names and attributes cost a round trip, without
-//! caches of servers and bundled attributes. Each mount has a page cache of its own, as each
-//! machine has. Downwards: `fuse` -> `mirror`, `wire` -> `meter`.
+//! It emulates network storage on which names and attributes cost a round trip, without caches of
+//! servers and bundled attributes. Each mount has a page cache of its own, as each machine has.
+//! Imports go downwards: `fuse` -> `mirror`, `wire` -> `meter`.
 
 mod counters;
 mod fuse;

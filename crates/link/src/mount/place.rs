@@ -1,4 +1,4 @@
-//! The directories of a slow file system: checks them before anything is mounted, and unmounts.
+//! Checks the directories of a slow file system before anything is mounted, and unmounts them.
 
 use std::fs;
 use std::io;

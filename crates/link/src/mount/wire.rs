@@ -1,5 +1,6 @@
-//! The thread that sends replies when they are due: delayed ones, and read ones as the meter lets
-//! them through. One for all mounts of a slow file system, which share the total rate.
+//! The thread that sends replies when they are due: delayed replies after their delay, and data at
+//! the rate of the meter. One thread serves all mounts of a slow file system, which share the total
+//! rate.
 //!
 //! A reply is prepared before it is due, so its delay includes the work. Called by `fuse`.
 

@@ -1,4 +1,4 @@
-//! What a worker is given to do: a directory to open, or an open one to read on in.
+//! The jobs of a worker: to open a directory, or to continue reading an open one.
 
 use std::sync::Arc;
 

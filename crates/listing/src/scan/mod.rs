@@ -1,11 +1,11 @@
-//! Lists a tree with several threads: each reads directories into its own batch and shows it to its
-//! own visitor.
+//! Lists a tree with several threads. Each thread reads directories into its own batch and passes
+//! it to its own visitor.
 //!
 //! A worker also renders or sums up what it reads, on its own processor and from its own cache;
-//! entries do not pass through a queue. A large directory is handed on between reads: while one
-//! worker processes what it read, another may read the next entries. A worker enters the
-//! directories that it found before it reads on in their parent. Both rules bound what waits: some
-//! buffers' worth of names for each level, however wide the tree.
+//! entries do not pass through a queue. While one worker processes the entries that it read from a
+//! large directory, another may read the next ones. A worker enters the directories that it found
+//! before it continues with their parent. Both rules bound the memory: some buffers of names wait
+//! for each level, however wide the tree.
 
 mod cursor;
 mod pool;

@@ -1,5 +1,5 @@
-//! One thread's part of a listing: reads directories into its batch, finds out what is asked for,
-//! queues what it found.
+//! One thread of a listing: it reads directories into its batch, gets the requested details, and
+//! queues the directories that it found.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The CRC of two adjacent pieces, from the CRCs of both.
+//! Computes the CRC of two adjacent pieces from the CRCs of both.
 //!
 //! A CRC is the remainder of a polynomial over GF(2), and `n` bytes that follow multiply it by
 //! `x^8n`. This takes one product per bit set in `n`, with precomputed powers, as in zlib's

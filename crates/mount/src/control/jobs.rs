@@ -1,5 +1,5 @@
-//! Hydration asked for through the control socket. The daemon does it, so that readers of the mount
-//! come first and a job continues when the client that began it has gone.
+//! Hydration jobs that clients of the control socket started. The daemon runs them, so that readers
+//! of the mount have priority, and a job continues when its client ends.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

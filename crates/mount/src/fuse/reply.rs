@@ -1,4 +1,4 @@
-//! Replies to the kernel: attributes, entries, error numbers.
+//! Makes replies to the kernel: attributes, entries, error numbers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

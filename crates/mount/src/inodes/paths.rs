@@ -1,4 +1,4 @@
-//! Paths of directories by number. Each is stored once, however many inodes lie in it.
+//! The paths of directories by number. Each path is stored once, for any number of inodes in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Fetches small files ahead that are read in the order of their directory. One by one each would
-//! cost a round trip; together dozens cost one.
+//! Fetches small files ahead that are read in the order of their directory. Fetched one by one,
+//! each would cost a round trip; fetched together, dozens cost one.
 //!
-//! For each directory the file opened last is remembered. If the next file is the one behind it,
-//! those that follow are fetched, twice as many each time. After a listing was read to its end, its
-//! first file counts as such a step, since `cp -r` and `tar` work that way. An open in no such
-//! order fetches nothing ahead.
+//! For each directory the file opened last is recorded. If the next opened file is its successor,
+//! the files after it are fetched, twice as many each time. After a listing was read to its end,
+//! opening its first file counts as such a step, since `cp -r` and `tar` work that way. An open in
+//! any other order fetches nothing ahead.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

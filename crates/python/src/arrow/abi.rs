@@ -1,9 +1,11 @@
-//! The Arrow C data interface: three C structures with which libraries pass columns without a copy.
+//! The Arrow C data interface: three C structures with which libraries exchange columns without a
+//! copy.
 //!
-//! They are defined here, since nothing else of Arrow is needed; fields follow the specification
-//! (<https://arrow.apache.org/docs/format/CDataInterface.html>). The holder of a structure frees it
-//! by calling its `release`; a consumer that took it over sets that to null. A release callback may
-//! run on any thread, with or without the interpreter, so nothing here touches Python.
+//! They are defined here, since this crate needs no other part of Arrow; fields follow the
+//! specification (<https://arrow.apache.org/docs/format/CDataInterface.html>). The owner of a
+//! structure frees it by calling its `release`; a consumer that took it over sets `release` to
+//! null. A release callback may run on any thread, with or without the interpreter, so nothing here
+//! touches Python.
 
 use std::ffi::{c_char, c_int, c_void};
 

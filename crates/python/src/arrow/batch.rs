@@ -1,4 +1,5 @@
-//! Columns in memory in the layout of Arrow, so that they are exported without a copy.
+//! Columns in memory in Arrow's layout, so that they are exported without a copy. `columns` builds
+//! them.
 
 use std::ffi::{CStr, c_void};
 

@@ -1,7 +1,7 @@
-//! Batches and their types as the C structures of the Arrow data interface.
+//! Exports batches and their types as the C structures of the Arrow data interface.
 //!
-//! Nothing is copied: an exported array keeps its batch alive, and each of its columns does so on
-//! its own, because a consumer may take a column and let the rest go.
+//! Nothing is copied: an exported array keeps its batch alive. Each of its columns does so too,
+//! because a consumer may take one column and release the others.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;

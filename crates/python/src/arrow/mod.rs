@@ -1,5 +1,5 @@
-//! Columns for libraries that read Arrow: pyarrow, polars, duckdb and others. None of them is a
-//! dependency.
+//! Exports columns to libraries that read Arrow: pyarrow, polars, duckdb and others. None of them
+//! is a dependency.
 
 mod abi;
 mod batch;

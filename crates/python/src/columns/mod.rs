@@ -1,8 +1,8 @@
-//! `list_arrow` and `iter_batches`: a listing as columns.
+//! `list_arrow` and `iter_batches`: return a listing as columns.
 //!
 //! `list_arrow` builds all columns on the threads that read the directories, and returns when it is
-//! complete; `iter_batches` takes batches from a stream, and holds a few. Errors below the root are
-//! kept beside the columns; the listing continues.
+//! complete; `iter_batches` takes batches from a stream, and keeps few in memory. Errors below the
+//! root are kept beside the columns; the listing continues.
 
 mod build;
 mod source;

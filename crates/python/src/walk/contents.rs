@@ -1,9 +1,9 @@
-//! The contents of a directory, read completely, and whether they are still current.
+//! Reads the contents of a directory completely, and decides later whether they are still current.
 //!
 //! The times of a directory change with every name that is added, removed or changes its type, so
-//! contents are current while the times are the same. But times are coarse: a change right after
-//! another may leave them equal. So a directory that changed within [`SETTLED`] before it was read
-//! never counts as current, as in the index of git.
+//! contents are current while the times are the same. But times are coarse: two changes in quick
+//! succession may leave the same time. So a directory that changed within [`SETTLED`] before it was
+//! read never counts as current, as in the index of git.
 
 use std::io;
 use std::os::fd::AsFd;

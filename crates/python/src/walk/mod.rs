@@ -1,9 +1,9 @@
-//! `walk`: threads read the directories still to come while Python works on this one.
+//! `walk`: threads read directories ahead while Python works on the current one.
 //!
 //! The Python half is the loop of `os.walk` with its stack of paths. Here the same paths are a
-//! queue of work: threads read from the top, which is what Python asks for next. What was read
-//! ahead is used only if it is still current ([`contents`]), so a caller that changes the tree
-//! while walking it sees what `os.walk` shows.
+//! queue of work: threads read from the top, which is what Python requests next. Contents that were
+//! read ahead are used only if they are still current ([`contents`]). So a caller that changes the
+//! tree while walking it gets the same results as from `os.walk`.
 
 mod contents;
 mod pool;

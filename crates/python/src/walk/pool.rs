@@ -1,9 +1,10 @@
-//! Threads that read the directories a walk will ask for, nearest first.
+//! Threads that read the directories that a walk will request, nearest first.
 //!
 //! The work of the pool is the walk's own stack. Threads take the entry nearest to its top that no
-//! thread has begun; the walk takes the top, read or not. There is no deadlock: what no thread has
-//! begun, the walk reads itself. Threads that have read everything within [`WINDOW`] sleep until a
-//! good part of it is free again; waking them for each directory would cost more than it saves.
+//! thread has begun. The walk takes the top, whether it has been read or not. If no thread has
+//! begun it, the walk reads it itself, so there is no deadlock. Threads that have read everything
+//! within [`WINDOW`] sleep until a good part of it is free again; waking them for each directory
+//! would cost more than it saves.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -1,4 +1,4 @@
-//! Objects that change while they are read.
+//! Conformance: objects that change while they are read.
 
 use std::thread;
 

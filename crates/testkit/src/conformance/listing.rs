@@ -1,4 +1,4 @@
-//! Listings: complete and in order.
+//! Conformance: listings are complete and in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Multipart uploads: completed, resumed, aborted, listed.
+//! Conformance: multipart uploads are completed, resumed, aborted and listed.
 
 use firstbyte_store::{Error, Get, Part, Payload, PutOptions, Sending, Upload};
 

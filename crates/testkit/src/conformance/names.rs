@@ -1,4 +1,4 @@
-//! Keys: every legal one is preserved, and an unsupported one is refused with an error.
+//! Conformance: every legal key is preserved, and an unsupported one is refused with an error.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `stat` and `get`.
+//! Conformance of reads: `stat` and `get`.
 
 use firstbyte_location::{ByteRange, Kind};
 use firstbyte_store::{Error, Get};

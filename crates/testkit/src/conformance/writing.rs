@@ -1,4 +1,4 @@
-//! `put`, `copy` and `delete`.
+//! Conformance of writes: `put`, `copy` and `delete`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! The search: the actors, the orders in which they may act, and what is required of the outcome.
+//! The search of the model: the actors, the orders in which they may act, and the requirements on
+//! the outcome.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
