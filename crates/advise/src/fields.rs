@@ -88,7 +88,7 @@ impl Fields {
         Self::of_table(text, start, "", table.get_ref())
     }
 
-    /// Fields that options of a command line stand for: `("data", "--data", "5 GB")`, by section.
+    /// Makes fields from options of a command line: `("data", "--data", "5 GB")`, by section.
     #[must_use]
     pub fn of_options(options: Vec<(String, String, Value)>) -> Self {
         let left =
@@ -122,7 +122,7 @@ impl Fields {
         self.take(name).ok_or(FieldError { at, what })
     }
 
-    /// Takes a section; an empty one if it is absent.
+    /// Takes a section. Returns an empty one if it is absent.
     ///
     /// # Errors
     /// The field is no section.

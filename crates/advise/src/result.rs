@@ -258,7 +258,7 @@ pub struct Job {
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// How disturbed the machine was during a run.
+/// Disturbance of the machine during a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Noise {

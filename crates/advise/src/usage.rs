@@ -15,7 +15,7 @@ pub const HOURS_PER_MONTH: f64 = 730.0;
 /// GB in a GiB.
 const GB_PER_GIB: f64 = 1.073_741_824;
 
-/// What one option of storage and computer uses.
+/// The billed usage of one option of storage and computer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Usage {
     /// Everything that is billed.
@@ -30,7 +30,7 @@ pub struct Usage {
 pub struct Item {
     /// Key of the price, see [`KEYS`]: `s3-standard/get`, `ec2/r6i.24xlarge`.
     pub price: String,
-    /// How much of it, in `unit`.
+    /// The quantity, in `unit`.
     pub quantity: f64,
     /// The unit of `quantity`.
     pub unit: Unit,
@@ -193,7 +193,7 @@ impl fmt::Display for Unit {
 /// A price that usage may name.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The key; `*` stands for the name of an instance type.
+    /// The key; `*` is a placeholder for the name of an instance type.
     pub name: &'static str,
     /// The unit that AWS bills.
     pub unit: Unit,

@@ -1,4 +1,5 @@
-//! A control group for one run: it limits memory and processors, and counts what the run used.
+//! A control group for one run: it limits memory and processors, and counts the resources that the
+//! run used.
 //!
 //! The kernel charges pages of files to the group that reads them first, so a limit of memory
 //! includes the page cache, as a function's limit does. A group is made below this process's own

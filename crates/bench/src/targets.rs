@@ -54,7 +54,7 @@ pub struct Request {
     pub source: Option<PathBuf>,
 }
 
-/// The plan for targets that were looked at.
+/// The plan for targets that were probed.
 ///
 /// # Errors
 /// No workload fits, or one that was asked for does not.

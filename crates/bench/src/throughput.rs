@@ -95,7 +95,7 @@ impl Series {
 }
 
 /// The bytes allocated to a file, or to everything below a directory. At most [`MOST_FILES`] files
-/// are looked at, so that sampling a large tree does not become the load. `None`: nothing is there,
+/// are examined, so that sampling a large tree does not become the load. `None`: nothing is there,
 /// or too much.
 fn allocated(place: &std::path::Path) -> Option<u64> {
     /// Looking at one takes about 2 us.

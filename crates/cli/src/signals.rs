@@ -134,7 +134,7 @@ pub fn stop_on_signal(deadline: Option<Deadline<'_>>) -> Result<Stop> {
     Ok(stop)
 }
 
-/// Ends the process some time after its deadline, should the run not have ended by itself.
+/// Ends the process some time after its deadline, if the run has not ended.
 ///
 /// # Errors
 /// No thread can be started.

@@ -13,7 +13,7 @@
 //! # fn main() -> firstbyte::Result<()> {
 //! let client = Client::new(Options::from_environment()?)?;
 //!
-//! // Nothing is fetched but what is read; what was read is here the next time.
+//! // Only bytes that are read are fetched. They are cached for the next time.
 //! let mut file = client.open("s3://bucket/big.bam")?;
 //! let mut head = [0; 4096];
 //! file.read_exact(&mut head)?;

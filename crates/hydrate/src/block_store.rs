@@ -24,11 +24,11 @@ use crate::cache::{Backing, Cache, Cached, Exempt, FetchLease, PinnedBlocks, Sto
 /// The cache's result for a fetched block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CacheOutcome {
-    /// It is in the cache.
+    /// The block is in the cache.
     Cached,
     /// The cache was not asked yet.
     NotTried,
-    /// There is no room for it.
+    /// The cache has no space for the block.
     NoRoom,
 }
 

@@ -31,7 +31,8 @@ impl Hydrator {
         Ok(Self { engine: Arc::new(Engine::new(store, settings, Box::new(workers), cache, memory)) })
     }
 
-    /// Calls `observer` for every read from now on. Only one can be set; returns whether it was.
+    /// Calls `observer` for every read from now on. Only one observer can be set. Returns whether
+    /// this one was.
     pub fn observe(&self, observer: Observer) -> bool {
         self.engine.observer.set(observer).is_ok()
     }

@@ -42,7 +42,7 @@ const fn requests(server: Proximity) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     All,
-    /// It has to wait.
+    /// The read has to wait.
     Missing,
 }
 

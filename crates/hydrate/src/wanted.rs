@@ -62,7 +62,7 @@ pub fn below(store: &Store, root: &Location) -> WantedList {
     }
 }
 
-/// The same list, each object pinned before its first block is fetched, so that it is not evicted
+/// The list, with each object pinned before its first block is fetched, so that it is not evicted
 /// while the others are fetched.
 #[must_use]
 #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]

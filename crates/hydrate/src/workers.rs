@@ -63,8 +63,8 @@ struct Queues {
     threads: usize,
     /// Whether the supervisor's thread exists.
     supervised: bool,
-    /// The supervisor sleeps until it is woken. Otherwise it wakes by itself after a tick; to wake
-    /// it for each request would cost more.
+    /// The supervisor sleeps until it is woken. Otherwise it wakes after a tick, because waking it
+    /// for each request would cost more.
     dormant: bool,
     closed: bool,
     /// Reads of callbacks, in order of their deadlines, which are all equally far ahead.

@@ -1,8 +1,8 @@
 //! Identifies an object's content while it is read in pieces.
 //!
 //! A transfer reads one object in many requests, over seconds or hours. Two pieces may be combined
-//! only if they are of the same version. How reliably versions can be compared ([`Strength`])
-//! depends on the source, and decides whether a transfer may be parallel, resumed or cached.
+//! only if they are of the same version. The source determines how reliably versions can be
+//! compared ([`Strength`]). That decides whether a transfer may be parallel, resumed or cached.
 
 use std::fmt;
 

@@ -2,10 +2,10 @@
 //!
 //! The content of an inode never changes: an overwritten object gets another number, so pages and
 //! attributes in the kernel are never a mixture of versions. A record lives while the kernel holds
-//! its inode (LOOKUP until FORGET). If there are many, the kernel is asked to forget, and names
-//! become valid only for a moment ([`Bounds`]), so memory does not grow with the number of files.
-//! Numbers follow the order of listings, since `cp`, `tar` and others read files in the order of
-//! inode numbers.
+//! its inode (LOOKUP until FORGET). If there are many records, the kernel is asked to drop inodes,
+//! and names become valid only for a moment ([`Bounds`]). So memory does not grow with the number
+//! of files. Numbers follow the order of listings, since `cp`, `tar` and others read files in the
+//! order of inode numbers.
 
 mod paths;
 mod record;

@@ -102,7 +102,7 @@ impl Cancel {
         }
     }
 
-    /// Registers the socket of a request; false if the handle is cancelled already.
+    /// Registers the socket of a request. Returns false if the handle is cancelled already.
     pub(crate) fn register(&self, socket: &Arc<TcpStream>) -> bool {
         for level in self.levels() {
             let mut sockets = level.state.sockets();

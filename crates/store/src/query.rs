@@ -19,7 +19,7 @@ pub struct Get {
     pub cancel: Cancel,
     /// Request the full-object checksum too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// The rate limit of the body, which waits by itself.
+    /// The rate limit of the body. Reads of the body wait for it.
     pub throttle: Throttle,
 }
 

@@ -2,9 +2,9 @@
 //! every store.
 //!
 //! [`mod@conformance`] states the contract of a [`Store`] once and runs it against every backend.
-//! What a backend does not support is listed in its [`Capabilities`] with the reason; tests check
-//! that it is refused. No test is skipped: if a server is not installed, the test fails and names
-//! the command that installs it.
+//! The [`Capabilities`] of a backend list the operations that it does not support, with the reason;
+//! tests check that they are refused. No test is skipped: if a server is not installed, the test
+//! fails and names the command that installs it.
 //!
 //! [`Store`]: firstbyte_store::Store
 

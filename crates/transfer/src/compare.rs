@@ -31,7 +31,7 @@ use crate::{Concurrency, Error, Result, Tree};
 pub(crate) enum Times {
     /// The destination is complete and unchanged.
     Unchanged,
-    /// It is to be copied.
+    /// The object is to be copied.
     Changed,
     /// Unchanged if the metadata of the source, which listings do not have, hold this modification
     /// time: whole seconds since 1970.
@@ -162,7 +162,7 @@ impl Comparisons {
         Ok(())
     }
 
-    /// Waits for the next outcome; `None` if no comparison is running.
+    /// Waits for the next outcome. Returns `None` if no comparison is running.
     pub(crate) fn wait(&mut self) -> Option<Outcome> {
         if self.running == 0 {
             return None;

@@ -71,10 +71,10 @@ pub(crate) enum Batch {
 /// The treatment of objects that only the destination has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extras {
-    /// They stay.
+    /// Keep the objects.
     #[default]
     Keep,
-    /// They are deleted.
+    /// Delete the objects.
     Delete(Empty),
 }
 
@@ -82,7 +82,7 @@ pub enum Extras {
 /// at the destination would be extra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Empty {
-    /// It is an error, and nothing is deleted.
+    /// An empty source is an error, and nothing is deleted.
     #[default]
     Refuse,
     /// Everything is deleted.

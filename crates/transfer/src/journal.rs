@@ -1,4 +1,5 @@
-//! Which chunks of a partial file are complete: a small file beside it, `.NAME.firstbyte-journal`.
+//! The journal of a partial file records which of its chunks are complete. It is a small file
+//! beside it, `.NAME.firstbyte-journal`.
 //!
 //! One JSON line describes the object (source, version, length, chunk length). Then one record of
 //! fixed size follows for every finished chunk, each with its own checksum and written by one

@@ -21,7 +21,7 @@ impl<'a> LocalRoot<'a> {
         Some(Self { tree, path, beneath: Beneath::new(path, tree.source.as_local()) })
     }
 
-    /// Opens the partial file of `path`; `None` if that is not beneath the root.
+    /// Opens the partial file of `path`. Returns `None` if that is not beneath the root.
     pub(crate) fn open_partial(
         &self,
         path: &Path,

@@ -31,7 +31,7 @@ pub(crate) trait Pieces: Send + Sync {
 
 /// The state of an object when all its pieces have moved.
 pub(crate) enum Finish {
-    /// It is complete.
+    /// The object is complete.
     Done(Done),
     /// These pieces have to be moved (again).
     Again(VecDeque<u32>),
@@ -39,7 +39,7 @@ pub(crate) enum Finish {
 
 /// The state of an object once it has been started.
 pub(crate) enum Started {
-    /// It was small and is complete.
+    /// The object was small and is complete.
     Done(Done),
     /// It moves in pieces. The answer for piece `own` is already open.
     Split { object: Arc<dyn Pieces>, pending: VecDeque<u32>, own: Option<u32> },

@@ -26,7 +26,7 @@ const COPY_PART: u64 = 512 << 20;
 enum Way {
     /// The service copies them.
     Inside,
-    /// They are read into memory and sent.
+    /// The bytes are read into memory and sent.
     Through,
 }
 

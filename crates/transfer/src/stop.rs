@@ -19,7 +19,7 @@ pub struct Stop(Arc<Shared>);
 struct Shared {
     cancel: Cancel,
     why: OnceLock<Why>,
-    /// When dropped, it ends the thread that waits for the deadline.
+    /// Dropping it ends the thread that waits for the deadline.
     timer: Mutex<Option<Sender<()>>>,
 }
 

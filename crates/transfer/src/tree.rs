@@ -167,7 +167,7 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
     }
 }
 
-/// Lists a tree; `None` if it does not exist yet.
+/// Lists a tree. Returns `None` if it does not exist yet.
 pub(crate) fn list(store: &Store, location: &Location, options: &ListOptions) -> Result<Option<Listing>> {
     match store.list(location, options) {
         Ok(listing) => Ok(Some(listing)),

@@ -5,14 +5,14 @@
 use crate::models::{Catalogue, Kind, Model};
 use crate::workload::{Place, Workload};
 
-/// How a job gets at the data.
+/// The way in which a job reads the data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Method {
     /// Whole files are copied to the machine first.
     Download,
     /// Ranges are requested when they are read; nothing is kept but the page cache.
     Lazy,
-    /// The same through our mount, whose cache on disk keeps what was read.
+    /// Ranges are requested through our mount, whose cache on disk keeps the bytes that were read.
     Mount,
     /// The service is mounted by the kernel, or is a volume.
     InPlace,

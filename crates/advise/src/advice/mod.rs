@@ -1,4 +1,4 @@
-//! Recommends storage for a workload: which one, how long the work takes, what it costs, and why.
+//! Recommends storage for a workload, with the time and cost of the work and the reasons.
 //!
 //! [`advise`] enumerates the options, simulates each with a fixed set of random draws for the
 //! models' uncertain numbers, and derives the recommendation, break-even points and changes. The

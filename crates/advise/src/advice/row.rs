@@ -44,7 +44,7 @@ pub struct Row {
     pub cost: Cost,
     /// Dollars of a month with all its jobs; `None` if a price is missing.
     pub month: Option<f64>,
-    /// The same at `p5` and at `p95`.
+    /// Dollars of a month at `p5` and at `p95`.
     pub month_range: Option<(f64, f64)>,
     /// Dollars of the time that people wait in a month.
     pub waiting: Option<f64>,

@@ -16,7 +16,8 @@ pub struct Verdict {
     /// Names of the recommended options; several if they are too close to call; none if nothing
     /// will do.
     pub options: Vec<String>,
-    /// How far the first is from the bound that decides: 1.0 is at the bound, 2.0 is twice as good.
+    /// The distance of the first option from the bound that decides: 1.0 is at the bound, 2.0 is
+    /// twice as good.
     pub margin: f64,
 }
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::result::{Case, ContenderLine, Header, Machine, Run};
 
-/// How far the memory of two machines may differ, as a part, to be called the same. The kernel
-/// keeps a little for itself, and not always the same.
+/// The relative difference up to which the memory of two machines counts as the same. The kernel
+/// reserves a little for itself, and not always the same amount.
 const SAME_MEMORY: f64 = 0.05;
 
 /// The differences found, and whether they prevent a comparison.

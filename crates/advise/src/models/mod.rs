@@ -58,15 +58,15 @@ pub enum Kind {
 pub enum Billed {
     /// Bytes of the data set, each month.
     Stored,
-    /// The same on a volume of each machine.
+    /// Bytes of the data set on a volume of each machine, each month.
     StoredPerClient,
-    /// The same on a volume of each machine while a job runs.
+    /// Bytes of the data set on a volume of each machine while a job runs.
     StoredDuringJob,
     /// Bytes of the data set where reads come from the file system's own storage.
     StoredSmall,
     /// Bytes that come from the service, each job.
     Read,
-    /// The same where they come from the file system's own storage.
+    /// Bytes of each job that come from the file system's own storage.
     ReadSmall,
     /// Requests to the service, each job.
     Requests,
@@ -134,7 +134,7 @@ pub struct Machine {
     pub memory: f64,
     /// Bytes per second of its network, always.
     pub network: f64,
-    /// The same while its bucket holds.
+    /// Bytes per second of its network while its burst credit lasts.
     pub network_burst: f64,
     /// Name of the source.
     pub source: String,

@@ -24,11 +24,11 @@ pub enum Limit {
     Start,
     /// Round trips, one after the other.
     Latency,
-    /// What one connection carries.
+    /// The rate of one connection.
     Connection,
     /// The network of the machine or function.
     ClientNetwork,
-    /// What the service gives one client.
+    /// The rate that the service gives one client.
     ClientLimit,
     /// The network of the file system.
     StorageNetwork,

@@ -89,7 +89,7 @@ fn percentiles(mut values: Vec<f64>, value: f64) -> Interval {
 /// Draws resamples of one size with replacement.
 struct Resample {
     random: fastrand::Rng,
-    /// How often each sample was drawn.
+    /// Number of times that each sample was drawn.
     counts: Vec<u32>,
 }
 

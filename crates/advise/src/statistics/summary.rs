@@ -35,7 +35,7 @@ pub struct Summary {
     pub outliers: Vec<usize>,
 }
 
-/// Summarises `samples`, which are in the order of the runs; `None` if no sample is finite.
+/// Summarises `samples`, which are in the order of the runs. Returns `None` if no sample is finite.
 #[must_use]
 pub fn summarise(samples: &[f64]) -> Option<Summary> {
     let sorted = sorted(samples);

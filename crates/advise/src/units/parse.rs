@@ -12,7 +12,7 @@ pub enum UnitError {
     /// A number alone.
     #[error("`{text}` has no unit; write for example \"{example}\"")]
     Missing {
-        /// What was given.
+        /// The text that was given.
         text: String,
         /// A value that would do.
         example: &'static str,
@@ -20,13 +20,13 @@ pub enum UnitError {
     /// `G`, `M` and the like.
     #[error("`{unit}` may mean {unit}B or {unit}iB: write one of them")]
     Ambiguous {
-        /// What was given.
+        /// The unit that was given.
         unit: String,
     },
     /// Another unit, or no number.
     #[error("`{text}` is not a {kind}; write for example \"{example}\"")]
     Unknown {
-        /// What was given.
+        /// The text that was given.
         text: String,
         /// `size`, `rate`, ...
         kind: &'static str,
@@ -36,7 +36,7 @@ pub enum UnitError {
     /// Below zero.
     #[error("`{text}` is negative")]
     Negative {
-        /// What was given.
+        /// The text that was given.
         text: String,
     },
 }

@@ -68,8 +68,8 @@ pub(super) fn by_cachestat(file: &File, range: &Range<u64>) -> io::Result<u64> {
     Ok((found.cache * page_size()).min(length))
 }
 
-/// The same through mappings of the file. A process that neither owns a file nor may write it is
-/// shown all of it as resident, so the caller must check that.
+/// Counts cached bytes through mappings of the file. The kernel reports all of a file as resident
+/// to a process that neither owns it nor may write it, so the caller must check that.
 pub(super) fn by_mincore(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let page = page_size();
     let first = range.start / page * page;

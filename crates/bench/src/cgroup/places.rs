@@ -32,7 +32,7 @@ pub(crate) struct Place {
 pub(crate) struct Places(Vec<Place>);
 
 impl Places {
-    /// Those of this process.
+    /// The places of this process.
     pub(crate) fn current() -> io::Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
         Ok(Self::new(&membership, &Mounts::current()?))

@@ -31,7 +31,7 @@ pub(super) struct Prepared {
     pub(super) words: Words,
     /// The environment of contenders and commands.
     pub(super) env: Environment,
-    /// The same for each job, with those of the services that it has to itself.
+    /// The values of all placeholders for each job, including those of its own services.
     pub(super) jobs: Vec<Words>,
     /// In the order of their start.
     pub(super) services: Vec<Running>,

@@ -78,7 +78,7 @@ fn section(out: &mut String, results: &Results, case: &Case, width: usize) {
     }
 }
 
-/// A line for each contender: name, median, as many columns as there is room for, and a bar.
+/// A line for each contender: name, median, as many columns as fit, and a bar.
 fn bars(out: &mut String, lines: &[Contender], width: usize) {
     let cells: Vec<Vec<String>> = lines.iter().map(|line| columns(line, width)).collect();
     let names = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).min(width / 3);

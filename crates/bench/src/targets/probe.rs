@@ -9,10 +9,10 @@ use firstbyte::store::ListOptions;
 
 use crate::error::{Error, Result};
 
-/// Entries that are looked at. A large target is measured by its first ones.
+/// Entries that are examined. A large target is measured by its first ones.
 const ENTRIES: usize = 20_000;
 
-/// A target that was looked at.
+/// A target that was probed.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// As it was given.

@@ -82,7 +82,7 @@ impl Error {
         Self { exit, advice: error.advice().map(str::to_owned), message: error.to_string() }
     }
 
-    /// The same error with its place in front, where the message does not name it.
+    /// Puts the place in front of the message, unless the message names it.
     pub fn about(mut self, location: &str) -> Self {
         if !self.message.contains(location) {
             self.message = format!("{location}: {}", self.message);

@@ -58,13 +58,13 @@ impl Progress {
         }
     }
 
-    /// The same for a run whose rows are its results: `stop` ends it where they cannot be printed.
+    /// Makes `stop` end the run if rows cannot be printed, for a run whose rows are its results.
     pub fn stopping(mut self, stop: &Stop) -> Self {
         self.stop = Some(stop.clone());
         self
     }
 
-    /// Ends the bar; says why rows could not be printed, where that was so.
+    /// Ends the bar. Returns the reason for which rows could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

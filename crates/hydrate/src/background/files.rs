@@ -157,7 +157,7 @@ impl JobFile {
         &self.job.throttle
     }
 
-    /// Whether the job has room for another fetch.
+    /// Whether the job may have another fetch.
     pub(super) fn has_room(&self) -> bool {
         self.job.has_room()
     }

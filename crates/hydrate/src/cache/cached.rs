@@ -28,9 +28,9 @@ pub struct Cached {
 /// Whether a version is exempt from eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
-    /// It stays until it is released or unpinned.
+    /// The version stays until it is released or unpinned.
     Pinned,
-    /// It is removed when room is needed.
+    /// The version is removed when space is needed.
     Unpinned,
 }
 

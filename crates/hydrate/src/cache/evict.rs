@@ -189,7 +189,7 @@ pub(super) enum Removed {
     Bytes(u64),
     /// A process has it open.
     InUse,
-    /// Already gone, or exempt.
+    /// Already removed, or exempt.
     Nothing,
 }
 
@@ -414,8 +414,8 @@ impl Cache {
         self.shared.usage.room() >= bytes
     }
 
-    /// Evicts until `bytes` fit, except what is exempt. Returns whether they fit now; if they
-    /// cannot, nothing is evicted. The room is not reserved: other processes may use it first.
+    /// Evicts versions that are not exempt until `bytes` fit. Returns whether they fit now; if they
+    /// cannot, nothing is evicted. The space is not reserved: other processes may use it first.
     #[must_use]
     pub fn make_room(&self, bytes: u64, exempt: Exempt) -> bool {
         let shared = &self.shared;

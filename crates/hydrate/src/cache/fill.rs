@@ -29,9 +29,9 @@ const PIECE: usize = 16 << 10;
 /// The outcome of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It is in the cache now.
+    /// The block is in the cache now.
     Kept,
-    /// It was in the cache already.
+    /// The block was in the cache already.
     Already,
     /// There is no room, the disk refuses it, or it is being written or evicted at this moment.
     NoRoom,

@@ -1,11 +1,12 @@
 //! Recounts the bytes that the cache uses, after a process was killed or the machine restarted.
 //!
 //! It runs on a background thread while other processes fill and evict. The count can only be too
-//! high, by what killed processes counted and did not use. That leak is at least the count at the
-//! start, less the charges in all headers when they are read, less what is freed meanwhile, less
-//! what is in transition at the start and at the end. A process announces bytes as in transition
-//! before it changes the first of two counts and until both are changed, so each used or freed
-//! byte is subtracted at least once. Bytes subtracted twice make the leak smaller, which is safe.
+//! high, by the bytes that killed processes counted and did not use. This leak is estimated from
+//! below: the count at the start, less the charges in all headers when they are read, less the
+//! bytes freed meanwhile, less the bytes in transition at the start and at the end. A process
+//! announces bytes as in transition before it changes the first of two counts and until both are
+//! changed, so each used or freed byte is subtracted at least once. Bytes subtracted twice make the
+//! leak smaller, which is safe.
 
 use std::fs::{self, File};
 use std::sync::atomic::Ordering;
@@ -35,8 +36,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
     let _ = thread::Builder::new().name("cache-count".into()).stack_size(firstbyte_store::STACK).spawn(work);
 }
 
-/// Returns when the count is right; `None` if the cache was closed. If the process that recounts
-/// is killed, this one takes over.
+/// Waits until the count is exact. Returns `None` if the cache was closed. If the process that
+/// recounts is killed, this one takes over.
 fn ensure_exact(weak: &Weak<Shared>) -> Option<()> {
     loop {
         let shared = weak.upgrade()?;

@@ -170,8 +170,8 @@ impl Iterator for Statuses {
     }
 }
 
-/// The state recorded in a map. `None` if the map is gone, being made, or corrupt: no block is
-/// cached.
+/// The state recorded in a map. Returns `None` if the map was removed, is being made, or is
+/// corrupt: then no block is cached.
 fn read(path: &PathBuf) -> Result<Option<Status>> {
     let header = File::open(path).and_then(|file| Header::read(&file));
     match header {

@@ -60,8 +60,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Opens the page at `path`; the first process prepares it. `has_contents`: whether the cache
-    /// may hold versions.
+    /// Opens the page at `path`; the first process prepares it. `has_contents` says whether the
+    /// cache may hold versions.
     pub(super) fn open(path: &Path, limits: Limits, has_contents: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;

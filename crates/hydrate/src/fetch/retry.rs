@@ -17,7 +17,7 @@ const FEW: u32 = 3;
 
 /// The failure of an attempt.
 pub(super) enum Failed {
-    /// It was silent for too long, and cut.
+    /// The request was silent for too long, and was cut.
     Cut,
     Store(StoreError),
 }

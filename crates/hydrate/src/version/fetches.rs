@@ -217,8 +217,8 @@ impl VersionState {
         waiting.iter().for_each(|pending| pending.fail(error));
     }
 
-    /// Ends a fetch, unless a read whose deadline has not passed waits for it; returns whether it
-    /// did. The other reads that wait fail with `error`.
+    /// Ends a fetch, unless a read whose deadline has not passed waits for it. Returns whether it
+    /// was ended. The other reads that wait fail with `error`.
     pub(crate) fn give_up(&self, id: FetchId, error: Option<&Error>) -> bool {
         let waiting = {
             let mut table = self.lock();

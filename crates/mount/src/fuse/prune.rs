@@ -1,4 +1,4 @@
-//! Asks the kernel to forget unused inodes, many in one message (Linux 6.18).
+//! Asks the kernel to drop unused inodes (FORGET), many in one message (Linux 6.18).
 //!
 //! Unlike the invalidation of a name, the message waits for no lock on a directory. The kernel
 //! keeps inodes that are open or a current directory. `fuser` does not support the message, so it

@@ -1,5 +1,5 @@
 //! The connection to the kernel: opens it, serves it with a few threads, and asks the kernel to
-//! forget inodes.
+//! drop unused inodes (FORGET).
 
 use std::ffi::OsStr;
 use std::io;

@@ -3,7 +3,7 @@
 //!
 //! | request | does | answers |
 //! | --- | --- | --- |
-//! | `GET uploads?path=` | lists what is unfinished there | an array of states |
+//! | `GET uploads?path=` | lists the unfinished uploads there | an array of states |
 //! | `POST uploads?path=` `{name, size, mtime, type}` | begins, resumes | `{id, part_size, ...}` |
 //! | `PUT uploads/ID/N?path=` + `x-firstbyte-crc32c` | writes part N | 201; 200 if already held |
 //! | `POST uploads/ID/complete?path=` `{existing}` | puts the file in place | `{name}` |

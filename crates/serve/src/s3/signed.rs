@@ -1,9 +1,9 @@
 //! Checks what a signature covers and how old it is, beyond the checks of s3s.
 //!
-//! s3s verifies that a signature is right for what it covers, but not what it covers. This module
-//! refuses a request that contains more than its signer signed: the holder of an upload URL must
-//! not turn it into a copy of what the signer may read. It runs before s3s sees the request, and
-//! does not decide who the signer is.
+//! s3s verifies a signature over the parts of the request that it covers, but not which parts those
+//! are. This module refuses a request that contains more than its signer signed: otherwise the
+//! holder of an upload URL could turn it into a copy of any object that the signer may read. It
+//! runs before s3s sees the request, and does not decide who the signer is.
 
 use std::time::{Duration, SystemTime};
 

@@ -33,7 +33,8 @@ impl LocalSource {
         Ok(read)
     }
 
-    /// Moves up to `most` bytes within the kernel; `None` if it cannot.
+    /// Moves up to `most` bytes within the kernel. Returns `None` if the kernel does not support
+    /// that.
     pub(super) fn copy_to(
         &mut self,
         place: &str,

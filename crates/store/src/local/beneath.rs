@@ -86,7 +86,7 @@ impl Beneath {
         }
     }
 
-    /// Looks a name up; `None` if it does not exist or a component of its path is a link.
+    /// Looks a name up. Returns `None` if it does not exist or a component of its path is a link.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -88,7 +88,7 @@ impl S3 {
         }
     }
 
-    /// The same service with another clone of its client.
+    /// Returns the service with another clone of its client.
     pub(crate) fn by(&self, client: Arc<Client>) -> Self {
         Self {
             client,

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Parses a response; `None` if it is not the expected XML.
+/// Parses a response. Returns `None` if it is not the expected XML.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     // From text rather than from a reader, which would copy every event.
     quick_xml::de::from_str(std::str::from_utf8(body).ok()?).ok()

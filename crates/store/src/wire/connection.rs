@@ -145,7 +145,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends up to `end` by sendfile; false if that is not supported.
+    /// Sends up to `end` by sendfile. Returns false if that is not supported.
     fn send_file(&self, file: &File, offset: &mut u64, end: u64) -> Result<bool, SendError> {
         use rustix::io::Errno;
         while *offset < end {

@@ -62,7 +62,7 @@ impl Head {
         }
     }
 
-    /// Parses a head and its length; `None` if more bytes are needed.
+    /// Parses a head. Returns it with its length, or `None` if more bytes are needed.
     fn parse(bytes: &[u8]) -> std::result::Result<Option<(Self, usize)>, String> {
         if bytes.is_empty() {
             return Ok(None);

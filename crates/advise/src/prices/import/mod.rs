@@ -25,7 +25,7 @@ pub struct Imported {
     pub offer: String,
     /// The day it was published.
     pub day: Day,
-    /// Products that were looked at.
+    /// Products that were examined.
     pub products: u64,
     /// Prices that were skipped, with the reason.
     pub skipped: Vec<String>,

@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Terms<'_, '_> {
     }
 }
 
-/// An object whose entries are handed on one by one.
+/// An object whose entries are passed on one by one.
 struct Each<T, F>(F, PhantomData<T>);
 
 fn each<T, F: FnMut(String, T)>(take: F) -> Each<T, F> {

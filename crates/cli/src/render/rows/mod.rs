@@ -102,7 +102,7 @@ impl From<Broken> for Error {
     }
 }
 
-/// Converts a time of the standard library; `None` if it is out of range.
+/// Converts a time of the standard library. Returns `None` if it is out of range.
 pub fn time_of(time: SystemTime) -> Option<Time> {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (i64::try_from(since.as_secs()).ok()?, since.subsec_nanos()),

@@ -117,7 +117,7 @@ enum Cell<'a> {
 }
 
 impl Cells {
-    /// Those of a column: of a name's there are two.
+    /// The cells of a column; a name has two.
     fn of(column: &Column) -> Vec<Self> {
         let text = || Self::Text(Vec::new(), Vec::new());
         match column.holds {

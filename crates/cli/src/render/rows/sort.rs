@@ -259,7 +259,7 @@ impl Run<'_> {
         &self.buffer[self.record.clone()]
     }
 
-    /// Goes on to the next record; false at the end.
+    /// Advances to the next record. Returns false at the end.
     fn advance(&mut self) -> io::Result<bool> {
         if !self.fill(HEAD)? {
             return Ok(false);
@@ -275,7 +275,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Makes sure that the buffer holds `bytes` behind the record; false where the run has no more.
+    /// Reads until the buffer holds `bytes` after the record. Returns false if the run has no more.
     fn fill(&mut self, bytes: usize) -> io::Result<bool> {
         let have = self.buffer.len() - self.record.end;
         if have >= bytes {

@@ -5,7 +5,7 @@ use super::sort::Sorter;
 use super::{Broken, Direction, Schema, Sort, Value, record};
 use crate::render::error::Result;
 
-/// Bytes of records handed to the sorter at once.
+/// Bytes of records that are passed to the sorter at once.
 const PAGE: usize = 64 << 10;
 
 /// Counts by name. The schema has the name first and then `N` numbers.

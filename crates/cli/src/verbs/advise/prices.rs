@@ -107,7 +107,7 @@ fn own_place() -> Option<PathBuf> {
     Some(configuration.join("firstbyte/prices.toml"))
 }
 
-/// Reads the catalogue in a file; `None` if there is no file.
+/// Reads the catalogue in a file. Returns `None` if there is no file.
 fn read(path: &Path) -> Result<Option<Catalogue>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

@@ -90,7 +90,7 @@ impl Children {
 }
 
 impl Running<'_> {
-    /// Waits for the end; returns the status and both outputs.
+    /// Waits for the end. Returns the status and both outputs.
     pub(crate) fn finish(mut self) -> Result<(ExitStatus, String, String)> {
         let failed = |error: std::io::Error| Error::io("a child process", &error);
         let (mut stdout, mut stderr) = (String::new(), String::new());

@@ -105,7 +105,7 @@ fn fetch(stage: &Stage<'_>, command: impl FnOnce(&Path) -> Command) -> Result<(f
 }
 
 /// The evidence for a cold run: its bytes crossed the link. The process that received the last of
-/// them may end before the link's thread has counted it, so a figure that is short is looked at
+/// them may end before the link's thread has counted it, so a figure that is too small is read
 /// again for a while.
 pub(crate) fn cold(stage: &Stage<'_>, before: u64, expected: u64) -> Result<()> {
     let patience = Instant::now() + COUNTED_WITHIN;

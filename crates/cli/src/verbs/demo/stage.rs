@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
         format!("{} at {}", disk::file_system(&self.scratch.path), parent.display())
     }
 
-    /// Lets the files live on; returns where.
+    /// Keeps the files after the demo. Returns their directory.
     pub(crate) fn keep(&mut self) -> PathBuf {
         self.scratch.keep = true;
         self.scratch.path.clone()

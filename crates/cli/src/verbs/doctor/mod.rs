@@ -46,7 +46,7 @@ pub(crate) enum Status {
     Fail,
 }
 
-/// One thing looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Finding {
     what: &'static str,

@@ -109,7 +109,7 @@ impl Visitor for Summer<'_> {
 }
 
 impl Summer<'_> {
-    /// Adds a directory's entries; returns their bytes.
+    /// Adds a directory's entries. Returns their bytes.
     fn add(&mut self, directory: &Directory<'_>) -> u64 {
         match &self.view.operand.glob {
             Some(glob) => self.add_matches(directory, glob),

@@ -11,8 +11,8 @@ use super::SCHEMA;
 use crate::render::error::Result;
 use crate::render::rows;
 
-/// Bytes that the names of one thread take before they are handed over: enough that the directories
-/// a thread is in are added up before, little enough for some dozens of threads.
+/// Bytes that the names of one thread take before they are merged: enough that the directories a
+/// thread works in are added up before, and little enough for some dozens of threads.
 const THREAD: usize = 128 << 10;
 /// Bytes of a name in a map, beside its own.
 const NODE: usize = 128;

@@ -86,7 +86,7 @@ fn line(finding: &Finding, names: Names) -> Vec<u8> {
     line
 }
 
-/// The same with `--json`, before the receipt.
+/// One finding as JSON, printed before the receipt.
 fn object(finding: &Finding) -> Vec<u8> {
     let mut fields = Map::new();
     set_name(&mut fields, "path", finding.path.as_os_str());

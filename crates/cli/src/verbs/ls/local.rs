@@ -140,7 +140,7 @@ fn facts(kind: Kind, size: Option<u64>, modified: Option<Time>) -> Facts<'static
 /// Warns once a run about a directory that a network file system has trouble with.
 #[derive(Default)]
 struct Crowded {
-    /// The large directory looked at last.
+    /// The large directory examined last.
     seen: Option<Vec<u8>>,
 }
 

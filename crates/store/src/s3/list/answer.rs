@@ -29,7 +29,7 @@ pub(super) struct Object {
 }
 
 impl ObjectPage {
-    /// Parses a response; `None` if it is not a complete listing.
+    /// Parses a response. Returns `None` if it is not a complete listing.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let mut reader = Reader::from_str(std::str::from_utf8(body).ok()?);
         let mut page = Self::default();
@@ -68,7 +68,7 @@ impl ObjectPage {
         }
     }
 
-    /// Takes the text of an element at its end; `None` if it is malformed.
+    /// Takes the text of an element at its end. Returns `None` if it is malformed.
     fn take(&mut self, depth: u32, name: &[u8], text: &mut String) -> Option<()> {
         match (depth, name) {
             (2, b"IsTruncated") => self.is_truncated = text.trim() == "true",

@@ -64,7 +64,7 @@ impl Crew {
         Ok(Self { shared, page: Vec::new().into_iter() })
     }
 
-    /// Waits for the next page; `None` at the end.
+    /// Waits for the next page. Returns `None` at the end.
     fn next_page(&mut self) -> Option<Result<Vec<Entry>>> {
         let mut state = self.shared.state();
         loop {
@@ -157,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a task; `None` at the end.
+    /// Waits for a task. Returns `None` at the end.
     fn next_task(&self, index: usize, at: Option<u64>) -> Option<Task> {
         let mut state = self.state();
         while !state.is_over() {

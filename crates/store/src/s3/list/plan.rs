@@ -3,8 +3,8 @@
 //!
 //! The ranges always cover every key exactly once. A key that exists all the time is listed exactly
 //! once, since S3 lists in key order and with strong consistency; a key that is added or removed
-//! meanwhile at most once. What is learnt from one range (the end of all keys, the shape of keys)
-//! is used for the others.
+//! meanwhile at most once. Facts learnt from one range (the end of all keys, the shape of keys) are
+//! used for the others.
 //!
 //! It does no I/O: callers report pages and ask for tasks, so tests can simulate whole listings.
 
@@ -191,8 +191,8 @@ impl Plan {
         within.count().max(first)
     }
 
-    /// Splits one of the first `room` ranges and returns the upper half as a task; `None` if no
-    /// guess is worth a request.
+    /// Splits one of the first `room` ranges and returns the upper half as a task. Returns `None`
+    /// if no guess is worth a request.
     fn cut(&mut self, room: usize) -> Option<Task> {
         if self.poor > FREE_GUESSES + GUESSES_PER_PAGE * self.worth {
             return None;
