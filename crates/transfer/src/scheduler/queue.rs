@@ -6,11 +6,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstbyte_pacing::PartLimit;
+use firstbyte_pacing::{PartLimit, SHORTEST_REQUEST};
 
 use crate::pieces::Pieces;
 use crate::plan::{LARGE, OPENING};
 use crate::{Error, Job, Summary};
+
+/// Neighbouring pieces of the shortest request to a near server.
+const NEAR_PIECES: u32 = (SHORTEST_REQUEST / OPENING) as u32;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -77,13 +80,15 @@ impl Queue {
     }
 
     /// The next task. Pieces of started objects come before another object, and the oldest object
-    /// first. With `spread` it is the object with the fewest workers: workers that write one file
-    /// wait for each other, which shows if the server is near.
-    pub(super) fn claim(&mut self, spread: bool) -> Option<Task> {
-        let most = self.half_share().min(self.together.unwrap_or(u32::MAX));
+    /// first. From a `near` server it is the object with the fewest workers, since workers that
+    /// write one file wait for each other, and no request is shorter than need be, since each costs
+    /// that server as much as some megabytes.
+    pub(super) fn claim(&mut self, near: bool) -> Option<Task> {
+        let least = if near { NEAR_PIECES } else { 0 };
+        let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
         let full = self.parts_in_flight() >= self.parts.most();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
-        let next = if spread { started.min_by_key(|open| open.running) } else { started.next() };
+        let next = if near { started.min_by_key(|open| open.running) } else { started.next() };
         if let Some(open) = next {
             if full && open.object.is_upload() {
                 return None;
@@ -211,8 +216,8 @@ mod tests {
     }
 
     /// The pieces claimed until only objects not started are left, each with its object.
-    fn claimed(mut queue: Queue, spread: bool) -> Vec<(u64, Range<u32>)> {
-        std::iter::from_fn(|| match queue.claim(spread)? {
+    fn claimed(mut queue: Queue, near: bool) -> Vec<(u64, Range<u32>)> {
+        std::iter::from_fn(|| match queue.claim(near)? {
             Task::Move(claimed) => Some((claimed.id, claimed.pieces)),
             Task::Start(_) => None,
         })
@@ -228,6 +233,12 @@ mod tests {
     fn neighbours_go_together_while_there_are_plenty_and_one_by_one_at_the_end() {
         assert_eq!(of_one(0..12, 1), [0..4, 4..8, 8..10, 10..11, 11..12]);
         assert_eq!(of_one(0..4, 4), [0..1, 1..2, 2..3, 3..4]);
+    }
+
+    #[test]
+    fn a_near_server_gets_no_short_requests() {
+        let lengths = |near| claimed(started([(0..12).collect()], 4), near).len();
+        assert_eq!((lengths(true), lengths(false)), (6, 12));
     }
 
     #[test]

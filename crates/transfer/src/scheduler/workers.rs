@@ -64,8 +64,8 @@ impl Scheduler<'_> {
                 return None;
             }
             let takes_part = index < queue.limit;
-            let spread = self.context.tracker.server() == Proximity::Near;
-            if takes_part && let Some(task) = queue.claim(spread) {
+            let near = self.context.tracker.server() == Proximity::Near;
+            if takes_part && let Some(task) = queue.claim(near) {
                 queue.busy += 1;
                 let room = queue.jobs() == QUEUED / 2;
                 drop(queue);

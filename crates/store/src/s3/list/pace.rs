@@ -2,7 +2,8 @@
 //!
 //! Pages of a near server take its processors' time, which more requests only share; pages of a far
 //! one mostly wait. A listing begins as with a near server: with few requests, which are enough to
-//! try some ranges and cost little if the listing ends soon.
+//! try some ranges and cost little if the listing ends soon. A far server then gets all requests at
+//! once, and fewer while its pages queue.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use firstbyte_pacing::{Proximity, START_NEAR};
 /// Most at once. Each holds a page, some 300 KB, and 32 of them fetch 700,000 keys a second over 45
 /// ms.
 pub(super) const MOST: usize = 32;
+/// A page that takes this many times as long as the quickest one has waited behind others.
+const QUEUED: u32 = 4;
 
 /// The number of requests, and what it is judged by.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +35,16 @@ impl Pace {
 
     /// Takes how long a full page took.
     pub(super) fn full_page(&mut self, took: Duration) {
-        self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
-        if !self.refused {
-            self.allowed = if self.is_near() { START_NEAR.min(self.most) } else { self.most };
-        }
+        let first = self.quickest.is_none();
+        let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
+        self.quickest = Some(quickest);
+        self.allowed = match self.allowed {
+            now if self.is_near() => START_NEAR.min(if self.refused { now } else { self.most }),
+            now if took > QUEUED * quickest => (now - 1).max(START_NEAR.min(now)),
+            now if self.refused => now,
+            _ if first => self.most,
+            now => (now + 1).min(self.most),
+        };
     }
 
     /// True if pages come quickly, as far as is known.
@@ -67,6 +76,19 @@ mod tests {
         assert_eq!(pace.allowed(), MOST / 2);
         (0..9).for_each(|_| pace.refused());
         assert_eq!(pace.allowed(), 1);
+    }
+
+    #[test]
+    fn a_far_service_whose_pages_queue_gets_fewer() {
+        let mut pace = Pace::new(MOST);
+        (0..3).for_each(|_| pace.full_page(PAGE));
+        assert_eq!(pace.allowed(), MOST);
+        (0..2).for_each(|_| pace.full_page(9 * PAGE));
+        assert_eq!(pace.allowed(), MOST - 2);
+        pace.full_page(PAGE);
+        assert_eq!(pace.allowed(), MOST - 1);
+        (0..99).for_each(|_| pace.full_page(9 * PAGE));
+        assert_eq!(pace.allowed(), START_NEAR);
     }
 
     #[test]
