@@ -209,7 +209,7 @@ pub struct Run {
     pub error: Option<String>,
     /// Reasons to keep this run out of the summary, a sentence each; empty: it counts.
     pub marks: Vec<String>,
-    /// The limiting resource that the model names, for a modelled run.
+    /// What a model names as the limit, or a receipt as `bound_by`.
     pub limit: Option<String>,
     /// Wall time in seconds.
     pub seconds: f64,

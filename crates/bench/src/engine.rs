@@ -13,10 +13,11 @@ mod prepare;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use firstbyte_advise::result::{self, ContenderLine, Header, Outcome, Run, SCHEMA};
+use firstbyte_advise::result::{self, ContenderLine, Header, Outcome, Results, Run, SCHEMA};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -31,6 +32,8 @@ use one_run::Scene;
 const FAILURES: usize = 2;
 /// Measured rounds that a case has at least, however slow its contenders are.
 const LEAST_ROUNDS: u32 = 3;
+/// How often a wait looks whether the user has stopped the measurement.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Settings that the caller supplies.
 pub struct Settings<'a> {
@@ -48,6 +51,9 @@ pub struct Settings<'a> {
     pub max_bytes: Option<u64>,
     /// Most seconds that the measurement may take.
     pub max_seconds: Option<f64>,
+    /// True: what was made on the disk stays when the measurement is complete, but for the
+    /// destinations of runs.
+    pub keep: bool,
     /// True once the user has stopped the measurement.
     pub stop: &'a dyn Fn() -> bool,
 }
@@ -67,8 +73,12 @@ pub enum Event<'a> {
     Case(&'a Case),
     /// A run ended.
     Run(&'a Run),
+    /// A case is complete; all results so far.
+    Complete(&'a Case, &'a Results),
     /// Something that the user should know.
     Note(&'a str),
+    /// Where what was made stays.
+    Kept(&'a Path),
 }
 
 /// The way in which a measurement ended.
@@ -193,11 +203,14 @@ pub fn execute(
         }
         watch(Event::Case(case));
         match run_case(plan, case, &mut stage, &mut budget, writer, watch) {
-            Ok(None) => {}
+            Ok(None) => watch(Event::Complete(case, writer.results())),
             Ok(Some(ending)) => return Ok(ending),
             Err(Error::Interrupted) => return Ok(Ending::Interrupted),
             Err(error) => return Err(error),
         }
+    }
+    if settings.keep {
+        watch(Event::Kept(stage.keep()));
     }
     Ok(Ending::Complete)
 }
@@ -268,8 +281,7 @@ fn run_case(
             watch(Event::Note(&format!("{}: left out, {program} is not installed{advice}", contender.name)));
         }
     }
-    // What was prepared, the kernel would write out beside the first runs.
-    rustix::fs::sync();
+    write_out(settings)?;
     let began = Instant::now();
     let mut positions = BTreeMap::new();
     for round in 0..=case.rounds {
@@ -303,6 +315,22 @@ fn run_case(
         }
     }
     Ok(None)
+}
+
+/// Writes out what was prepared, which the kernel would do beside the first runs. It takes as long
+/// as the disks need, and cannot be stopped, so a thread waits for them.
+fn write_out(settings: &Settings<'_>) -> Result<()> {
+    let (done, written) = mpsc::channel();
+    std::thread::spawn(move || {
+        rustix::fs::sync();
+        let _ = done.send(());
+    });
+    while written.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if (settings.stop)() {
+            return Err(Error::Interrupted);
+        }
+    }
+    Ok(())
 }
 
 /// Computes the modelled contenders of a case, before anything of it is measured.

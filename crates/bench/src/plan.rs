@@ -225,6 +225,9 @@ pub enum Prints {
     /// Its last line is a JSON object of numbers: metrics. `seconds` among them replaces the wall
     /// time, `bytes` the bytes.
     Metrics,
+    /// Its last line is a receipt of firstbyte: metrics, but for its `seconds`, which are those of
+    /// the verb. Wall time is measured from outside. `bound_by` is the limit of the run.
+    Receipt,
 }
 
 /// The check of delivered content.
@@ -308,6 +311,9 @@ pub enum DataKind {
     Files,
     /// One directory of empty files.
     Names,
+    /// The same names, as links to few inodes. To a listing they are alike, and they are made in a
+    /// tenth of the time.
+    Links,
     /// Directories of empty files.
     Tree,
     /// An empty directory.

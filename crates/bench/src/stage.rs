@@ -30,6 +30,7 @@ pub(crate) struct Stage {
 struct Locked {
     path: PathBuf,
     _lock: File,
+    stays: bool,
 }
 
 impl Stage {
@@ -59,6 +60,12 @@ impl Stage {
         self.directory(place, &format!("out-{}", self.destinations))
     }
 
+    /// Lets the directory on the disk stay when the stage ends, and returns it.
+    pub(crate) fn keep(&mut self) -> &Path {
+        self.disk.stays = true;
+        &self.disk.path
+    }
+
     /// A directory below a place, made if it is missing.
     pub(crate) fn directory(&self, place: Place, name: &str) -> Result<PathBuf> {
         let path = self.path(place).join(name);
@@ -73,13 +80,18 @@ impl Locked {
         let lock = made.path().join(LOCK);
         let file = File::create(&lock).map_err(Error::file(&lock))?;
         file.lock().map_err(Error::file(&lock))?;
-        Ok(Self { path: made.keep(), _lock: file })
+        Ok(Self { path: made.keep(), _lock: file, stays: false })
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        remove(&self.path);
+        if self.stays {
+            // Without its lock it is no stage any more, and no later measurement removes it.
+            let _ = fs::remove_file(self.path.join(LOCK));
+        } else {
+            remove(&self.path);
+        }
     }
 }
 
@@ -118,7 +130,7 @@ mod tests {
         let dead = Locked::new(root.path()).unwrap();
         let left = dead.path.clone();
         // Killed, it would leave its directory and free the lock.
-        let Locked { path, _lock } = &dead;
+        let Locked { path, _lock, .. } = &dead;
         assert!(path.is_dir());
         _lock.unlock().unwrap();
         let other = root.path().join("firstbyte-bench-notours");
@@ -126,5 +138,18 @@ mod tests {
         sweep(root.path());
         assert!(!left.exists());
         assert!(used.path.is_dir() && other.is_dir());
+    }
+
+    #[test]
+    fn a_stage_that_is_kept_stays_on_the_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let mut stage = Stage::new(root.path()).unwrap();
+        fs::write(stage.path(Place::Disk).join("data"), "content").unwrap();
+        let kept = stage.keep().to_owned();
+        let memory = stage.path(Place::Memory).to_owned();
+        drop(stage);
+        sweep(root.path());
+        assert!(!memory.exists());
+        assert_eq!(fs::read_dir(&kept).unwrap().count(), 1, "the data alone");
     }
 }

@@ -1,9 +1,9 @@
 //! Overrides a model's numbers by results of `bench` on the user's own system.
 //!
-//! A contender belongs to a model if its name, or the name of its case, contains the model's name.
-//! Its runs give the rate of a client. If they print `ready_seconds` or `first_byte_seconds`, they
-//! also give the time to mount and the latency. The spread of the runs gives the range of each
-//! number.
+//! A contender belongs to a model if its name, or the name of its case, holds the model's name.
+//! From its runs follow the rate of a client and, where they print `ready_seconds` or
+//! `first_byte_seconds`, mount and latency. The rate is that of reading alone where a run prints
+//! when it came to that.
 
 use super::{Catalogue, Model, Number, Source};
 use crate::result::{Results, Run};
@@ -52,12 +52,27 @@ fn numbers(runs: &[&Run]) -> Vec<(&'static str, Number)> {
         ("first_byte", "first_byte_seconds"),
     ];
     let number = |(name, metric): (&'static str, &str)| {
-        let figures: Vec<f64> = runs.iter().filter_map(|run| run.figure(metric)).collect();
+        let rate = |run: &Run| reading_rate(run).filter(|_| name == "client_rate");
+        let figures: Vec<f64> =
+            runs.iter().filter_map(|run| rate(run).or_else(|| run.figure(metric))).collect();
         let summary = summarise(&figures).filter(|summary| summary.min > 0.0)?;
         let (value, low, high) = (summary.median, summary.min, summary.max);
         Some((name, Number { value, low, high, source: "measured".to_owned() }))
     };
     FIGURES.into_iter().filter_map(number).collect()
+}
+
+/// Bytes per second of a run that opened an object, read a part and then all: what it read after
+/// the part. A mount or a cache has the part already, so that is not counted as read again.
+fn reading_rate(run: &Run) -> Option<f64> {
+    let at = |name: &str| run.metrics.get(name).copied();
+    // What was copied is read from here.
+    if at("copy_seconds").is_some() {
+        return None;
+    }
+    let seconds = at("all_seconds")? - at("part_seconds")?;
+    let bytes = at("object_bytes")? - at("part_bytes")?;
+    (seconds > 0.0 && bytes > 0.0).then(|| bytes / seconds)
 }
 
 impl Model {

@@ -75,3 +75,33 @@ fn results_override_numbers_with_their_spread() {
     assert_eq!(model.sources["measured"].what, "bench: read / our efs-elastic, 3 runs");
     assert!(model.number("total_rate").is_none());
 }
+
+#[test]
+fn an_object_that_was_opened_has_the_rate_of_reading_alone() {
+    let stages = [
+        ("ready_seconds", 0.5),
+        ("first_byte_seconds", 1.0),
+        ("part_seconds", 2.0),
+        ("all_seconds", 4.0),
+        ("part_bytes", 100.0),
+        ("object_bytes", 1_000.0),
+    ];
+    let rate = |more: &[(&str, f64)]| {
+        let metrics = stages.iter().chain(more).map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let line = ContenderLine { name: "efs-elastic".to_owned(), ..ContenderLine::default() };
+        let run = Run {
+            contender: "efs-elastic".to_owned(),
+            round: 1,
+            seconds: 4.0,
+            bytes: Some(1_000),
+            metrics,
+            ..Run::default()
+        };
+        let mut results = Results { runs: vec![run], ..Results::default() };
+        results.header.cases = vec![Case { contenders: vec![line], ..Case::default() }];
+        let found = calibrations(&Catalogue::current(), &results);
+        found[0].numbers.iter().map(|(name, number)| (*name, number.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(rate(&[]), [("client_rate", 450.0), ("mount", 0.5), ("first_byte", 1.0)]);
+    assert_eq!(rate(&[("copy_seconds", 0.4)])[0], ("client_rate", 250.0));
+}

@@ -127,19 +127,32 @@ pub fn files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Resu
 }
 
 /// Makes the directory `root` with `count` empty files `image_00000000.tif`, by several threads.
+/// Of more than [`LINKED_FROM`] most are links.
 ///
 /// # Errors
 /// The directory cannot be made, or a name exists or cannot be made.
 pub fn names(root: &Path, count: u64) -> Result<()> {
+    make_names(root, count, count > LINKED_FROM)
+}
+
+/// The names of [`names`], as links to few inodes where the file system has links.
+///
+/// # Errors
+/// Those of [`names`].
+pub fn links(root: &Path, count: u64) -> Result<()> {
+    make_names(root, count, true)
+}
+
+fn make_names(root: &Path, count: u64, linked: bool) -> Result<()> {
     make_directory(root)?;
     let at = open(root)?;
     let make = |numbers: Range<u64>| {
         let mut first = String::new();
         for number in numbers.clone() {
             let name = format!("image_{number:08}.tif");
-            if count > LINKED_FROM && !(number - numbers.start).is_multiple_of(LINKS) {
-                linkat(&at, &first, &at, &name, AtFlags::empty()).map_err(failed(root))?;
-            } else {
+            let links = linked && !(number - numbers.start).is_multiple_of(LINKS);
+            // A file system has no links, or fewer.
+            if !links || linkat(&at, &first, &at, &name, AtFlags::empty()).is_err() {
                 mknodat(&at, &name, FileType::RegularFile, MODE, 0).map_err(failed(root))?;
                 first = name;
             }
@@ -230,12 +243,19 @@ mod tests {
     fn names_and_trees_have_what_is_asked_for() {
         let here = tempfile::tempdir().unwrap();
         let (flat, deep) = (here.path().join("flat"), here.path().join("deep"));
+        let sorted = |directory: &Path| {
+            let mut found: Vec<_> =
+                fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            found.sort();
+            found
+        };
         names(&flat, 1003).unwrap();
-        let mut found: Vec<_> =
-            fs::read_dir(&flat).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        found.sort();
+        let found = sorted(&flat);
         assert_eq!(found.len(), 1003);
         assert_eq!(found[1002], "image_00001002.tif");
+        let linked = here.path().join("linked");
+        links(&linked, 1003).unwrap();
+        assert_eq!(sorted(&linked), found);
         tree(&deep, 508, 17).unwrap();
         let (mut directories, mut all, mut waiting) = (0, 0, vec![deep]);
         while let Some(at) = waiting.pop() {

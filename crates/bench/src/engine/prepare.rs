@@ -69,7 +69,9 @@ pub(super) fn prepare(plan: &Plan, case: &Case, stage: &Stage, settings: &Settin
     for (place, name) in [(Place::Memory, "data"), (Place::Disk, "data.disk")] {
         let root = stage.directory(place, &format!("data-{}", file_name(&case.name)))?;
         prepared.words.set(name, root.display());
-        prepared.made.push(root);
+        if !(settings.keep && place == Place::Disk) {
+            prepared.made.push(root);
+        }
     }
     for data in plan.data_of(case) {
         stopped(settings)?;
@@ -233,6 +235,7 @@ fn make(data: &Data, case: &Case, stage: &Stage, words: &Words) -> std::result::
             data::files(&path, count(&data.files, "files")?, &sizes, data.seed)
         }
         DataKind::Names => data::names(&path, count(&data.files, "files")?).map(|()| 0),
+        DataKind::Links => data::links(&path, count(&data.files, "files")?).map(|()| 0),
         DataKind::Tree => {
             data::tree(&path, count(&data.files, "files")?, count(&data.directories, "directories")?)
                 .map(|()| 0)

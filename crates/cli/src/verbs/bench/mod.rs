@@ -1,18 +1,21 @@
 //! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
 //!
-//! `run` makes or reads a plan and executes it, `report` renders results, `compare` prints the
-//! differences between two of them. The engine starts `job` to do one workload in a process of its
+//! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
+//! changed between two of them. `job` and `survive` are what the engine runs as processes of their
 //! own.
 
 mod compare;
 mod job;
 mod report;
 mod run;
+mod survive;
 
 use clap::{Args, Subcommand};
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
+
+pub use run::clean_environment;
 
 /// Measure storage: runs by turns, caches proved, content checked
 #[derive(Args)]
@@ -28,6 +31,8 @@ enum Action {
     Compare(compare::CompareArgs),
     #[command(hide = true)]
     Job(job::JobArgs),
+    #[command(hide = true)]
+    Survive(survive::SurviveArgs),
 }
 
 /// Runs it.
@@ -37,6 +42,7 @@ pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
         Action::Report(args) => report::run(args),
         Action::Compare(args) => compare::run(args, globals),
         Action::Job(args) => job::run(args),
+        Action::Survive(args) => survive::run(args, globals),
     }
 }
 

@@ -158,6 +158,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         rounds: args.rounds,
         max_bytes: args.max_bytes,
         max_seconds: args.max_time.map(|time| time.as_secs_f64()),
+        keep: false,
         stop: &stop,
     };
     let command = std::env::args().skip(1).collect();
@@ -279,7 +280,7 @@ fn chosen(mut plan: Plan, args: &RunArgs) -> Result<Plan> {
 
 /// The environment of contenders of a plan: nothing that would send a tool elsewhere or make it
 /// trust otherwise.
-fn clean_environment() -> BTreeMap<OsString, OsString> {
+pub fn clean_environment() -> BTreeMap<OsString, OsString> {
     let foreign = |name: &str| {
         ["AWS_", "RCLONE_", "S3_", "FIRSTBYTE_", "SSL_CERT"].iter().any(|prefix| name.starts_with(prefix))
             || name.to_ascii_lowercase().ends_with("_proxy")
@@ -324,6 +325,7 @@ fn watch(event: &Event<'_>, globals: &Globals) {
         Event::Case(case) => console::say(format_args!("== {}: {}", case.name, case.title)),
         Event::Run(run) => console::say(line_of(run)),
         Event::Note(note) => console::say(format_args!("   {note}")),
+        Event::Complete(..) | Event::Kept(_) => {}
     }
 }
 

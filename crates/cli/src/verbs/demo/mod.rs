@@ -2,36 +2,41 @@
 //! behind a link that imitates the network of a serverless function, and fetches it with this
 //! binary and with the strongest other tool installed.
 //!
-//! Every figure is measured in the run that prints it. Cold means that every process and every
-//! destination is new, and that the link counted the bytes of each run. The server is warm, as an
-//! object store is: it is running, and its content has just been written. `firstbyte cp` is this
-//! binary, started as users start it.
+//! The engine of `firstbyte-bench` does all of it, from a plan: each section of the screen is a
+//! case, its figures are medians of the engine's results, and the report is the engine's.
 
-mod bytes;
-mod children;
-mod list;
-mod peer;
-mod ready;
-mod report;
-mod small;
-mod stage;
-mod survive;
+mod advice;
+mod figures;
+mod plan;
 mod text;
 
-use std::path::PathBuf;
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::environment;
+use firstbyte::size::human;
+use firstbyte_advise::result::{self, Outcome, Results, Run};
+use firstbyte_bench::engine::{self, Ending, Event, Settings};
+use firstbyte_bench::plan::Case;
+use firstbyte_bench::results::Writer;
+use firstbyte_bench::{machine, report};
 use firstbyte_link::Preset;
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
+use super::bench::clean_environment;
+use super::doctor::disk;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use children::Children;
-use peer::Peer;
-use stage::Stage;
+use crate::signals;
+use advice::Advice;
+use figures::{List, Ready, Small, Survive};
 use text::Screen;
 
 /// Show what this does, on this machine, in at most 90 seconds
@@ -41,6 +46,7 @@ Examples:
   firstbyte demo                                # behind 0.6 Gbit/s and 20 ms, as a serverless function is
   firstbyte demo --link region                  # as a machine in the bucket's own region is
   firstbyte demo --link none --size 1GiB        # raw loopback
+  firstbyte demo --results demo.jsonl           # every run, for `firstbyte bench report` and `firstbyte advise`
 Needs free space for three times --size in the temporary directory (TMPDIR); removes what it wrote.")]
 pub struct DemoArgs {
     /// The network to stand in for: function (0.6 Gbit/s, 20 ms), region (30 ms, 40 MB/s a
@@ -53,13 +59,16 @@ pub struct DemoArgs {
     /// Number of small files; 200 times as many names are listed, up to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Runs of each measurement; their median counts
+    /// Runs of each measurement, after one that warms up; their median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
     runs: u8,
     /// Where the report goes
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     report: PathBuf,
-    /// Keep what was served and fetched, and say where
+    /// Write every run into this file too
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Keep what was served, and say where
     #[arg(long)]
     keep: bool,
 }
@@ -73,21 +82,24 @@ fn parse_object_size(text: &str) -> std::result::Result<u64, String> {
         .and_then(|size| if size < SMALLEST { Err("1 MiB is the least".into()) } else { Ok(size) })
 }
 
-/// The figures of one run of the demo, for the screen, the report and the receipt.
+/// Bytes of the largest small file.
+const LARGEST_SMALL: u64 = 100_000;
+
+/// The figures of one run of the demo, for the receipt.
 #[derive(Debug, Serialize)]
-pub(crate) struct Figures {
+struct Figures {
     verb: &'static str,
     link: String,
     size: u64,
     files: u32,
     runs: u8,
     cache_state: &'static str,
-    evidence: String,
     place: String,
-    ready: ready::Ready,
-    small: small::Small,
-    list: list::List,
-    survive: survive::Survive,
+    ready: Ready,
+    small: Small,
+    list: List,
+    survive: Survive,
+    advice: Advice,
     seconds: f64,
     report: String,
 }
@@ -95,12 +107,14 @@ pub(crate) struct Figures {
 /// Runs it.
 pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     let began = Instant::now();
-    let children = Children::ended_by_signals()?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    signals::on_interrupt(move || flag.store(true, Ordering::Relaxed))?;
     let screen = Screen::new(globals);
-    let outcome = show(args, &children, &screen, began);
+    let outcome = show(args, &interrupted, &screen, began);
     screen.clear();
-    // Interrupted children fail in many ways; the reason is one.
-    let figures = if children.interrupted() { Err(Error::interrupted()) } else { outcome }?;
+    // What was interrupted fails in many ways; the reason is one.
+    let figures = if interrupted.load(Ordering::Relaxed) { Err(Error::interrupted()) } else { outcome }?;
     if globals.json {
         let receipt =
             serde_json::to_string(&figures).map_err(|error| Error::failed(format!("receipt: {error}")))?;
@@ -109,44 +123,143 @@ pub fn run(args: &DemoArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn show(args: &DemoArgs, children: &Children, screen: &Screen, began: Instant) -> Result<Figures> {
+fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Instant) -> Result<Figures> {
+    let temporary = std::env::temp_dir();
+    let temporary =
+        std::path::absolute(&temporary).map_err(|error| Error::io(temporary.display(), &error))?;
+    check_space(args, &temporary)?;
     screen.step("looking for peers");
-    let peer = Peer::strongest(children);
-    let mut stage = Stage::set(args, children, screen)?;
-    screen.title(args, &stage.place());
-    let ready = ready::measure(args, &stage, peer.as_ref(), screen)?;
-    screen.section(&ready.text());
-    let small = small::measure(args, &stage, peer.as_ref(), screen)?;
-    screen.section(&small.text());
-    let list = list::measure(args, &stage, screen)?;
-    screen.section(&list.text());
-    let survive = survive::measure(&stage, screen)?;
-    screen.section(&survive.text());
-    let mut figures = Figures {
+    let plan = plan::of(args)?;
+    let place = format!("{} at {}", disk::file_system(&temporary), temporary.display());
+    screen.title(args, &place);
+    let failure = RefCell::new(None);
+    let stop = || interrupted.load(Ordering::Relaxed) || failure.borrow().is_some();
+    let settings = Settings {
+        firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
+        env: clean_environment(),
+        disk: temporary.clone(),
+        words: [].into(),
+        rounds: None,
+        max_bytes: None,
+        max_seconds: None,
+        keep: args.keep,
+        stop: &stop,
+    };
+    let machine = machine::describe(&[temporary], &environment::variable);
+    let header = engine::header(&plan, &settings, std::env::args().skip(1).collect(), machine);
+    let mut writer = writer(args, header)?;
+    let mut sections =
+        Sections { args, screen, failure: &failure, section: String::new(), runs: (0, 0), kept: None };
+    let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| sections.take(event));
+    let kept = sections.kept.take();
+    if let Some(error) = failure.take() {
+        return Err(error);
+    }
+    match ending? {
+        Ending::Complete => {}
+        Ending::Interrupted => return Err(Error::interrupted()),
+        Ending::Limit(why) => return Err(Error::failed(why)),
+    }
+    let results = writer.results();
+    let advice = Advice::of(results)?;
+    screen.section(&advice.text());
+    let page = report::html(std::slice::from_ref(results));
+    std::fs::write(&args.report, page).map_err(|error| Error::io(args.report.display(), &error))?;
+    screen.closing(args, kept.as_deref());
+    Ok(Figures {
         verb: "demo",
         link: args.link.to_string(),
         size: args.size,
         files: args.files,
         runs: args.runs,
         cache_state: "cold",
-        evidence: "new processes and new destinations; the link counted every run's bytes".into(),
-        place: stage.place(),
-        ready,
-        small,
-        list,
-        survive,
-        seconds: 0.0,
+        place,
+        ready: Ready::of(results)?,
+        small: Small::of(results)?,
+        list: List::of(results, plan::names(args))?,
+        survive: Survive::of(results)?,
+        advice,
+        seconds: began.elapsed().as_secs_f64(),
         report: args.report.display().to_string(),
-    };
-    figures.seconds = began.elapsed().as_secs_f64();
-    let page = report::page(&figures);
-    std::fs::write(&args.report, page).map_err(|error| Error::io(args.report.display(), &error))?;
-    screen.closing(&figures, args.keep.then(|| stage.keep()));
-    Ok(figures)
+    })
 }
 
-/// The value in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+/// Where the runs go: into memory, and into the file that was asked for. What it held is of another
+/// demo: every figure is measured anew.
+fn writer(args: &DemoArgs, header: result::Header) -> Result<Writer> {
+    let Some(path) = &args.results else { return Ok(Writer::in_memory(header)) };
+    File::create(path).map_err(|error| Error::io(path.display(), &error))?;
+    Ok(Writer::open(path, header)?)
+}
+
+/// Refuses a temporary directory that is too small: for the object as it is served, in the cache
+/// and as a copy, and for the small files twice.
+fn check_space(args: &DemoArgs, temporary: &Path) -> Result<()> {
+    let objects = if args.keep { 4 } else { 3 };
+    let needed = args.size.saturating_mul(objects) + u64::from(args.files) * 2 * LARGEST_SMALL;
+    match disk::free_space(temporary) {
+        Ok(free) if free < needed => {
+            let message =
+                format!("{}: {} free, the demo needs {}", temporary.display(), human(free), human(needed));
+            Err(Error::failed(message).advise("set TMPDIR to a larger file system, or lower --size"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Follows the engine: says what it does, prints each section when its case is complete, and stops
+/// the measurement at the first run that fails.
+struct Sections<'a> {
+    args: &'a DemoArgs,
+    screen: &'a Screen,
+    failure: &'a RefCell<Option<Error>>,
+    /// The case under way, as its section is called.
+    section: String,
+    /// Its runs: done, and all.
+    runs: (usize, usize),
+    kept: Option<PathBuf>,
+}
+
+impl Sections<'_> {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Case(case) => self.begin(case),
+            Event::Run(run) => self.ran(run),
+            Event::Complete(case, results) => match self.text(case, results) {
+                Ok(text) => self.screen.section(&text),
+                Err(error) => self.fail(error),
+            },
+            Event::Kept(path) => self.kept = Some(path.to_owned()),
+            Event::Note(_) => {}
+        }
+    }
+
+    fn begin(&mut self, case: &Case) {
+        self.section = case.name.to_uppercase();
+        self.runs = (0, case.contenders.len() * (case.rounds as usize + 1));
+        self.screen.step(&format!("{}: preparing", self.section));
+    }
+
+    fn ran(&mut self, run: &Run) {
+        if run.outcome != Outcome::Ok {
+            let error = run.error.as_deref().unwrap_or("it failed");
+            self.fail(Error::failed(format!("{}: {error}", run.contender)));
+        }
+        self.runs.0 += 1;
+        self.screen.step(&format!("{}: {} of {} runs", self.section, self.runs.0, self.runs.1));
+    }
+
+    fn text(&self, case: &Case, results: &Results) -> Result<String> {
+        Ok(match case.name.as_str() {
+            "ready" => Ready::of(results)?.text(),
+            "small" => Small::of(results)?.text(),
+            "list" => List::of(results, plan::names(self.args))?.text(),
+            _ => Survive::of(results)?.text(),
+        })
+    }
+
+    /// The first failure is the reason; what is stopped after it fails too.
+    fn fail(&self, error: Error) {
+        self.failure.borrow_mut().get_or_insert(error);
+    }
 }

@@ -2,9 +2,11 @@
 //! standard error.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::{DemoArgs, Figures};
+use firstbyte_link::Preset;
+
+use super::DemoArgs;
 use crate::globals::{Globals, ProgressMode};
 use crate::render::console::{self, StandardError};
 
@@ -42,30 +44,34 @@ impl Screen {
 
     /// The first line: the network, and the file system `place`.
     pub(crate) fn title(&self, args: &DemoArgs, place: &str) {
-        let link = match args.link {
-            firstbyte_link::Preset::None => "none (raw loopback)",
-            firstbyte_link::Preset::Function => "function (0.6 Gbit/s, 20 ms)",
-            firstbyte_link::Preset::Region => "region (30 ms, 40 MB/s a connection, 400 MB/s in all)",
-        };
-        self.section(&format!("link {link}, files on {}\n\n", place));
+        self.section(&format!("link {}, files on {place}\n\n", network(args.link)));
     }
 
     /// A finished section.
     pub(crate) fn section(&self, text: &str) {
         self.clear();
         if self.sections {
-            // The measurements are in the report as well.
+            // The figures are in the report as well.
             let _ = console::print_bytes(text.as_bytes());
         }
     }
 
     /// The last line, and what was kept.
-    pub(crate) fn closing(&self, figures: &Figures, kept: Option<PathBuf>) {
+    pub(crate) fn closing(&self, args: &DemoArgs, kept: Option<&Path>) {
         let kept = kept.map_or(String::new(), |path| format!("kept    {}\n", path.display()));
         self.section(&format!(
             "{kept}report  {}        next  firstbyte cp s3://YOUR-BUCKET/big .\n",
-            figures.report
+            args.report.display()
         ));
+    }
+}
+
+/// The network that a link stands in for, with its numbers.
+pub(crate) fn network(link: Preset) -> &'static str {
+    match link {
+        Preset::None => "none (raw loopback)",
+        Preset::Function => "function (0.6 Gbit/s, 20 ms)",
+        Preset::Region => "region (30 ms, 40 MB/s a connection, 400 MB/s in all)",
     }
 }
 
@@ -82,7 +88,7 @@ pub(crate) fn bar(time: f64, slowest: f64, width: usize) -> String {
 }
 
 /// A count with separators.
-pub(crate) fn grouped(count: u32) -> String {
+pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits
         .as_bytes()

@@ -1,0 +1,132 @@
+//! The plan of the demo: `plan.toml` with the size, the files and the link that were asked for, and
+//! with the strongest other tool that is installed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use firstbyte::size::human;
+use firstbyte_advise::result::Basis;
+use firstbyte_bench::plan::Plan;
+use firstbyte_link::Preset;
+
+use super::DemoArgs;
+use super::text::{grouped, network};
+use crate::render::error::Result;
+
+const PLAN: &str = include_str!("plan.toml");
+
+/// Programs that fetch from S3 or HTTP, strongest first, as measured behind links like the demo's.
+pub(crate) const PEERS: [&str; 3] = ["s5cmd", "aws", "curl"];
+
+/// Names for each small file of SMALL, so that `--files` scales both.
+const NAMES_PER_FILE: u32 = 200;
+/// Names at most: more would make the making longer than the listing is interesting.
+const MOST_NAMES: u32 = 1_000_000;
+
+/// The plan.
+pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
+    let mut plan = Plan::parse("demo", PLAN, &variables(args))?;
+    let peer = strongest();
+    for case in &mut plan.cases {
+        if case.name != "survive" {
+            case.rounds = u32::from(args.runs);
+        }
+        case.contenders.retain(|contender| {
+            let is_peer = PEERS.contains(&contender.name.as_str());
+            !is_peer || peer.as_ref().is_some_and(|(name, _)| *name == contender.name)
+        });
+        for contender in &mut case.contenders {
+            if args.link == Preset::None {
+                contender.basis = Basis::Measured;
+            }
+            if let Some((name, path)) = &peer
+                && contender.name == *name
+            {
+                contender.command[0] = path.display().to_string();
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Names in the directory of LIST.
+pub(crate) fn names(args: &DemoArgs) -> u64 {
+    u64::from(args.files.saturating_mul(NAMES_PER_FILE).min(MOST_NAMES))
+}
+
+fn variables(args: &DemoArgs) -> BTreeMap<String, String> {
+    let names = names(args);
+    let variables = [
+        ("size", args.size.to_string()),
+        ("shown_size", human(args.size)),
+        ("files", args.files.to_string()),
+        ("last", format!("{:05}", args.files - 1)),
+        ("names", names.to_string()),
+        ("shown_names", grouped(names)),
+        ("lines", (names + 2).to_string()),
+        ("link", args.link.to_string()),
+        ("network", network(args.link).to_owned()),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The strongest peer that is installed, and where.
+fn strongest() -> Option<(&'static str, PathBuf)> {
+    PEERS.into_iter().find_map(|name| Some((name, find(name)?)))
+}
+
+/// Where a program lies on the search path. A pyenv shim is looked through: its start-up is not the
+/// peer's.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found =
+        std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())?;
+    if !found.parent()?.ends_with("shims") {
+        return Some(found);
+    }
+    let which = Command::new("pyenv").args(["which", name]).stdin(Stdio::null()).output().ok()?;
+    let real = String::from_utf8(which.stdout).ok().filter(|_| which.status.success())?;
+    Some(PathBuf::from(real.trim())).filter(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use firstbyte_bench::plan::Case;
+
+    use super::*;
+
+    fn args(link: Preset) -> DemoArgs {
+        DemoArgs {
+            link,
+            size: 32 << 20,
+            files: 20,
+            runs: 2,
+            report: "report.html".into(),
+            results: None,
+            keep: false,
+        }
+    }
+
+    #[test]
+    fn the_plan_has_the_rounds_that_were_asked_for_and_at_most_one_peer() {
+        let plan = of(&args(Preset::Function)).unwrap();
+        let rounds = |case: &Case| (case.name.clone(), case.rounds);
+        let expected = [("ready", 2), ("small", 2), ("list", 2), ("survive", 1)];
+        assert_eq!(
+            plan.cases.iter().map(rounds).collect::<Vec<_>>(),
+            expected.map(|(name, rounds)| (name.to_owned(), rounds))
+        );
+        let peers =
+            |case: &Case| case.contenders.iter().filter(|one| PEERS.contains(&one.name.as_str())).count();
+        assert!(plan.cases.iter().all(|case| peers(case) <= 1));
+        assert_eq!((plan.vars["names"].as_str(), plan.vars["last"].as_str()), ("4000", "00019"));
+        assert!(plan.cases[0].title.contains("32.0 MiB"), "{}", plan.cases[0].title);
+    }
+
+    #[test]
+    fn figures_behind_a_link_are_emulated_and_those_without_one_measured() {
+        let basis = |link| of(&args(link)).unwrap().cases[0].contenders[0].basis;
+        assert_eq!((basis(Preset::Function), basis(Preset::None)), (Basis::Emulated, Basis::Measured));
+    }
+}
