@@ -5,6 +5,7 @@
 //! [`compare`]. Only the edges read and write files.
 
 pub mod advice;
+pub mod bill;
 pub mod blast;
 pub mod compare;
 pub mod fields;

@@ -7,6 +7,7 @@
 mod break_even;
 mod change;
 mod choice;
+mod curve;
 mod moved;
 mod row;
 mod scene;
@@ -18,8 +19,9 @@ use serde::Serialize;
 
 pub use break_even::{BreakEven, Measure, Variable};
 pub use change::Change;
+pub use curve::{Chart, Curve, charts};
 pub use row::Row;
-pub use text::text;
+pub use text::{files_or_lazy, text};
 pub use verdict::{Reach, Verdict};
 
 use crate::fields::nearest;
@@ -29,6 +31,10 @@ use crate::workload::{Place, Workload};
 
 /// Options that the best one is compared with for break-even points.
 const RIVALS: usize = 4;
+
+/// Our way to read objects in place, and the service that does the same with a file system.
+const LAZY: &str = "s3-standard-lazy";
+const S3_FILES: &str = "s3-files";
 
 /// What advice rests on.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +60,8 @@ pub struct Advice {
     pub reaches: Vec<Reach>,
     /// Where the recommendation changes.
     pub break_evens: Vec<BreakEven>,
+    /// Where S3 Files is better than our lazy open, and where it is not.
+    pub s3_files: Vec<BreakEven>,
     /// What to change first.
     pub changes: Vec<Change>,
 }
@@ -96,6 +104,21 @@ pub enum Error {
     Region(#[from] prices::UnknownRegion),
 }
 
+impl Error {
+    /// The field of a workload file that is wrong, and the option that stands for it; `None` if it
+    /// is none of them.
+    #[must_use]
+    pub fn field(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Machine { .. } => Some(("compute.at", "--at")),
+            Self::Client { .. } => Some(("compute.client", "--client")),
+            Self::Memory { .. } => Some(("compute.program_memory", "--at")),
+            Self::Region(_) => Some(("region", "--region")),
+            Self::Option { .. } => None,
+        }
+    }
+}
+
 fn hint(nearest: Option<&String>) -> String {
     nearest.map_or_else(String::new, |name| format!("; nearest: {name}"))
 }
@@ -128,7 +151,13 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
         break_evens = break_even::break_evens(workload, &choices[best], &rivals, inputs);
         changes = change::changes(workload, &choices[best], &rows[best], inputs);
     }
-    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, changes })
+    let had = |name: &str| {
+        rows.iter().position(|row| row.name == name && row.refused.is_none()).map(|index| &choices[index])
+    };
+    let s3_files = had(S3_FILES)
+        .zip(had(LAZY))
+        .map_or_else(Vec::new, |(files, lazy)| break_even::break_evens(workload, files, &[lazy], inputs));
+    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, s3_files, changes })
 }
 
 /// One option of a workload, simulated, whether or not it can be had there.

@@ -4,6 +4,7 @@
 //! changed between two of them. `job` is one workload as a process of its own; the engine runs it.
 
 mod compare;
+mod cost;
 mod job;
 mod report;
 mod run;
