@@ -333,8 +333,9 @@ fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
         }
         console::print(format_args!("{}  {}", case.name, case.title))?;
         for contender in &case.contenders {
-            let runs = if contender.modelled.is_some() { 1 } else { args.rounds.unwrap_or(case.rounds) + 1 };
-            console::print(format_args!("  {}: {runs} runs", contender.name))?;
+            let runs = format!("{} runs", args.rounds.unwrap_or(case.rounds) + 1);
+            let what = if contender.modelled.is_some() { "computed" } else { &runs };
+            console::print(format_args!("  {}: {what}", contender.name))?;
         }
     }
     Ok(())
