@@ -2,7 +2,7 @@
 //!
 //! A contender's target says which service bills it, or the user does. What is read is counted from
 //! above: each block of 128 KiB is a request of its own. Stand-ins, and files on disks of this
-//! machine, are billed by nobody. What is not known (a service, a region, a price, whether bytes
+//! machine, bill nothing. What is not known (a service, a region, a price, whether bytes
 //! leave the region) is listed as missing and never guessed. Called by `bench run` for `--dry-run`
 //! and `--budget`.
 
@@ -44,12 +44,12 @@ pub struct Tariff {
     /// The endpoint of S3 targets, if it is not that of AWS.
     pub endpoint: Option<String>,
     /// What bills paths and other endpoints.
-    pub told: Option<Told>,
+    pub declared: Option<Declared>,
 }
 
 /// What the user says of paths and endpoints whose service is not known.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Told {
+pub enum Declared {
     /// Nothing is billed.
     Nothing,
     /// A service, by the name of its model.
@@ -214,13 +214,14 @@ impl Tariff {
         if ["127.0.0.1", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)) {
             return Service::Unbilled("on this machine".into());
         }
-        self.told().unwrap_or_else(|| Service::Unknown(format!("what {url} bills; tell it with --bill-as")))
+        self.declared()
+            .unwrap_or_else(|| Service::Unknown(format!("what {url} bills; tell it with --bill-as")))
     }
 
     fn path(&self, path: &str, mounts: Option<&Mounts>) -> Service<'_> {
         let mount = mounts.and_then(|mounts| mounts.of(&mounts::real(Path::new(path))));
         let kind = mount.map(|mount| mount.kind.as_str());
-        match (kind, self.told()) {
+        match (kind, self.declared()) {
             (Some(kind), _) if OF_THE_MACHINE.contains(&kind) => Service::Unbilled(format!("on {kind}")),
             (_, Some(service)) => service,
             (kind, None) => Service::Unknown(format!(
@@ -230,10 +231,10 @@ impl Tariff {
         }
     }
 
-    fn told(&self) -> Option<Service<'_>> {
-        Some(match self.told.as_ref()? {
-            Told::Nothing => Service::Unbilled("as told".into()),
-            Told::Service(name) => match self.services.service(name) {
+    fn declared(&self) -> Option<Service<'_>> {
+        Some(match self.declared.as_ref()? {
+            Declared::Nothing => Service::Unbilled("declared with --bill-as".into()),
+            Declared::Service(name) => match self.services.service(name) {
                 Some(model) => Service::Known(model),
                 None => Service::Unknown(format!("no model is called {name}")),
             },

@@ -155,13 +155,15 @@ mod tests {
             let plan = Suite::named(name).unwrap().plan(&[], &BTreeMap::new()).unwrap();
             let cases = plan.cases.iter().filter(|case| case.name.starts_with("cloud-"));
             let mut results = Results::default();
-            for (case, contender) in cases.flat_map(|case| case.contenders.iter().map(move |one| (case, one))) {
+            for (case, contender) in cases.flat_map(|case| case.contenders.iter().map(move |one| (case, one)))
+            {
                 let modelled = contender.modelled.as_ref().unwrap();
                 let run = modelled.run(&plan.words_of(case), "2026-11-24T00:00:00Z").unwrap();
                 let names = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
                 results.runs.push(names);
             }
-            let found: Vec<_> = plan.tables.iter().flat_map(|table| statistics::cells(table, &results)).collect();
+            let found: Vec<_> =
+                plan.tables.iter().flat_map(|table| statistics::cells(table, &results)).collect();
             let shown = found.iter().flatten().filter(|cell| cell.value.is_some());
             assert!(shown.clone().all(|cell| cell.basis == Basis::Modelled && cell.limit.is_some()));
             assert_eq!(shown.clone().count(), cells, "{name}");

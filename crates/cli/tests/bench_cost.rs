@@ -23,7 +23,7 @@ name = "local"
 command = ["true"]
 "#;
 
-const TOLD: [&str; 4] = ["--region", "us-east-1", "--transfer", "internet"];
+const KNOWN: [&str; 4] = ["--region", "us-east-1", "--transfer", "internet"];
 
 fn bench(world: &World, more: &[&str]) -> Ran {
     let plan = world.write("plan.toml", PLAN.as_bytes());
@@ -34,7 +34,7 @@ fn bench(world: &World, more: &[&str]) -> Ran {
 #[test]
 fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
     let world = World::new();
-    let ran = bench(&world, &[&["--dry-run"], &TOLD[..]].concat()).ok();
+    let ran = bench(&world, &[&["--dry-run"], &KNOWN[..]].concat()).ok();
     let lines: Vec<Value> = String::from_utf8(ran.stdout)
         .unwrap()
         .lines()
@@ -70,11 +70,11 @@ fn no_run_begins_that_would_pass_the_budget() {
     let out = world.path("results.jsonl");
     // A run costs 0.0933 USD; the rounds of the other contender cost nothing.
     let limits = ["--budget", "0.2USD", "--out", out.to_str().unwrap()];
-    bench(&world, &[&limits, &TOLD[..]].concat())
+    bench(&world, &[&limits, &KNOWN[..]].concat())
         .fails(1, &["--budget 0.200 USD", "0.187", "0.0933", "continues"]);
     let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
     assert_eq!(results.runs.iter().filter(|run| run.contender == "reader").count(), 2);
-    bench(&world, &[&["--budget", "0.5 USD", "--out", out.to_str().unwrap()], &TOLD[..]].concat()).ok();
+    bench(&world, &[&["--budget", "0.5 USD", "--out", out.to_str().unwrap()], &KNOWN[..]].concat()).ok();
     let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
     assert_eq!(results.runs.len(), 8);
 }
@@ -95,7 +95,7 @@ fn a_budget_is_refused_where_a_price_is_not_known() {
 }
 
 #[test]
-fn targets_on_this_machine_are_billed_by_nobody_and_an_endpoint_as_it_is_told() {
+fn targets_on_this_machine_bill_nothing() {
     let server = S3::ours_with(&[]);
     let mut world = World::with_s3(&server);
     world.set("AWS_ENDPOINT_URL", &server.url);

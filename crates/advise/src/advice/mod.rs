@@ -105,8 +105,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The field of a workload file that is wrong, and the option that stands for it; `None` if it
-    /// is none of them.
+    /// The field of a workload file that is wrong, and the option that stands for it; `None` for an
+    /// unknown option of the advice, which no workload names.
     #[must_use]
     pub fn field(&self) -> Option<(&'static str, &'static str)> {
         match self {

@@ -8,7 +8,7 @@ fn tariff() -> Tariff {
         region: Some("us-east-1".into()),
         transfer: Some(Transfer::None),
         endpoint: None,
-        told: None,
+        declared: None,
     }
 }
 
@@ -59,22 +59,25 @@ fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
 }
 
 #[test]
-fn the_user_tells_which_service_an_endpoint_or_a_path_is() {
-    let told = |what: Told, endpoint: &str| Tariff {
-        told: Some(what),
+fn the_user_says_which_service_an_endpoint_or_a_path_is() {
+    let declared = |what: Declared, endpoint: &str| Tariff {
+        declared: Some(what),
         endpoint: Some(endpoint.to_owned()),
         ..tariff()
     };
-    let express = line(READER, &told(Told::Service("s3-express".into()), "https://store.example"));
+    let express = line(READER, &declared(Declared::Service("s3-express".into()), "https://store.example"));
     assert_eq!(express.service.as_deref(), Some("s3-express"));
     let path = format!("{READER}\ntarget = \"/proc\"");
-    let efs = line(&path, &told(Told::Service("efs-elastic".into()), ""));
+    let efs = line(&path, &declared(Declared::Service("efs-elastic".into()), ""));
     assert!((efs.usd - 4.0 * 0.03).abs() < 1e-9, "{efs:?}");
-    assert_eq!(line(&path, &told(Told::Nothing, "")).free.as_deref(), Some("as told"));
+    assert_eq!(
+        line(&path, &declared(Declared::Nothing, "")).free.as_deref(),
+        Some("declared with --bill-as")
+    );
 }
 
 #[test]
-fn stand_ins_and_local_disks_are_billed_by_nobody() {
+fn stand_ins_and_local_disks_bill_nothing() {
     let service = "[[services]]\nname = \"far\"\ncommand = [\"link\"]\n";
     let words = "command = [\"true\", \"--endpoint-url\", \"{far.url}\", \"s3://b/big\"]\nbytes = \"1GiB\"";
     let costs = estimate(&plan(words, service), None, &tariff());

@@ -5,7 +5,7 @@ use firstbyte::environment;
 use firstbyte_advise::bill::Transfer;
 use firstbyte_advise::models::Catalogue;
 use firstbyte_advise::units::{self, shown_bytes};
-use firstbyte_bench::cost::{Costs, Line, Tariff, Told};
+use firstbyte_bench::cost::{Costs, Declared, Line, Tariff};
 use serde_json::json;
 
 use crate::globals::Globals;
@@ -19,13 +19,13 @@ pub struct CostArgs {
     /// Begin no run with which all cost more, by list prices: 5USD; refused if a price is not known
     #[arg(long, value_name = "MONEY", value_parser = parse_money)]
     pub budget: Option<f64>,
-    /// Where this machine is, seen from the region of the data: decides what bytes cost on their way
+    /// Where this machine is, seen from the data's region: decides what bytes cost on their way
     #[arg(long, value_name = "WAY", value_enum)]
     transfer: Option<Way>,
     /// Service that bills paths on the network and endpoints that are not AWS's, as `advise models`
     /// lists them, or `none`
-    #[arg(long, value_name = "SERVICE", value_parser = parse_told)]
-    bill_as: Option<Told>,
+    #[arg(long, value_name = "SERVICE", value_parser = parse_declared)]
+    bill_as: Option<Declared>,
 }
 
 /// A way of the bytes.
@@ -45,13 +45,13 @@ fn parse_money(text: &str) -> std::result::Result<f64, String> {
     units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
 }
 
-fn parse_told(text: &str) -> std::result::Result<Told, String> {
+fn parse_declared(text: &str) -> std::result::Result<Declared, String> {
     let services = Catalogue::current().services;
     if text == "none" {
-        return Ok(Told::Nothing);
+        return Ok(Declared::Nothing);
     }
     if services.iter().any(|model| model.name == text) {
-        return Ok(Told::Service(text.to_owned()));
+        return Ok(Declared::Service(text.to_owned()));
     }
     let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
     Err(format!("write none, or one of {}", known.join(", ")))
@@ -79,7 +79,7 @@ impl CostArgs {
                 Way::Internet => Transfer::Internet,
             }),
             endpoint,
-            told: self.bill_as.clone(),
+            declared: self.bill_as.clone(),
         })
     }
 
