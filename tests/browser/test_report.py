@@ -41,6 +41,15 @@ def made(tmp_path):
     return make
 
 
+@pytest.fixture
+def advised(tmp_path):
+    """Makes the page of an advice; returns its address."""
+    page = tmp_path / "advice.html"
+    workload = ["--data", "5GB", "--read", "100MB", "--deadline", "29s", "--at", "lambda:3008MB", "--day", "2026-11-23"]
+    subprocess.run([TARGET / "debug" / "firstbyte", "advise", "run", *workload, "--page", page], check=True, stdout=subprocess.DEVNULL)
+    return page.as_uri()
+
+
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
@@ -97,6 +106,19 @@ def test_it_opens_on_phone_and_desktop(made, opened, size, scheme):
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size[0], f"{width} px on a screen of {size[0]}"
     assert "report" in page.title(), "no text of the results ran as a script"
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_advice_opens_on_phone_and_desktop_with_a_table_beside_each_chart(advised, opened, size):
+    page = opened(advised, size)
+    draw_all(page)
+    shoot(page, f"advice-{size[0]}")
+    charts = page.locator("figure.chart")
+    assert charts.count() == page.locator("figure.chart canvas").count() == 7
+    for figure in charts.all():
+        assert figure.locator("table tr").count() == 26, figure.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert "advice" in page.title()
 
 
 def test_it_is_complete_without_scripts(made, opened):

@@ -8,6 +8,7 @@
 //! The callers, `bench` and the command line, read and write the files.
 
 pub mod advice;
+pub mod bill;
 pub mod blast;
 pub mod compare;
 pub mod fields;

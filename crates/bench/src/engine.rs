@@ -18,8 +18,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use firstbyte_advise::result::{self, ContenderLine, Header, Outcome, Results, Run, SCHEMA};
+use firstbyte_advise::statistics::summarise;
+use firstbyte_advise::units::significant;
 use sha2::{Digest, Sha256};
 
+use crate::cost::Costs;
 use crate::error::{Error, Result};
 use crate::plan::{Case, Contender, Plan};
 use crate::results::Writer;
@@ -49,6 +52,10 @@ pub struct Settings<'a> {
     pub rounds: Option<u32>,
     /// Most bytes that all runs together may read or move.
     pub max_bytes: Option<u64>,
+    /// Most dollars that all runs together may cost by `costs`.
+    pub max_usd: Option<f64>,
+    /// What the runs cost.
+    pub costs: Costs,
     /// Most seconds that the measurement may take.
     pub max_seconds: Option<f64>,
     /// True: what was made on the disk stays when the measurement is complete, but for the
@@ -194,7 +201,7 @@ pub fn execute(
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Ending> {
     check_functions(plan)?;
-    let mut budget = Budget { began: Instant::now(), bytes: 0, settings };
+    let mut budget = Budget { began: Instant::now(), bytes: 0, usd: 0.0, paid: BTreeSet::new(), settings };
     let mut stage = Stage::new(&settings.disk)?;
     for case in &plan.cases {
         let case = &rounds_of(case, settings);
@@ -239,15 +246,24 @@ fn left_out(writer: &Writer, case: &Case, contender: &Contender) -> bool {
 struct Budget<'a> {
     began: Instant,
     bytes: u64,
+    usd: f64,
+    /// Case and contender of the runs that were made.
+    paid: BTreeSet<(String, String)>,
     settings: &'a Settings<'a>,
 }
 
 impl Budget<'_> {
-    /// The reason for which a run of so many bytes must not begin; `None` if it may.
-    fn refuses(&self, bytes: u64) -> Option<String> {
+    /// The reason for which a run of so many bytes and dollars must not begin; `None` if it may.
+    fn refuses(&self, bytes: u64, usd: f64) -> Option<String> {
         let spent = self.began.elapsed().as_secs_f64();
         if self.settings.max_seconds.is_some_and(|most| spent >= most) {
             return Some(format!("--max-time: {spent:.0} s are over"));
+        }
+        if let Some(most) = self.settings.max_usd.filter(|most| self.usd + usd > *most) {
+            let [most, spent, next] = [most, self.usd, usd].map(significant);
+            return Some(format!(
+                "--budget {most} USD: the runs so far cost {spent} by list prices, the next one {next}"
+            ));
         }
         let most = self.settings.max_bytes.filter(|most| self.bytes + bytes > *most)?;
         Some(format!("--max-bytes {most}: {} bytes were moved, the next run needs {bytes}", self.bytes))
@@ -303,12 +319,16 @@ fn run_case(
                 continue;
             }
             let bytes = scene.bytes_of(contender)?.unwrap_or(0);
-            if let Some(why) = budget.refuses(bytes) {
+            let name = (case.name.clone(), contender.name.clone());
+            let usd = settings.costs.of_run(&name.0, &name.1, !budget.paid.contains(&name));
+            if let Some(why) = budget.refuses(bytes, usd) {
                 return Ok(Some(Ending::Limit(why)));
             }
             let mut run = scene.run(contender, stage, budget.time_for(case.timeout))?;
             (run.round, run.position) = (round, *position);
             *position += 1;
+            budget.usd += usd;
+            budget.paid.insert(name);
             budget.bytes += run.wire_bytes.or(run.bytes).unwrap_or(bytes);
             watch(Event::Run(&run));
             writer.write(run)?;
@@ -348,15 +368,30 @@ fn compute(
         if !writer.rounds_of(&case.name, &contender.name).is_empty() {
             continue;
         }
-        let run = modelled.run(&words, &one_run::now()).map_err(|what| Error::Plan {
+        let wrong = |what: String| Error::Plan {
             plan: plan.name.clone(),
             what: format!("case {}: contender {}: {what}", case.name, contender.name),
-        })?;
+        };
+        let mut words = words.clone();
+        for (name, of) in &modelled.measured {
+            words.set(name, measured(of, writer).map_err(wrong)?);
+        }
+        let run = modelled.run(&words, &one_run::now()).map_err(wrong)?;
         let run = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
         watch(Event::Run(&run));
         writer.write(run)?;
     }
     Ok(())
+}
+
+/// The median seconds of what was measured before: `CASE / CONTENDER`.
+fn measured(of: &str, writer: &Writer) -> std::result::Result<f64, String> {
+    let (case, contender) = of.split_once(" / ").ok_or_else(|| format!("{of:?} is not CASE / CONTENDER"))?;
+    let seconds: Vec<f64> = writer.results().counted(case, contender).map(|run| run.seconds).collect();
+    let summary = summarise(&seconds);
+    summary.map(|summary| summary.median).ok_or_else(|| {
+        format!("it needs what {contender:?} of the case {case:?} measures: run that case too, before it")
+    })
 }
 
 /// The contenders in the order of a round: another one each round, the same in each measurement.

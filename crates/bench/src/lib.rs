@@ -10,6 +10,7 @@ mod access;
 pub mod cache;
 pub mod cgroup;
 mod check;
+pub mod cost;
 pub mod data;
 pub mod engine;
 mod error;

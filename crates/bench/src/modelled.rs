@@ -5,6 +5,7 @@
 //! models and those of a directory. Called by the engine and, for the models of a directory, by
 //! `advise`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte_advise::advice::{self, Inputs};
@@ -27,6 +28,9 @@ pub struct Modelled {
     pub workload: String,
     /// A directory of more models.
     pub models: String,
+    /// Placeholders that are what was measured before: the median seconds of a contender, as
+    /// `CASE / CONTENDER`, by the placeholder's name.
+    pub measured: BTreeMap<String, String>,
     /// The limit that the case is about. That the model names another one is an error.
     pub limit: String,
 }

@@ -170,6 +170,8 @@ pub struct Contender {
     pub server: Option<String>,
     /// Bytes of data that one job moves or reads: a size.
     pub bytes: Option<String>,
+    /// What a run reads of a service that bills it, where `target` and `bytes` do not say it.
+    pub billed: Option<Billed>,
     /// The origin of its figures.
     pub basis: Basis,
     /// The workload, for reports.
@@ -186,6 +188,23 @@ pub struct Contender {
     pub requires: Vec<String>,
     /// The way to install them, for that note.
     pub install: String,
+}
+
+/// What a run reads of a service, where a contender's `bytes` do not say it. All texts may have
+/// placeholders.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Billed {
+    /// The location that is billed; empty: the contender's target.
+    pub target: String,
+    /// Bytes that one job brings: a size.
+    pub bytes: String,
+    /// Requests for data of one job; empty: one for each block of 128 KiB.
+    pub gets: String,
+    /// Requests for names of one job; empty: one.
+    pub lists: String,
+    /// True: only the first run reads it, later ones find it in a cache.
+    pub once: bool,
 }
 
 /// A number from 1 on, or text that is one once its placeholders are filled.

@@ -136,6 +136,9 @@ impl Suite {
 
 #[cfg(test)]
 mod tests {
+    use firstbyte_advise::result::{Basis, Results, Run};
+    use firstbyte_advise::statistics;
+
     use super::*;
 
     #[test]
@@ -143,6 +146,28 @@ mod tests {
         for suite in &SUITES {
             let plan = suite.plan(&[], &BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));
             assert!(!plan.tables.is_empty(), "{}", suite.name);
+        }
+    }
+
+    #[test]
+    fn the_published_services_are_modelled_beside_their_published_figures() {
+        for (name, cells) in [("s1", 7 * 3), ("s3", 4 * 4), ("s5", 5 * 3)] {
+            let plan = Suite::named(name).unwrap().plan(&[], &BTreeMap::new()).unwrap();
+            let cases = plan.cases.iter().filter(|case| case.name.starts_with("cloud-"));
+            let mut results = Results::default();
+            for (case, contender) in cases.flat_map(|case| case.contenders.iter().map(move |one| (case, one)))
+            {
+                let modelled = contender.modelled.as_ref().unwrap();
+                let run = modelled.run(&plan.words_of(case), "2026-11-24T00:00:00Z").unwrap();
+                let names = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };
+                results.runs.push(names);
+            }
+            let found: Vec<_> =
+                plan.tables.iter().flat_map(|table| statistics::cells(table, &results)).collect();
+            let shown = found.iter().flatten().filter(|cell| cell.value.is_some());
+            assert!(shown.clone().all(|cell| cell.basis == Basis::Modelled && cell.limit.is_some()));
+            assert_eq!(shown.clone().count(), cells, "{name}");
+            assert!(shown.filter(|cell| !cell.published.is_empty()).count() > 0, "{name}");
         }
     }
 

@@ -10,6 +10,7 @@ mod probe;
 
 use std::path::PathBuf;
 
+pub(crate) use function::LINK;
 pub use probe::{Found, Shape, Target, probe};
 
 use crate::error::{Error, Result};

@@ -66,6 +66,87 @@ fn what_is_wrong_names_its_field_its_line_and_what_is_near() {
 }
 
 #[test]
+fn each_wrong_value_of_a_file_is_one_line_with_its_field_and_its_line() {
+    let world = World::new();
+    let good = "region = \"us-east-1\"\n[data]\nsize = \"5 GB\"\nread = \"1 GB\"\n[compute]\nat = \"m5.large\"\n\
+                client = \"firstbyte\"\nprogram_memory = \"1 GiB\"\n[goal]\ndeadline = \"29 s\"\n";
+    let path = world.write("workload.toml", good.as_bytes());
+    printed(&world, &["advise", "run", path.to_str().unwrap(), "--day=2026-11-23"]);
+    for (from, to, line, field, facts) in [
+        ("5 GB", "5", 3, "data.size", "has no unit"),
+        ("5 GB", "5 G", 3, "data.size", "GB or GiB"),
+        ("1 GB", "1 parsec", 4, "data.read", "is not a size"),
+        ("1 GB", "-1 GB", 4, "data.read", "negative"),
+        ("1 GB", "6 GB", 4, "data.read", "6.00 GB read of 5.00 GB: give what one pass reads, and `passes`"),
+        ("5 GB", "5000 PB", 3, "data.size", "absurd"),
+        ("29 s", "29", 10, "goal.deadline", "has no unit"),
+        ("29 s", "29 GB", 10, "goal.deadline", "is not a duration"),
+        ("us-east-1", "us-esat-1", 1, "region", "nearest: us-east-1"),
+        ("m5.large", "m5.lagre", 6, "compute.at", "nearest: m5.large"),
+        ("m5.large", "lambda:3008", 6, "compute.at", "has no unit"),
+        ("\"firstbyte\"", "\"botto\"", 7, "compute.client", "known: firstbyte, python-boto3"),
+        ("1 GiB", "1 TiB", 8, "compute.program_memory", "more memory than m5.large has"),
+    ] {
+        let path = world.write("workload.toml", good.replacen(from, to, 1).as_bytes());
+        let ran = Ran::from(world.command(&["advise", "run", path.to_str().unwrap()]).output().unwrap());
+        let place = format!("workload.toml: line {line}: {field}: ");
+        assert!(
+            ran.code == Some(2) && ran.stderr.contains(&place) && ran.stderr.contains(facts),
+            "{to}: {ran:?}"
+        );
+        assert_eq!(ran.stderr.trim_end().lines().count(), 1, "{ran:?}");
+    }
+    let ran = Ran::from(
+        world.command(&["advise", "run", path.to_str().unwrap(), "--region", "us-esat-1"]).output().unwrap(),
+    );
+    ran.fails(2, &["--region: there is no region `us-esat-1`; nearest: us-east-1"]);
+}
+
+#[test]
+fn a_day_before_all_prices_gives_times_and_says_since_when_there_are_prices() {
+    let world = World::new();
+    let words: Vec<&str> =
+        SMALL.iter().map(|word| if word.starts_with("--day") { "--day=2020-01-01" } else { word }).collect();
+    let text = printed(&world, &[&["advise", "run"], &words[..]].concat());
+    assert!(text.contains("no price is known for: ") && text.contains("lambda/x86"), "{text}");
+    assert!(text.contains("the first price of those is of 2024-07-01, after the day"), "{text}");
+}
+
+#[test]
+fn results_that_are_empty_foreign_or_newer_are_one_line() {
+    let world = World::new();
+    let newer = "{\"kind\":\"header\",\"schema\":999}\n";
+    let foreign = "{\"some\":\"json\"}\n";
+    for (content, facts) in
+        [("", "results"), ("no results\n", "results"), (foreign, "results"), (newer, "999")]
+    {
+        let path = world.write("made.jsonl", content.as_bytes());
+        let path = path.to_str().unwrap();
+        let calibrated = [&["advise", "run", "--results", path], &SMALL[..]].concat();
+        for words in [calibrated, vec!["advise", "init", "--from", path]] {
+            let ran = Ran::from(world.command(&words).output().unwrap());
+            assert!(ran.code == Some(1) && ran.stderr.contains("made.jsonl"), "{content}: {ran:?}");
+            assert!(ran.stderr.contains(facts) && ran.stderr.trim_end().lines().count() == 1, "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_has_the_advice_and_curves_and_needs_no_network() {
+    let world = World::new();
+    let page = world.path("advice.html");
+    let words = [&["advise", "run", "--page", page.to_str().unwrap()], &SMALL[..]].concat();
+    let text = printed(&world, &words);
+    let page = std::fs::read_to_string(page).unwrap();
+    let sentence = text.lines().next().unwrap().split("; ").next().unwrap();
+    assert!(page.contains(&format!("<h1>{sentence}</h1>")), "{sentence}");
+    assert!(page.contains("default-src 'none'") && page.contains("cannot be used here"), "{page}");
+    let charts: Vec<&str> = page.split("<figure class=\"chart\"").skip(1).collect();
+    assert_eq!(charts.len(), 7);
+    assert!(charts.iter().all(|chart| chart.split("</figure>").next().unwrap().contains("<table>")));
+}
+
+#[test]
 fn models_are_listed_with_their_sources() {
     let text = printed(&World::new(), &["advise", "models"]);
     assert!(text.contains("efs-elastic") && text.contains("s3-standard"), "{text}");

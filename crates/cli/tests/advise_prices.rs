@@ -56,7 +56,7 @@ fn prices_are_shown_with_day_age_and_source() {
     assert_eq!(of("ec2/r6i.24xlarge")["day"], "2026-07-20");
     assert_eq!(of("ec2/r6i.24xlarge")["age_days"], 126);
     assert!(of("efs/elastic-read")["source"].as_str().is_some_and(|source| !source.is_empty()));
-    assert_eq!(of("s3-files/read")["missing"], true, "what is not known is named");
+    assert_eq!(of("fsx-lustre/persistent-2-1000")["missing"], true, "what is not known is named");
 
     let ran = world.run(&["advise", "prices", "efs", "--region", "us-east-1", "--day", "2026-11-23"]);
     let text = String::from_utf8(ran.stdout).unwrap();

@@ -89,6 +89,41 @@ env = { OWN = "{number}{number}" }
 }
 
 #[test]
+fn a_prediction_may_rest_on_what_was_measured_before_it() {
+    let world = World::new();
+    let plan = r#"
+[[case]]
+name = "start"
+[[case.contender]]
+name = "empty job"
+command = ["sleep", "0.3"]
+[[case]]
+name = "job"
+[[case.contender]]
+name = "predicted"
+[case.contender.modelled]
+option = "efs-elastic"
+measured = { start = "start / empty job" }
+workload = """
+[data]
+size = "1 B"
+[compute]
+at = "m5.large"
+startup = "{start} s"
+"""
+"#;
+    let results = measured(&world, plan, &["--rounds", "1"]);
+    let of = |case: &str| results.runs.iter().rfind(|run| run.case == case).unwrap();
+    let (start, job) = (of("start").seconds, of("job").seconds);
+    // The mount and the round trips of one file are the rest.
+    assert!(job > start && job < start + 0.2, "{start} {job}");
+    let file = world.write("plan.toml", plan.as_bytes());
+    world
+        .run(&["-q", "bench", "run", "--plan", file.to_str().unwrap(), "--case", "job"])
+        .fails(2, &["it needs what \"empty job\" of the case \"start\" measures"]);
+}
+
+#[test]
 fn names_that_are_not_there_get_one_line() {
     let world = World::new();
     let case = |fields: &str| {

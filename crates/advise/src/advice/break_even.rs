@@ -11,6 +11,7 @@ use super::choice::{Choice, capacity};
 use super::row::{DAYS, Row, run, slow_seconds};
 use super::usage::usage;
 use super::verdict::Reach;
+use crate::units::{shown_bytes, significant};
 use crate::workload::Workload;
 
 /// The input that varies.
@@ -50,6 +51,24 @@ pub struct BreakEven {
     pub below: String,
     /// Name of the better option above.
     pub above: String,
+}
+
+impl BreakEven {
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let value = match self.variable {
+            Variable::Read => format!("{} read a job", shown_bytes(self.value)),
+            Variable::Size => format!("{} of data", shown_bytes(self.value)),
+            Variable::JobsPerDay => format!("{} jobs a day", significant(self.value)),
+            Variable::AtOnce => format!("{} jobs at once", significant(self.value)),
+        };
+        let what = match self.measure {
+            Measure::Time => "faster",
+            Measure::Cost => "cheaper",
+        };
+        format!("{value}: below, {} is {what}; above, {}", self.below, self.above)
+    }
 }
 
 /// Points of the sweep in which a change is looked for.
@@ -92,6 +111,17 @@ pub(super) fn measure(
     cost.is_complete().then(|| cost.month(jobs) + cost.waiting.unwrap_or(0.0) * jobs)
 }
 
+/// Where each variable is swept: its least and its greatest value.
+pub(super) fn ranges(workload: &Workload) -> [(Variable, f64, f64); 4] {
+    let all = workload.data.bytes;
+    [
+        (Variable::Read, (all * 1e-6).max(1e-3), all),
+        (Variable::JobsPerDay, 0.01, 1e6),
+        (Variable::AtOnce, 1.0, 1e4),
+        (Variable::Size, (all * 1e-2).max(1e-3), all * 1e2),
+    ]
+}
+
 /// All points where `best` and another of `others` change places.
 pub(super) fn break_evens(
     workload: &Workload,
@@ -99,14 +129,8 @@ pub(super) fn break_evens(
     others: &[&Choice<'_>],
     inputs: &Inputs<'_>,
 ) -> Vec<BreakEven> {
-    let ranges = [
-        (Variable::Read, workload.data.bytes * 1e-6, workload.data.bytes),
-        (Variable::JobsPerDay, 0.01, 1e6),
-        (Variable::AtOnce, 1.0, 1e4),
-        (Variable::Size, workload.data.bytes * 1e-2, workload.data.bytes * 1e2),
-    ];
     let mut found = Vec::new();
-    for (variable, low, high) in ranges {
+    for (variable, low, high) in ranges(workload) {
         for of in [Measure::Time, Measure::Cost] {
             if of == Measure::Time && variable == Variable::JobsPerDay {
                 continue;
@@ -116,7 +140,7 @@ pub(super) fn break_evens(
                     let workload = varied(workload, variable, value);
                     Some(measure(&workload, best, inputs, of)? - measure(&workload, other, inputs, of)?)
                 };
-                let Some((value, rising)) = root(difference, low.max(1e-3), high) else { continue };
+                let Some((value, rising)) = root(difference, low, high) else { continue };
                 let (below, above) =
                     if rising { (best.name(), other.name()) } else { (other.name(), best.name()) };
                 found.push(BreakEven { variable, measure: of, value, below, above });

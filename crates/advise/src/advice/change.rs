@@ -5,13 +5,20 @@
 use serde::Serialize;
 
 use super::Inputs;
-use super::choice::Choice;
+use super::break_even::{Variable, varied};
+use super::choice::{Choice, capacity};
 use super::row::{Row, row};
-use crate::units::{shown_seconds, significant};
+use crate::units::{shown_bytes, shown_seconds, significant};
 use crate::workload::{Place, Workload};
 
 /// The least saving that is worth a line.
 const WORTH: f64 = 0.05;
+
+/// The price of a GiB of cold data in a month.
+const S3_STORAGE: &str = "s3-standard/storage";
+
+/// Bytes of a GiB.
+const GIB: f64 = 1_073_741_824.0;
 
 /// A change to the workload or the option, and its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,7 +88,34 @@ pub(super) fn changes(
         spot.compute.spot = true;
         offer("spot instances", &spot, choice);
     }
+    all.extend(cold_data(workload, choice, before, inputs));
     let saved = |change: &Change| change.seconds.1 / change.seconds.0.max(1e-12);
     all.sort_by(|a, b| saved(a).total_cmp(&saved(b)));
     all
+}
+
+/// Keeping only what jobs read on the service, and the rest in S3 Standard. Not where all of it is
+/// stored there already, nor where most of it is read.
+fn cold_data(workload: &Workload, choice: &Choice<'_>, before: &Row, inputs: &Inputs<'_>) -> Option<Change> {
+    let stored = |price: &str| price.ends_with("/storage") || price.starts_with("fsx-lustre/");
+    let elsewhere =
+        choice.model.bills.iter().any(|bill| stored(&bill.price) && !bill.price.starts_with("s3-standard/"));
+    let (all, read) = (workload.data.bytes, workload.data.read);
+    if !elsewhere || read > all / 2.0 {
+        return None;
+    }
+    let mut hot = varied(workload, Variable::Size, read);
+    hot.data.read = read;
+    hot.data.warm = workload.data.warm;
+    hot.data.files = (workload.data.files * read / all).max(1.0);
+    let after = row(&hot, &Choice { capacity: capacity(choice.model, read), ..choice.clone() }, inputs);
+    let price = inputs.prices.price(S3_STORAGE, &workload.region, inputs.day)?;
+    let cold = price.usd * (all - read) / GIB;
+    let month = (before.month?, after.month? + cold);
+    (month.1 < month.0 * (1.0 - WORTH)).then(|| Change {
+        what: format!("cold data to S3, if jobs read the same {}", shown_bytes(read)),
+        option: before.name.clone(),
+        seconds: (before.p50, after.p50),
+        month: Some(month),
+    })
 }

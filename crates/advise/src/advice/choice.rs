@@ -60,6 +60,11 @@ impl Choice<'_> {
     fn hydrates(&self) -> bool {
         self.model.number("hydrates_files").is_some()
     }
+
+    /// True if a machine is kept running because the data is on its own disk.
+    pub(super) fn keeps_machine(&self) -> bool {
+        self.model.kind == Kind::LocalDisk && self.hydrated
+    }
 }
 
 /// All options of a workload, in the order of the catalogue.
@@ -68,7 +73,7 @@ pub(super) fn choices<'a>(workload: &Workload, catalogue: &'a Catalogue) -> Vec<
     for model in &catalogue.services {
         let methods: &[Method] = match model.kind {
             Kind::Object => &[Method::Download, Method::Lazy, Method::Mount],
-            Kind::FileSystem | Kind::Volume => &[Method::InPlace],
+            Kind::FileSystem | Kind::Volume | Kind::LocalDisk => &[Method::InPlace],
         };
         for method in methods {
             let ways: &[bool] =
@@ -95,8 +100,10 @@ fn refusal(model: &Model, method: Method, workload: &Workload, catalogue: &Catal
     let local = catalogue.lambda.get("local_bytes").map_or(f64::INFINITY, |number| number.value);
     if lambda && method == Method::Mount {
         Some("functions have no FUSE".into())
-    } else if lambda && model.kind == Kind::Volume {
+    } else if lambda && model.kind.is_of_one_machine() {
         Some("functions have no volumes".into())
+    } else if let Some(why) = without_store(model, workload, catalogue) {
+        Some(why.into())
     } else if lambda && model.name.starts_with("fsx-") {
         Some("functions cannot mount Lustre".into())
     } else if lambda && method == Method::Download && workload.data.bytes > local {
@@ -107,5 +114,18 @@ fn refusal(model: &Model, method: Method, workload: &Workload, catalogue: &Catal
         Some("one machine only".into())
     } else {
         None
+    }
+}
+
+/// Why a machine's own disk cannot hold the data.
+fn without_store(model: &Model, workload: &Workload, catalogue: &Catalogue) -> Option<&'static str> {
+    let Place::Machine(name) = &workload.compute.place else { return None };
+    if model.kind != Kind::LocalDisk {
+        return None;
+    }
+    match catalogue.machines.get(name).and_then(|machine| machine.store.as_ref()) {
+        None => Some("no instance store of this type is known"),
+        Some(store) if workload.data.bytes > store.value => Some("larger than the instance store"),
+        Some(_) => None,
     }
 }

@@ -8,6 +8,7 @@
 mod break_even;
 mod change;
 mod choice;
+mod curve;
 mod moved;
 mod row;
 mod scene;
@@ -19,8 +20,9 @@ use serde::Serialize;
 
 pub use break_even::{BreakEven, Measure, Variable};
 pub use change::Change;
+pub use curve::{Chart, Curve, charts};
 pub use row::Row;
-pub use text::text;
+pub use text::{files_or_lazy, text};
 pub use verdict::{Reach, Verdict};
 
 use crate::fields::nearest;
@@ -30,6 +32,10 @@ use crate::workload::{Place, Workload};
 
 /// Options that the best one is compared with for break-even points.
 const RIVALS: usize = 4;
+
+/// Our way to read objects in place, and the service that does the same with a file system.
+const LAZY: &str = "s3-standard-lazy";
+const S3_FILES: &str = "s3-files";
 
 /// The models and prices that advice is computed from.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +61,8 @@ pub struct Advice {
     pub reaches: Vec<Reach>,
     /// Points where another option becomes the best.
     pub break_evens: Vec<BreakEven>,
+    /// Where S3 Files is better than our lazy open, and where it is not.
+    pub s3_files: Vec<BreakEven>,
     /// Changes that save time or money, the best first.
     pub changes: Vec<Change>,
 }
@@ -97,6 +105,21 @@ pub enum Error {
     Region(#[from] prices::UnknownRegion),
 }
 
+impl Error {
+    /// The field of a workload file that is wrong, and the option that stands for it; `None` for an
+    /// unknown option of the advice, which no workload names.
+    #[must_use]
+    pub fn field(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Machine { .. } => Some(("compute.at", "--at")),
+            Self::Client { .. } => Some(("compute.client", "--client")),
+            Self::Memory { .. } => Some(("compute.program_memory", "--at")),
+            Self::Region(_) => Some(("region", "--region")),
+            Self::Option { .. } => None,
+        }
+    }
+}
+
 fn hint(nearest: Option<&String>) -> String {
     nearest.map_or_else(String::new, |name| format!("; nearest: {name}"))
 }
@@ -129,7 +152,13 @@ pub fn advise(workload: &Workload, inputs: &Inputs<'_>) -> Result<Advice, Error>
         break_evens = break_even::break_evens(workload, &choices[best], &rivals, inputs);
         changes = change::changes(workload, &choices[best], &rows[best], inputs);
     }
-    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, changes })
+    let had = |name: &str| {
+        rows.iter().position(|row| row.name == name && row.refused.is_none()).map(|index| &choices[index])
+    };
+    let s3_files = had(S3_FILES)
+        .zip(had(LAZY))
+        .map_or_else(Vec::new, |(files, lazy)| break_even::break_evens(workload, files, &[lazy], inputs));
+    Ok(Advice { workload: workload.name.clone(), verdict, rows, reaches, break_evens, s3_files, changes })
 }
 
 /// One option of a workload, simulated, whether or not it can be had there.

@@ -2,11 +2,10 @@
 //! cached. The simulator and the bill use the same result. Called by `scene`.
 
 use super::choice::{Choice, Method};
-use crate::models::Kind;
 use crate::workload::{Access, Workload};
 
 /// Bytes of one request of a parallel download: the size of our chunks.
-const CHUNK: f64 = 8.0 * 1_048_576.0;
+pub(super) const CHUNK: f64 = 8.0 * 1_048_576.0;
 
 /// The kernel's largest read-ahead where nothing else is set.
 const READ_AHEAD: f64 = 131_072.0;
@@ -65,7 +64,8 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, memory: f64) -> Mo
     };
     let first = (first - data.warm).max(0.0);
     let bytes = first + again;
-    let requests = if choice.model.kind == Kind::Volume { 0.0 } else { (bytes / unit).max(files.min(bytes)) };
+    let requests =
+        if choice.model.kind.is_of_one_machine() { 0.0 } else { (bytes / unit).max(files.min(bytes)) };
     Moved { bytes, first, requests, files, whole, direct }
 }
 

@@ -15,6 +15,8 @@ struct Host {
     memory: f64,
     network: Resource,
     flow_rate: f64,
+    /// Bytes per second of its own disk.
+    store_rate: Option<f64>,
 }
 
 /// A system to simulate, and the bytes and requests of a job in it.
@@ -44,8 +46,13 @@ pub(super) fn scene(
     let host = host(workload, catalogue, draw);
     let moved = moved(workload, choice, host.memory);
     let mut builder = Builder { workload, choice, draw, moved, resources: Vec::new(), needs: Vec::new() };
-    if choice.model.kind != Kind::Volume {
+    if !choice.model.kind.is_of_one_machine() {
         builder.need(host.network, moved.bytes);
+    } else if !choice.hydrated {
+        builder.need(host.network, moved.whole);
+    }
+    if let (Kind::LocalDisk, Some(rate)) = (choice.model.kind, host.store_rate) {
+        builder.need(Resource::steady(Limit::LocalDisk, rate), moved.bytes);
     }
     builder.service();
     let (client_cpu, processors) = builder.client_cpu(catalogue);
@@ -96,17 +103,19 @@ fn host(workload: &Workload, catalogue: &Catalogue, draw: &mut Draw) -> Host {
             let rate = of(catalogue.lambda.get("network"), f64::INFINITY);
             let per_processor = of(catalogue.lambda.get("memory_per_processor"), *memory);
             let network = Resource::steady(Limit::ClientNetwork, rate);
-            Host { vcpus: memory / per_processor, memory: *memory, network, flow_rate }
+            let vcpus = memory / per_processor;
+            Host { vcpus, memory: *memory, network, flow_rate, store_rate: None }
         }
         Place::Machine(name) => {
             let Some(machine) = catalogue.machines.get(name) else {
                 let network = Resource::steady(Limit::ClientNetwork, f64::INFINITY);
-                return Host { vcpus: 1.0, memory: 0.0, network, flow_rate };
+                return Host { vcpus: 1.0, memory: 0.0, network, flow_rate, store_rate: None };
             };
             let (base, burst) = (machine.network * payload, machine.network_burst * payload);
             let credit = (burst - base) * burst_time;
             let network = Resource { limit: Limit::ClientNetwork, base, burst, credit };
-            Host { vcpus: machine.vcpus, memory: machine.memory, network, flow_rate }
+            let store_rate = machine.store_rate.as_ref().map(|rate| draw.of(rate));
+            Host { vcpus: machine.vcpus, memory: machine.memory, network, flow_rate, store_rate }
         }
     }
 }
@@ -136,13 +145,13 @@ impl Builder<'_, '_> {
         let moved = self.moved;
         let jobs = self.workload.jobs.at_once;
         // Each machine has a volume of its own; anything else is shared.
-        let all = if self.choice.model.kind == Kind::Volume { 1.0 } else { jobs };
+        let own = self.choice.model.kind.is_of_one_machine();
+        let all = if own { 1.0 } else { jobs };
         if let Some(rate) = self.number("client_rate") {
             self.need(Resource::steady(Limit::ClientLimit, rate), moved.bytes);
         }
         if let Some(rate) = self.number("total_rate") {
-            let limit =
-                if self.choice.model.kind == Kind::Volume { Limit::Disk } else { Limit::StorageNetwork };
+            let limit = if own { Limit::Disk } else { Limit::StorageNetwork };
             let burst = self.number("total_burst").unwrap_or(rate).max(rate);
             let credit = if burst > rate { self.number("burst_credit").unwrap_or(0.0) } else { 0.0 };
             self.need(Resource { limit, base: rate, burst, credit }, moved.bytes * all);

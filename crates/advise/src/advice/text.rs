@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::Advice;
-use super::break_even::{BreakEven, Measure, Variable};
 use super::row::Row;
-use crate::units::{shown_bytes, shown_seconds, significant};
+use super::{Advice, LAZY, S3_FILES};
+use crate::prices::{Day, Missing, Reason};
+use crate::units::{shown_seconds, significant};
 
 /// The recommendation, a row for each option, break-even points, and what to change first.
 #[must_use]
@@ -21,6 +21,9 @@ pub fn text(advice: &Advice) -> String {
     if !missing.is_empty() {
         let _ = writeln!(text, "no price is known for: {}", missing.join(", "));
     }
+    if let Some(first) = advice.rows.iter().flat_map(|row| &row.cost.missing).filter_map(first_day).min() {
+        let _ = writeln!(text, "the first price of those is of {first}, after the day that is asked for");
+    }
     if let Some(days) = advice.rows.iter().filter_map(|row| row.cost.oldest_days).max() {
         let _ = writeln!(text, "oldest price: {days} days");
     }
@@ -28,7 +31,13 @@ pub fn text(advice: &Advice) -> String {
         text.push_str("\nbreak-even (at the likeliest values)\n");
     }
     for point in &advice.break_evens {
-        let _ = writeln!(text, "  {}", point_line(point));
+        let _ = writeln!(text, "  {}", point.line());
+    }
+    if let Some(line) = files_or_lazy(advice) {
+        let _ = writeln!(text, "\nS3 Files or our lazy open\n  {line}");
+    }
+    for point in &advice.s3_files {
+        let _ = writeln!(text, "  {}", point.line());
     }
     if !advice.changes.is_empty() {
         text.push_str("\nwhat to change first\n");
@@ -37,6 +46,14 @@ pub fn text(advice: &Advice) -> String {
         let _ = writeln!(text, "  {}", change.line());
     }
     text
+}
+
+/// The day of the first price, where the day that is asked for is before it.
+fn first_day(missing: &Missing) -> Option<Day> {
+    match missing.reason {
+        Reason::Day { first } => Some(first),
+        _ => None,
+    }
 }
 
 fn missing(rows: &[Row]) -> Vec<&str> {
@@ -96,16 +113,16 @@ fn note(row: &Row) -> String {
     }
 }
 
-fn point_line(point: &BreakEven) -> String {
-    let value = match point.variable {
-        Variable::Read => format!("{} read a job", shown_bytes(point.value)),
-        Variable::Size => format!("{} of data", shown_bytes(point.value)),
-        Variable::JobsPerDay => format!("{} jobs a day", significant(point.value)),
-        Variable::AtOnce => format!("{} jobs at once", significant(point.value)),
+/// What both would do here; `None` if either cannot be had.
+pub fn files_or_lazy(advice: &Advice) -> Option<String> {
+    let had = |name: &str| advice.rows.iter().find(|row| row.name == name && row.refused.is_none());
+    let figures = |row: &Row| {
+        let month = row
+            .month
+            .map_or_else(|| ", no price".to_owned(), |month| format!(", {} $ a month", significant(month)));
+        format!("{} {}{month}", row.name, shown_seconds(row.p50))
     };
-    let what = match point.measure {
-        Measure::Time => "faster",
-        Measure::Cost => "cheaper",
-    };
-    format!("{value}: below, {} is {what}; above, {}", point.below, point.above)
+    let (files, lazy) = had(S3_FILES).zip(had(LAZY))?;
+    let never = if advice.s3_files.is_empty() { "; no break-even found" } else { "" };
+    Some(format!("here: {}; {}{never}", figures(files), figures(lazy)))
 }

@@ -3,9 +3,10 @@
 //! dollars.
 
 use super::choice::Choice;
-use super::moved::Moved;
+use super::moved::{CHUNK, Moved};
 use crate::models::{Billed, Catalogue};
-use crate::usage::{Item, Unit, Usage, Waiting};
+use crate::prices::spot;
+use crate::usage::{HOURS_PER_MONTH, Item, Unit, Usage, Waiting};
 use crate::workload::{Place, Workload};
 
 /// Bytes of a GiB.
@@ -22,7 +23,12 @@ pub(super) fn usage(
     moved: &Moved,
     seconds: f64,
 ) -> Usage {
-    let mut items = compute(workload, catalogue, seconds);
+    let spot = workload.compute.spot && matches!(workload.compute.place, Place::Machine(_));
+    let rate = if spot { spot::interruptions_per_hour(workload.compute.interrupted) } else { 0.0 };
+    // An interrupted job begins again.
+    let seconds = 3_600.0 * spot::expected_hours(seconds / 3_600.0, rate, None);
+    let mut items =
+        if choice.keeps_machine() { kept(workload) } else { compute(workload, catalogue, seconds) };
     items.extend(choice.model.bills.iter().filter_map(|bill| {
         let item = amount(workload, choice, moved, seconds, bill.of)?;
         Some(match item {
@@ -54,6 +60,13 @@ fn compute(workload: &Workload, catalogue: &Catalogue, seconds: f64) -> Vec<Item
     }
 }
 
+/// Machines that run all month because the data is on their disks.
+fn kept(workload: &Workload) -> Vec<Item> {
+    let Place::Machine(name) = &workload.compute.place else { return Vec::new() };
+    let hours = HOURS_PER_MONTH * workload.jobs.at_once;
+    vec![Item::per_month(&format!("ec2/{name}"), hours, Unit::Hours)]
+}
+
 /// An amount, for each job or for each month.
 enum Amount {
     Job(f64, Unit),
@@ -77,7 +90,12 @@ fn amount(
         Billed::StoredSmall if !moved.direct => Amount::Month(stored, Unit::GiBMonth),
         Billed::ReadSmall if !moved.direct => Amount::Job(moved.bytes / GIB, Unit::GiB),
         Billed::DirectRequests if moved.direct => Amount::Job(moved.requests, Unit::Requests),
-        Billed::StoredSmall | Billed::ReadSmall | Billed::DirectRequests => return None,
+        Billed::HydrationRequests if !choice.hydrated => {
+            Amount::Job((moved.whole / CHUNK).max(moved.files), Unit::Requests)
+        }
+        Billed::StoredSmall | Billed::ReadSmall | Billed::DirectRequests | Billed::HydrationRequests => {
+            return None;
+        }
         Billed::Read => Amount::Job(moved.bytes / GIB, Unit::GiB),
         Billed::Requests => Amount::Job(moved.requests, Unit::Requests),
         Billed::Capacity => Amount::Month(choice.capacity / GIB, Unit::GiBMonth),

@@ -48,8 +48,18 @@ pub enum Kind {
     Object,
     /// Mounted, over the network.
     FileSystem,
-    /// A disk of one machine.
+    /// A volume that is attached to one machine.
     Volume,
+    /// A disk of the machine itself, whose size and rate are the machine's.
+    LocalDisk,
+}
+
+impl Kind {
+    /// True if only one machine reads it, and not over its network.
+    #[must_use]
+    pub fn is_of_one_machine(self) -> bool {
+        matches!(self, Self::Volume | Self::LocalDisk)
+    }
 }
 
 /// The quantity that a bill counts.
@@ -72,6 +82,8 @@ pub enum Billed {
     Requests,
     /// Requests that a file system makes to the bucket for large reads.
     DirectRequests,
+    /// Requests to the bucket behind a service for what was not brought ahead, each job.
+    HydrationRequests,
     /// Provisioned bytes, each month.
     Capacity,
     /// Provisioned bytes per second, each month.
@@ -136,6 +148,10 @@ pub struct Machine {
     pub network: f64,
     /// Bytes per second of its network while its burst credit lasts.
     pub network_burst: f64,
+    /// Bytes of its instance store; `None` without one.
+    pub store: Option<Number>,
+    /// Bytes per second that the instance store reads.
+    pub store_rate: Option<Number>,
     /// Name of the source.
     pub source: String,
 }
@@ -160,7 +176,7 @@ pub struct Catalogue {
 }
 
 /// The embedded services.
-const SERVICES: [&str; 13] = [
+const SERVICES: [&str; 14] = [
     include_str!("../../models/s3-standard.toml"),
     include_str!("../../models/s3-express.toml"),
     include_str!("../../models/s3-files.toml"),
@@ -174,6 +190,7 @@ const SERVICES: [&str; 13] = [
     include_str!("../../models/fsx-persistent-2-1000.toml"),
     include_str!("../../models/ebs-gp3.toml"),
     include_str!("../../models/ebs-gp3-snapshot.toml"),
+    include_str!("../../models/instance-store.toml"),
 ];
 
 impl Model {

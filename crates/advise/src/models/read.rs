@@ -52,10 +52,14 @@ const NUMBERS: [(&str, Unit); 32] = [
     ("local_bytes", Unit::Bytes),
 ];
 
-const KINDS: [(&str, Kind); 3] =
-    [("object", Kind::Object), ("file-system", Kind::FileSystem), ("volume", Kind::Volume)];
+const KINDS: [(&str, Kind); 4] = [
+    ("object", Kind::Object),
+    ("file-system", Kind::FileSystem),
+    ("volume", Kind::Volume),
+    ("local-disk", Kind::LocalDisk),
+];
 
-const BILLED: [(&str, Billed); 11] = [
+const BILLED: [(&str, Billed); 12] = [
     ("stored", Billed::Stored),
     ("stored-per-client", Billed::StoredPerClient),
     ("stored-during-job", Billed::StoredDuringJob),
@@ -64,6 +68,7 @@ const BILLED: [(&str, Billed); 11] = [
     ("read-small", Billed::ReadSmall),
     ("requests", Billed::Requests),
     ("direct-requests", Billed::DirectRequests),
+    ("hydration-requests", Billed::HydrationRequests),
     ("capacity", Billed::Capacity),
     ("provisioned-rate", Billed::ProvisionedRate),
     ("volume-rate", Billed::VolumeRate),
@@ -236,11 +241,16 @@ fn machines_of(
 }
 
 fn machine(mut fields: Fields, sources: &BTreeMap<String, Source>) -> Result<Machine, FieldError> {
+    let mut disk =
+        |name: &str, unit: Unit| fields.take(name).map(|field| number(field, unit, sources)).transpose();
+    let (store, store_rate) = (disk("store", Unit::Bytes)?, disk("store_rate", Unit::Rate)?);
     let machine = Machine {
         vcpus: quantity(&fields.require("vcpus")?, Unit::Count)?,
         memory: quantity(&fields.require("memory")?, Unit::Bytes)?,
         network: quantity(&fields.require("network")?, Unit::Rate)?,
         network_burst: quantity(&fields.require("network_burst")?, Unit::Rate)?,
+        store,
+        store_rate,
         source: source(&mut fields, sources)?,
     };
     fields.finish()?;

@@ -26,6 +26,9 @@ fn every_number_has_a_source_with_a_day() {
     }
     for (name, machine) in &all.machines {
         assert!(known(&all.machine_sources, &machine.source), "{name}");
+        for number in machine.store.iter().chain(&machine.store_rate) {
+            assert!(known(&all.machine_sources, &number.source), "{name}");
+        }
     }
 }
 

@@ -60,3 +60,9 @@ pub(super) fn count(field: &Field, least: f64) -> Result<f64, FieldError> {
     let count = field.count(least)?;
     if count > MOST { Err(field.error(format!("{count} is absurd"))) } else { Ok(count) }
 }
+
+/// A part in percent, below all of it; as a number from 0 on.
+pub(super) fn part(field: &Field) -> Result<f64, FieldError> {
+    let percent = field.count(0.0)?;
+    if percent < 100.0 { Ok(percent / 100.0) } else { Err(field.error(format!("{percent} % leaves none"))) }
+}

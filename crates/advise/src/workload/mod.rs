@@ -9,7 +9,7 @@ mod check;
 mod read;
 mod template;
 
-pub use read::{of_options, of_text};
+pub use read::{of_options, of_text, position};
 pub use template::{Measured, commented, commented_from};
 
 /// A workload.
@@ -80,6 +80,8 @@ pub struct Compute {
     pub client: String,
     /// Spot instances are acceptable.
     pub spot: bool,
+    /// The part of spot instances of this type that is interrupted in a month, 0 to below 1.
+    pub interrupted: f64,
 }
 
 /// The machine or function that a job runs on.

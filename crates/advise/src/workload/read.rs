@@ -2,7 +2,7 @@
 //! a reasonable one; otherwise its absence is an error.
 
 use super::{Access, Compute, Data, Goal, Jobs, Loading, Place, Workload, check};
-use crate::fields::{Field, FieldError, Fields, Value};
+use crate::fields::{At, Field, FieldError, Fields, Value};
 use crate::units;
 
 /// Bytes of one read call where none is stated: the kernel's usual largest read-ahead.
@@ -23,6 +23,14 @@ pub fn of_text(text: &str) -> Result<Workload, FieldError> {
     let region = region(&mut root)?;
     root.finish()?;
     from_sections(name, region, data?, compute?, jobs?, goal?)
+}
+
+/// Where a field of a workload file stands, `compute.at`; `None` if the file does not have it.
+#[must_use]
+pub fn position(text: &str, field: &str) -> Option<At> {
+    let mut fields = Fields::parse(text).ok()?;
+    let Some((section, name)) = field.split_once('.') else { return Some(fields.take(field)?.at) };
+    Some(fields.take(section)?.table().ok()?.take(name)?.at)
 }
 
 /// A workload from options of the command line: name of the option without its dashes, and text.
@@ -133,6 +141,7 @@ fn read_compute(compute: &mut Fields) -> Result<Compute, FieldError> {
             .take("client")
             .map_or(Ok("firstbyte".to_owned()), |field| field.text().map(str::to_owned))?,
         spot: flag(compute, "spot")?,
+        interrupted: compute.take("interrupted_percent").as_ref().map_or(Ok(0.0), check::part)?,
     })
 }
 
@@ -190,6 +199,13 @@ mod tests {
     }
 
     #[test]
+    fn a_field_is_found_where_it_stands() {
+        let at = |field: &str| position(SMALL, field).map(|at| at.to_string());
+        assert_eq!(at("compute.at").as_deref(), Some("line 4: compute.at"));
+        assert_eq!((at("region"), at("data.read")), (None, None));
+    }
+
+    #[test]
     fn options_make_the_same_workload_as_a_file() {
         let options = [("data", "5GB".to_owned()), ("at", "lambda:3008MB".to_owned())];
         let mut workload = of_options(&options).unwrap();
@@ -223,5 +239,7 @@ mod tests {
         let place = error("[data]\nsize = \"5 GB\"\n[compute]\nat = \"lambda:3 GB\"\ncpu = \"9999 d\"");
         assert!(place.starts_with("line 5: compute.cpu: "), "{place}");
         assert!(error("[data]\nsize = \"5 GB\"\n[compute]\nat = \"lambda:99 MB\"").contains("128 MB to"));
+        let part = error(&format!("{SMALL}interrupted_percent = 100"));
+        assert!(part.starts_with("line 5: compute.interrupted_percent: "), "{part}");
     }
 }

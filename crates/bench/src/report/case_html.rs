@@ -223,7 +223,7 @@ fn problems(out: &mut String, results: &Results, case: &Case) {
     out.push_str("</ul></div>");
 }
 
-fn chart(out: &mut String, index: usize, kind: &str, caption: &str, table: &str) {
+pub(super) fn chart(out: &mut String, index: usize, kind: &str, caption: &str, table: &str) {
     let _ = write!(
         out,
         "<figure class=\"chart\" data-case=\"{index}\" data-kind=\"{kind}\"><figcaption>{caption}</figcaption>\

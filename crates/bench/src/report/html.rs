@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use firstbyte_advise::result::{Case, Results};
 use firstbyte_advise::statistics::{contenders, verdicts};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::case_html;
 use super::data;
@@ -22,6 +22,12 @@ const SCRIPT: &str = include_str!("page.js");
 const CHART_CSS: &str = include_str!("uplot/uPlot.min.css");
 const CHART_SCRIPT: &str = include_str!("uplot/uPlot.iife.min.js");
 
+/// How to read a report.
+const FOOT: &str = "A median is the middle of all runs that count. Its 95 % interval comes from resampling (bootstrap). \
+    A ratio is the contender's median over the subject's. Warm-ups and runs whose cache state or content \
+    was wrong are kept out. <b>Measured</b> is the real thing, <b>emulated</b> went through a stand-in, \
+    <b>modelled</b> is computed.";
+
 /// All results as one HTML page.
 #[must_use]
 pub fn html(results: &[Results]) -> String {
@@ -32,16 +38,43 @@ pub fn html(results: &[Results]) -> String {
         case_html::section(&mut body, index, results, case, &lines, &scalings);
         charts.push(data::of_case(results, case, &lines, &scalings));
     }
-    // In a script element only `</` and `<!--` end or change what the parser reads.
-    let data = json!({ "cases": charts }).to_string().replace('<', "\\u003c");
     let headline = headline(results);
+    let tables: String = results.iter().map(tables::html).collect();
+    page(&Page {
+        kind: "benchmark report",
+        headline: headline.first().map_or("", String::as_str),
+        lead: &headline.get(1..).unwrap_or_default().join(" "),
+        about: about(results),
+        body: format!("{tables}{}{body}", overview(results)),
+        data: &json!({ "cases": charts }),
+        foot: FOOT,
+    })
+}
+
+/// What differs between pages. Texts are escaped here; `about`, `body` and `foot` are HTML.
+pub(super) struct Page<'a> {
+    /// What the page is, beside the program's name.
+    pub(super) kind: &'a str,
+    pub(super) headline: &'a str,
+    pub(super) lead: &'a str,
+    pub(super) about: String,
+    pub(super) body: String,
+    /// What the script draws.
+    pub(super) data: &'a Value,
+    pub(super) foot: &'a str,
+}
+
+/// A page that needs no network.
+pub(super) fn page(of: &Page<'_>) -> String {
+    // In a script element only `</` and `<!--` end or change what the parser reads.
+    let data = of.data.to_string().replace('<', "\\u003c");
     let parts = [
-        ("HEADLINE", escape(headline.first().map_or("", String::as_str))),
-        ("LEAD", escape(headline.get(1..).unwrap_or_default().join(" "))),
-        ("ABOUT", about(results)),
-        ("TABLES", results.iter().map(tables::html).collect()),
-        ("OVERVIEW", overview(results)),
-        ("CASES", body),
+        ("KIND", escape(of.kind)),
+        ("HEADLINE", escape(of.headline)),
+        ("LEAD", escape(of.lead)),
+        ("ABOUT", of.about.clone()),
+        ("BODY", of.body.clone()),
+        ("FOOT", of.foot.to_owned()),
         ("CSS", format!("{CHART_CSS}\n{CSS}")),
         ("DATA", data),
         ("CHARTS", CHART_SCRIPT.to_owned()),

@@ -16,6 +16,7 @@
   const seconds = scaled([[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]);
   const binary = scaled([[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]);
   const bytes = scaled([[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
+  const dollars = (x) => (x === null || x === undefined ? "" : `${number(x)} $`);
   const short = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 
   // The time axis of small figures needs the same unit on all ticks.
@@ -64,14 +65,31 @@
     return [options(figure, axes, [{}, ...series], { x: { time: false }, y: { range } }), [xs, ...columns.map((list) => list.map((point) => point?.[1]))]];
   };
 
+  // Break-even points: dashed lines from the top of a chart to its bottom.
+  const lines = ({ ctx, bbox, valToPos }, marks) => {
+    ctx.save();
+    ctx.strokeStyle = css("--soft");
+    ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+    marks.forEach((mark) => {
+      const x = Math.round(valToPos(mark, "x", true));
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    });
+    ctx.restore();
+  };
+
   const scalingChart = (figure, of, kind) => {
     const chart = of.scaling[Number(kind.split("-")[1])];
+    const curves = chart.unit !== undefined, value = chart.unit === "dollars" ? dollars : seconds;
     const [xs, columns] = joined(chart.series.map((line) => line.points));
     const series = [{}], data = [xs], bands = [];
     columns.forEach((list, index) => {
       const at = series.length;
-      series.push({ label: chart.series[index].name, stroke: color(index), width: 2, spanGaps: true, points: { show: true, size: 7, fill: color(index) } });
+      series.push({ label: chart.series[index].name, stroke: color(index), width: 2, spanGaps: true, points: { show: !curves, size: 7, fill: color(index) } });
       data.push(list.map((point) => point?.[1]));
+      if (curves) return;
       [3, 2].forEach((end) => {
         series.push({ label: "", stroke: "transparent", spanGaps: true, points: { show: false }, class: "hidden" });
         data.push(list.map((point) => point?.[end]));
@@ -79,12 +97,13 @@
       bands.push({ series: [at + 1, at + 2], fill: `${color(index)}2e` });
     });
     const logarithmic = xs[0] > 0 && xs.at(-1) / xs[0] >= 8;
-    const format = chart.parameter.endsWith("bytes") ? binary : (x) => `${number(x).replace(/\.0+$/, "")} `;
-    const label = chart.parameter.replace(/_bytes$/, "").replaceAll("_", " ");
-    const axes = [axis(label, format, { splits: () => xs }), axis(null, seconds, { size: 64 })];
+    const format = chart.parameter.endsWith("bytes") ? (chart.decimal ? bytes : binary) : (x) => `${number(x).replace(/\.0+$/, "")} `;
+    const label = chart.label ?? chart.parameter.replace(/_bytes$/, "").replaceAll("_", " ");
+    const axes = [axis(label, format, curves ? {} : { splits: () => xs }), axis(null, value, { size: 64 })];
     const spread = logarithmic ? [xs[0] / 1.2, xs.at(-1) * 1.2] : undefined;
-    const x = { time: false, distr: logarithmic ? 3 : 1, log: 2, ...(spread && { range: spread }) };
-    const found = options(figure, axes, series, { x, y: { range } });
+    const x = { time: false, distr: logarithmic ? 3 : 1, log: curves ? 10 : 2, ...(spread && { range: spread }) };
+    const found = options(figure, axes, series, { x, y: chart.logarithmic ? { distr: 3 } : { range } });
+    if (curves) found.hooks = { draw: [(plot) => lines(plot, chart.marks)] };
     found.bands = bands;
     return [found, data];
   };

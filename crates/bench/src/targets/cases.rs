@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::function::{self, Linked};
 use super::{Found, Request, Shape, Target};
-use crate::plan::{Cache, Case, Contender, Count, Place};
+use crate::plan::{Billed, Cache, Case, Contender, Count, Place};
 
 /// Bytes of an object that a run reads unless asked for more: about a second over a network.
 const SIZE: u64 = 256 << 20;
@@ -20,6 +20,10 @@ const FILES: u64 = 1_000;
 const READS: u64 = 200;
 /// Bytes of a random read unless given.
 const BLOCK: u64 = 4 << 10;
+/// Bytes of a block of the cache, the smallest request for data.
+const CACHE_BLOCK: u64 = 128 << 10;
+/// Names that one request lists.
+const NAMES: u64 = 1_000;
 /// Files from which on a tree is one of many small files.
 const MANY: usize = 20;
 /// Seconds after which a case ends with its third round, so that a slow target takes minutes.
@@ -73,6 +77,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
             workload: workload.to_owned(),
             target: target.location.clone(),
             bytes: Some(work.bytes.to_string()),
+            billed: Some(work.billed(&way("", "cp", CacheState::Any))),
             function: request.function.clone(),
             waves: request.waves,
             ..Contender::default()
@@ -120,6 +125,8 @@ fn ways(target: &Target, workload: &str) -> Result<Vec<Way>, String> {
 /// The work of one run.
 struct Work {
     workload: String,
+    /// The target as it was given.
+    location: String,
     target: String,
     title: String,
     notes: Vec<String>,
@@ -127,6 +134,10 @@ struct Work {
     parameters: BTreeMap<String, Value>,
     /// Bytes that a run reads.
     bytes: u64,
+    /// Bytes of all that a copy brings.
+    whole: u64,
+    /// Files or names that a run is about; `None` if there are more than were looked at.
+    count: Option<u64>,
     /// Local files that it reads.
     files: Vec<String>,
     /// The object that it reads, for firstbyte's cache.
@@ -137,11 +148,14 @@ impl Work {
     fn of(target: &Target, workload: &str, request: &Request) -> Result<Self, String> {
         let mut work = Self {
             workload: workload.to_owned(),
+            location: target.location.clone(),
             target: target.location.clone(),
             title: String::new(),
             notes: Vec::new(),
             parameters: BTreeMap::new(),
             bytes: 0,
+            whole: 0,
+            count: Some(1),
             files: Vec::new(),
             object: None,
         };
@@ -170,6 +184,10 @@ impl Work {
 
     fn listing(&mut self, target: &Target) {
         let complete = matches!(&target.found, Found::Tree(Shape { complete: true, .. }));
+        self.count = match &target.found {
+            Found::Tree(shape) if complete => Some(shape.sizes.len() as u64),
+            _ => None,
+        };
         self.title = format!("names below {}", target.location);
         self.parameters.insert("recursive".into(), json!(true));
         if !complete {
@@ -195,7 +213,7 @@ impl Work {
             ));
         }
         self.title = format!("{files} files below {}", target.location);
-        self.bytes = bytes;
+        (self.bytes, self.whole, self.count) = (bytes, bytes, Some(files));
         if !target.local && after.is_none() {
             self.object = Some(format!("{}/", target.location.trim_end_matches('/')));
         }
@@ -237,6 +255,7 @@ impl Work {
             }
         };
         let most = request.size.unwrap_or(SIZE).min(size);
+        self.whole = size;
         let shown = name.as_deref().unwrap_or(&target.location);
         self.title = format!("{} of {shown}, {size} bytes", self.workload);
         if let Some(name) = &name {
@@ -272,6 +291,35 @@ impl Work {
             self.object = Some(whole);
         }
         Ok(())
+    }
+
+    /// What a job by this way reads of the service, from above.
+    fn billed(&self, way: &Way) -> Billed {
+        let random = matches!(self.workload.as_str(), "rand-read" | "mixed");
+        let text = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        let files = self.count.unwrap_or(1);
+        let blocks = |bytes: u64| bytes.div_ceil(CACHE_BLOCK);
+        let (bytes, gets) = match (self.workload.as_str(), way.access, way.state) {
+            ("list", ..) => (self.count.map(|_| 0), Some(0)),
+            ("command" | "upload", ..) => (None, None),
+            // Before its first run all of it is brought into the cache.
+            (_, "cp", _) | (_, _, CacheState::Hydrated) => {
+                (Some(self.whole), Some(blocks(self.whole) + files))
+            }
+            // A read of a few bytes brings the blocks that it touches.
+            _ if random && way.access != "path" => {
+                let each = self.bytes / READS + CACHE_BLOCK;
+                (Some(READS * each), Some(READS * blocks(each)))
+            }
+            _ => (Some(self.bytes), Some(blocks(self.bytes) + files)),
+        };
+        Billed {
+            target: self.location.clone(),
+            bytes: text(bytes),
+            gets: text(gets),
+            lists: text(Some(files.div_ceil(NAMES) + 1)),
+            once: way.state == CacheState::Hydrated,
+        }
     }
 
     fn contender(&self, way: &Way, jobs: u32, request: &Request, several: bool) -> Contender {
@@ -312,6 +360,7 @@ impl Work {
                 ..Cache::default()
             },
             bytes: (self.bytes > 0).then(|| self.bytes.to_string()),
+            billed: Some(self.billed(way)),
             workload: self.workload.clone(),
             target: self.target.clone(),
             parameters: BTreeMap::from([("jobs".to_owned(), f64::from(jobs))]),
@@ -343,6 +392,21 @@ mod tests {
         let job = case.contenders[0].job.as_ref().unwrap();
         assert_eq!(job["names"], "..f010");
         assert_eq!(case.contenders[0].bytes.as_deref(), Some("10045"));
+    }
+
+    #[test]
+    fn what_a_way_reads_is_counted_from_above() {
+        let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
+        let case = case(&target, "rand-read", &Request::default(), &[1]).unwrap();
+        let billed = |name: &str| {
+            let found = case.contenders.iter().find(|contender| contender.name == name);
+            found.unwrap().billed.clone().unwrap()
+        };
+        // A copy brings the whole object, whatever is read of it.
+        assert_eq!(billed("cp, then read").bytes, (5_u64 << 30).to_string());
+        assert_eq!(billed("lazy open").bytes, (200 * (4_096 + 131_072)).to_string());
+        assert_eq!(billed("lazy open").gets, "400");
+        assert!(billed("mount, hydrated").once && !billed("mount").once);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Request, Target};
 use crate::plan::{Ready, Service};
 
 /// Name of the service.
-pub(super) const LINK: &str = "function";
+pub(crate) const LINK: &str = "function";
 
 /// A target as the jobs of a function reach it.
 pub(super) struct Linked {

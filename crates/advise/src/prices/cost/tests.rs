@@ -47,7 +47,7 @@ fn what_has_no_price_is_missing_and_never_free() {
         assert!(!cost.is_complete() && cost.per_job == 0.0 && cost.lines.is_empty(), "{cost:?}");
         cost.missing[0].reason.to_string()
     };
-    assert!(reason("s3-files/read", Unit::GiB).starts_with("no price in this region"));
+    assert!(reason("fsx-lustre/persistent-2-1000", Unit::GiBMonth).starts_with("no price in this region"));
     assert!(reason("ec2/r6i.24xlareg", Unit::Hours).contains("nearest: ec2/r6i.24xlarge"));
     assert!(reason("efs/elastic-raed", Unit::GiB).contains("nearest: efs/elastic-read"));
     assert_eq!(reason("efs/storage", Unit::GiB), "used by the GiB, but billed by the GiB-month");
@@ -89,7 +89,7 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     let keys: Vec<String> = Catalogue::current()
         .prices()
         .map(|price| price.key.clone())
-        .chain(["no/such".to_owned(), "s3-files/read".to_owned()])
+        .chain(["no/such".to_owned(), "fsx-lustre/persistent-2-1000".to_owned()])
         .collect();
     let unit = proptest::sample::select(Unit::ALL.to_vec());
     let per = prop_oneof![Just(Per::Job), Just(Per::Month)];

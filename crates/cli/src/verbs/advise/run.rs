@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstbyte_advise::advice::{self, Inputs};
+use firstbyte_advise::advice::{self, Advice, Inputs};
 use firstbyte_advise::prices::Day;
 use firstbyte_advise::workload::{self, Workload};
+use firstbyte_bench::report::{Asked, advised};
 
 use super::known::{self, KnownArgs};
 use super::prices;
@@ -20,6 +21,7 @@ Examples:
   firstbyte advise run --data 5GB --read 100MB --deadline 29s --at lambda:3008MB
   firstbyte advise run workload.toml                       # written by `firstbyte advise init`
   firstbyte advise run workload.toml --results mine.jsonl  # measured by `firstbyte bench run`
+  firstbyte advise run workload.toml --page advice.html    # with charts, to show
 Every size and time has a unit: GB is 10^9 bytes, GiB is 2^30.")]
 pub struct RunArgs {
     /// The workload, a TOML file
@@ -29,6 +31,9 @@ pub struct RunArgs {
     small: Small,
     #[command(flatten)]
     known: KnownArgs,
+    /// Write the advice with charts of time and cost into this file, an HTML page for any browser
+    #[arg(long, value_name = "PAGE")]
+    page: Option<PathBuf>,
     /// The day whose prices are meant [default: today]
     #[arg(long, value_name = "YYYY-MM-DD")]
     day: Option<Day>,
@@ -98,11 +103,16 @@ impl Small {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
-    let workload = workload(args, globals)?;
+    let (workload, text) = workload(args, globals)?;
     let (catalogue, prices) = (args.known.catalogue()?, prices::catalogue()?);
     let day = args.day.map_or_else(known::today, Ok)?;
     let inputs = Inputs { catalogue: &catalogue, prices: &prices, day };
-    let advice = advice::advise(&workload, &inputs).map_err(|error| Error::usage(error.to_string()))?;
+    let advice =
+        advice::advise(&workload, &inputs).map_err(|error| placed(&error, args, text.as_deref(), globals))?;
+    if let Some(path) = &args.page {
+        let text = page(&advice, &workload, &inputs)?;
+        std::fs::write(path, text).map_err(|error| Error::io(path.display(), &error))?;
+    }
     if globals.json {
         console::print(serde_json::to_string(&advice).map_err(|error| Error::failed(error.to_string()))?)?;
     } else {
@@ -111,17 +121,40 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The workload from the file, or else from the options. `--region` replaces its region.
-fn workload(args: &RunArgs, globals: &Globals) -> Result<Workload> {
-    let mut workload = match &args.file {
-        Some(path) => workload::of_text(&known::text(path)?)
-            .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?,
-        None => {
-            workload::of_options(&args.small.options()).map_err(|error| Error::usage(error.to_string()))?
+/// An error with the place of the field that is wrong: in the file, or on the command line.
+fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &Globals) -> Error {
+    let Some((field, option)) = error.field() else { return Error::usage(error.to_string()) };
+    let of_option = text.is_none() || (option == "--region" && globals.region.is_some());
+    let at = text.filter(|_| !of_option).and_then(|text| workload::position(text, field));
+    match (at, &args.file) {
+        (Some(at), Some(path)) => Error::usage(format!("{}: {at}: {error}", path.display())),
+        _ => Error::usage(format!("{option}: {error}")),
+    }
+}
+
+/// The advice as a page.
+fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> Result<String> {
+    let charts = advice::charts(workload, advice, inputs).map_err(|error| Error::usage(error.to_string()))?;
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let asked = Asked {
+        command: format!("firstbyte {}", command.join(" ")),
+        prices: format!("{}, as of {}", workload.region, inputs.day),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Ok(advised(advice, &charts, &asked))
+}
+
+/// From the file, or from the options; `--region` is that of the prices.
+fn workload(args: &RunArgs, globals: &Globals) -> Result<(Workload, Option<String>)> {
+    let text = args.file.as_deref().map(known::text).transpose()?;
+    let mut workload = match (&text, &args.file) {
+        (Some(text), Some(path)) => {
+            workload::of_text(text).map_err(|error| Error::usage(format!("{}: {error}", path.display())))?
         }
+        _ => workload::of_options(&args.small.options()).map_err(|error| Error::usage(error.to_string()))?,
     };
     if let Some(region) = &globals.region {
         workload.region.clone_from(region);
     }
-    Ok(workload)
+    Ok((workload, text))
 }

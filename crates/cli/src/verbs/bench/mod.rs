@@ -5,6 +5,7 @@
 //! own.
 
 mod compare;
+mod cost;
 mod job;
 mod report;
 mod run;

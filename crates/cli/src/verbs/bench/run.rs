@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use firstbyte::{Client, environment};
 use firstbyte_advise::result::{Outcome, Run};
+use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
 use firstbyte_bench::plan::Plan;
@@ -19,6 +20,7 @@ use firstbyte_location::units::{parse_duration, parse_size};
 use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
+use super::cost::{self, CostArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -31,6 +33,7 @@ Examples:
   firstbyte bench run s3://bucket/data/ /mnt/data --out results.jsonl
   firstbyte bench run s3://bucket/big.bam --workload rand-read --parallel-jobs 1,2,4
   firstbyte bench run /mnt/nfs/data --expect-fs nfs4 --dry-run
+  firstbyte bench run s3://bucket/data/ --budget 5USD --transfer internet --region us-east-1
   firstbyte bench run --plan peers/transfer.toml --case minio-big --out results.jsonl
   firstbyte bench run --suite s5 s3://bucket/test/ --out s5.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
@@ -110,7 +113,9 @@ pub struct RunArgs {
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_time: Option<std::time::Duration>,
-    /// Show the cases and their contenders, without running them
+    #[command(flatten)]
+    cost: CostArgs,
+    /// Show the cases, their contenders and what they cost, without running them
     #[arg(long)]
     dry_run: bool,
 }
@@ -139,8 +144,11 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         (None, Some(suite)) => of_suite(suite, args, globals)?,
         (None, None) => of_targets(args, globals)?,
     };
+    let costs = costs_of(&plan, args, globals)?;
     if args.dry_run {
-        return show(&plan, globals);
+        show(&plan, args, globals)?;
+        cost::show(&costs, globals)?;
+        return Ok(Exit::Done);
     }
     if let Some(suite) = args.suite {
         suite.unpack(programs.path())?;
@@ -157,6 +165,8 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
         rounds: args.rounds,
         max_bytes: args.max_bytes,
+        max_usd: args.cost.budget,
+        costs,
         max_seconds: args.max_time.map(|time| time.as_secs_f64()),
         keep: false,
         stop: &stop,
@@ -171,6 +181,19 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     };
     let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| watch(&event, globals))?;
     finish(ending, &writer, globals)
+}
+
+/// What the runs cost, if that is asked for.
+fn costs_of(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<Costs> {
+    if !args.dry_run && args.cost.budget.is_none() {
+        return Ok(Costs::default());
+    }
+    let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
+    // A plan says where its contenders go; targets are reached as the user reaches them.
+    let endpoint = endpoint.filter(|_| !args.targets.is_empty());
+    let costs = estimate(plan, args.rounds, &args.cost.tariff(globals, endpoint)?);
+    args.cost.check(&costs)?;
+    Ok(costs)
 }
 
 /// The plan of the targets.
@@ -300,20 +323,23 @@ fn words_of(plan: Option<&Path>, programs: &Path) -> BTreeMap<String, String> {
     BTreeMap::from([("plan".to_owned(), directory.display().to_string())])
 }
 
-fn show(plan: &Plan, globals: &Globals) -> Result<Exit> {
+fn show(plan: &Plan, args: &RunArgs, globals: &Globals) -> Result<()> {
     for case in &plan.cases {
         if globals.json {
+            let rounds = args.rounds.unwrap_or(case.rounds);
             console::print(
-                json!({"case": case.name, "contenders": case.contenders.len(), "rounds": case.rounds}),
+                json!({"case": case.name, "contenders": case.contenders.len(), "rounds": rounds}),
             )?;
             continue;
         }
         console::print(format_args!("{}  {}", case.name, case.title))?;
         for contender in &case.contenders {
-            console::print(format_args!("  {}: {} runs", contender.name, case.rounds + 1))?;
+            let runs = format!("{} runs", args.rounds.unwrap_or(case.rounds) + 1);
+            let what = if contender.modelled.is_some() { "computed" } else { &runs };
+            console::print(format_args!("  {}: {what}", contender.name))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Says on standard error what happens.

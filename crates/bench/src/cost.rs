@@ -1,0 +1,338 @@
+//! What the runs of a plan cost at the services that they read, estimated before anything runs.
+//!
+//! A contender's target says which service bills it, or the user does. What is read is counted from
+//! above: each block of 128 KiB is a request of its own. Stand-ins, and files on disks of this
+//! machine, bill nothing. What is not known (a service, a region, a price, whether bytes
+//! leave the region) is listed as missing and never guessed. Called by `bench run` for `--dry-run`
+//! and `--budget`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use firstbyte_advise::bill::{self, Reads, Transfer};
+use firstbyte_advise::models::{self, Model};
+use firstbyte_advise::prices::{self, Day};
+use firstbyte_location::units::parse_size;
+use serde::Serialize;
+
+use crate::mounts::{self, Mounts};
+use crate::plan::{Billed, Case, Contender, Plan};
+use crate::targets::LINK;
+use crate::words::Words;
+
+/// Bytes of the smallest request for data: a block of the cache.
+const BLOCK: f64 = 131_072.0;
+
+/// File systems on disks of the machine, or in its memory.
+const OF_THE_MACHINE: [&str; 15] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "zfs", "f2fs", "bcachefs",
+    "squashfs", "vfat", "exfat", "iso9660",
+];
+
+/// What the user knows of the services, and the prices.
+pub struct Tariff {
+    /// Models of the services, which say what is billed.
+    pub services: models::Catalogue,
+    /// Prices.
+    pub prices: prices::Catalogue,
+    /// The day whose prices count.
+    pub day: Day,
+    /// The region of the services.
+    pub region: Option<String>,
+    /// Where this machine is, seen from the services.
+    pub transfer: Option<Transfer>,
+    /// The endpoint of S3 targets, if it is not that of AWS.
+    pub endpoint: Option<String>,
+    /// What bills paths and other endpoints.
+    pub declared: Option<Declared>,
+}
+
+/// What the user says of paths and endpoints whose service is not known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Declared {
+    /// Nothing is billed.
+    Nothing,
+    /// A service, by the name of its model.
+    Service(String),
+}
+
+/// What all runs on one target cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Line {
+    /// The target.
+    pub target: String,
+    /// Name of the service's model; `None` if it is not known, or bills nothing.
+    pub service: Option<String>,
+    /// Runs, with warm-ups.
+    pub runs: u32,
+    /// Requests for data.
+    pub gets: f64,
+    /// Requests for names.
+    pub lists: f64,
+    /// Bytes.
+    pub bytes: f64,
+    /// Dollars of what has a price.
+    pub usd: f64,
+    /// Why nothing is billed, if so.
+    pub free: Option<String>,
+    /// What is not known.
+    pub missing: Vec<String>,
+    /// Age of the oldest price in days.
+    pub oldest_days: Option<i64>,
+}
+
+/// The costs of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// One line for each target and service.
+    pub lines: Vec<Line>,
+    /// Dollars of a run by case and contender, and whether only the first run costs them.
+    runs: BTreeMap<(String, String), (f64, bool)>,
+}
+
+impl Costs {
+    /// Dollars of all runs.
+    #[must_use]
+    pub fn usd(&self) -> f64 {
+        self.lines.iter().map(|line| line.usd).sum()
+    }
+
+    /// What is not known, with its target.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let of = |line: &'_ Line| {
+            let target = line.target.clone();
+            line.missing.clone().into_iter().map(move |what| format!("{target}: {what}"))
+        };
+        self.lines.iter().flat_map(of)
+    }
+
+    /// Dollars of one run; `first` if the contender had none before.
+    pub(crate) fn of_run(&self, case: &str, contender: &str, first: bool) -> f64 {
+        let found = self.runs.get(&(case.to_owned(), contender.to_owned()));
+        found.map_or(0.0, |(usd, once)| if first || !once { *usd } else { 0.0 })
+    }
+}
+
+/// Which service bills a contender.
+enum Service<'a> {
+    Known(&'a Model),
+    Unbilled(String),
+    Unknown(String),
+}
+
+/// What the runs of `plan` cost; `rounds` replaces those of the plan.
+#[must_use]
+pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
+    let mut costs = Costs::default();
+    let mounts = Mounts::current().ok();
+    for case in &plan.cases {
+        let words = plan.words_of(case);
+        let runs = rounds.unwrap_or(case.rounds) + 1;
+        for contender in case.contenders.iter().filter(|contender| contender.modelled.is_none()) {
+            let (target, service) = tariff.service(plan, case, contender, &words, mounts.as_ref());
+            let mut line = Line { target, runs, ..Line::default() };
+            let cost = match service {
+                Service::Unbilled(why) => {
+                    line.free = Some(why);
+                    (0.0, false)
+                }
+                Service::Unknown(why) => {
+                    line.missing.push(why);
+                    (0.0, false)
+                }
+                Service::Known(model) => tariff.price(&mut line, model, contender, &words),
+            };
+            costs.runs.insert((case.name.clone(), contender.name.clone()), cost);
+            add(&mut costs.lines, line);
+        }
+    }
+    costs
+}
+
+/// Adds a line to that of the same target and service.
+fn add(lines: &mut Vec<Line>, line: Line) {
+    let same = |known: &&mut Line| {
+        (&known.target, &known.service, &known.free) == (&line.target, &line.service, &line.free)
+    };
+    let Some(known) = lines.iter_mut().find(same) else {
+        lines.push(line);
+        return;
+    };
+    known.runs += line.runs;
+    known.gets += line.gets;
+    known.lists += line.lists;
+    known.bytes += line.bytes;
+    known.usd += line.usd;
+    known.oldest_days = known.oldest_days.max(line.oldest_days);
+    for what in line.missing {
+        if !known.missing.contains(&what) {
+            known.missing.push(what);
+        }
+    }
+}
+
+impl Tariff {
+    /// The target that a contender reads, for people, and what bills it.
+    fn service(
+        &self,
+        plan: &Plan,
+        case: &Case,
+        contender: &Contender,
+        words: &Words,
+        mounts: Option<&Mounts>,
+    ) -> (String, Service<'_>) {
+        let text = text_of(contender);
+        let stand_in = |name: &str| name != LINK && text.contains(&format!("{{{name}."));
+        if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
+            return ("stand-ins".into(), Service::Unbilled("made here".into()));
+        }
+        let Some(target) = target_of(contender) else {
+            return ("local programs".into(), Service::Unbilled("they name no location".into()));
+        };
+        let Ok(target) = words.fill(&target) else {
+            return ("stand-ins".into(), Service::Unbilled("made here".into()));
+        };
+        let endpoint = self.endpoint.clone().or_else(|| endpoint_of(contender, words));
+        let service = match (target.split_once("://"), endpoint) {
+            (None | Some(("file", _)), _) => self.path(target.trim_start_matches("file://"), mounts),
+            (Some(("s3", rest)), None) => self.bucket(rest.split('/').next().unwrap_or_default()),
+            (Some(("s3", _)), Some(url)) => self.url(&url),
+            (Some(_), _) => self.url(&target),
+        };
+        (target, service)
+    }
+
+    /// A bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
+    fn bucket(&self, name: &str) -> Service<'_> {
+        let service = if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" };
+        let found = self.services.service(service);
+        found.map_or_else(|| Service::Unknown(format!("no model is called {service}")), Service::Known)
+    }
+
+    fn url(&self, url: &str) -> Service<'_> {
+        let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+        if ["127.0.0.1", "localhost", "[::1]"].iter().any(|local| host.starts_with(local)) {
+            return Service::Unbilled("on this machine".into());
+        }
+        self.declared()
+            .unwrap_or_else(|| Service::Unknown(format!("what {url} bills; tell it with --bill-as")))
+    }
+
+    fn path(&self, path: &str, mounts: Option<&Mounts>) -> Service<'_> {
+        let mount = mounts.and_then(|mounts| mounts.of(&mounts::real(Path::new(path))));
+        let kind = mount.map(|mount| mount.kind.as_str());
+        match (kind, self.declared()) {
+            (Some(kind), _) if OF_THE_MACHINE.contains(&kind) => Service::Unbilled(format!("on {kind}")),
+            (_, Some(service)) => service,
+            (kind, None) => Service::Unknown(format!(
+                "what its file system ({}) bills; tell it with --bill-as",
+                kind.unwrap_or("unknown")
+            )),
+        }
+    }
+
+    fn declared(&self) -> Option<Service<'_>> {
+        Some(match self.declared.as_ref()? {
+            Declared::Nothing => Service::Unbilled("declared with --bill-as".into()),
+            Declared::Service(name) => match self.services.service(name) {
+                Some(model) => Service::Known(model),
+                None => Service::Unknown(format!("no model is called {name}")),
+            },
+        })
+    }
+
+    /// Fills a line, and returns the dollars of a run and whether only the first costs them.
+    fn price(&self, line: &mut Line, model: &Model, contender: &Contender, words: &Words) -> (f64, bool) {
+        line.service = Some(model.name.clone());
+        let (reads, once) = match reads_of(contender, words) {
+            Ok(reads) => reads,
+            Err(why) => {
+                line.missing.push(why);
+                return (0.0, false);
+            }
+        };
+        let all = reads.times(if once { 1.0 } else { f64::from(line.runs) });
+        (line.gets, line.lists, line.bytes) = (all.gets, all.lists, all.bytes);
+        let usage = bill::usage(model, &reads, self.transfer);
+        if self.transfer.is_none() && reads.bytes > 0.0 {
+            line.missing.push("what its bytes cost on their way here; tell it with --transfer".into());
+        }
+        if usage.items.is_empty() {
+            return (0.0, once);
+        }
+        let Some(region) = &self.region else {
+            line.missing.push("its region; tell it with --region".into());
+            return (0.0, once);
+        };
+        let cost = self.prices.cost(&usage, region, self.day);
+        for missing in &cost.missing {
+            line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
+        }
+        line.oldest_days = cost.oldest_days;
+        line.usd = cost.per_job * if once { 1.0 } else { f64::from(line.runs) };
+        (cost.per_job, once)
+    }
+}
+
+/// Everything in which a contender may name a service.
+fn text_of(contender: &Contender) -> String {
+    let job = contender.job.as_ref().map(ToString::to_string).unwrap_or_default();
+    let env = contender.env.values().map(String::as_str);
+    let words = contender.command.iter().map(String::as_str).chain(env);
+    words.chain([contender.target.as_str(), &job]).collect::<Vec<_>>().join(" ")
+}
+
+/// The location that a contender reads; `None` if it names none.
+fn target_of(contender: &Contender) -> Option<String> {
+    let billed = contender.billed.as_ref().map(|billed| billed.target.clone());
+    let of_job = contender.job.as_ref().and_then(|job| Some(job.get("target")?.as_str()?.to_owned()));
+    let in_command = || {
+        let locations = contender.command.iter().filter(|word| word.contains("://"));
+        // An endpoint is an URL too, and stands before the location.
+        locations.max_by_key(|word| word.starts_with("s3://")).cloned()
+    };
+    let named = billed.into_iter().chain(of_job).chain([contender.target.clone()]);
+    named.into_iter().find(|target| !target.is_empty()).or_else(in_command)
+}
+
+/// The endpoint that a contender is given, on its command line or in its environment.
+fn endpoint_of(contender: &Contender, words: &Words) -> Option<String> {
+    let options = contender.job.as_ref().and_then(|job| job.get("options")?.as_array());
+    let options = options.into_iter().flatten().filter_map(|word| word.as_str());
+    let all: Vec<&str> = options.chain(contender.command.iter().map(String::as_str)).collect();
+    let after = all.windows(2).find(|pair| pair[0].starts_with("--endpoint")).map(|pair| pair[1]);
+    let of_environment = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
+    let named =
+        after.or_else(|| of_environment.iter().find_map(|name| Some(contender.env.get(*name)?.as_str())));
+    named.and_then(|url| words.fill(url).ok())
+}
+
+/// What all jobs of a run read, and whether only the first run does.
+fn reads_of(contender: &Contender, words: &Words) -> Result<(Reads, bool), String> {
+    if contender.workload == "upload" {
+        return Err("what an upload is billed is not estimated".into());
+    }
+    let unknown = || "how many bytes a run reads: its plan does not say".to_owned();
+    let jobs = f64::from(contender.jobs(words)?);
+    let none = Billed::default();
+    let billed = contender.billed.as_ref().unwrap_or(&none);
+    let bytes = match (&billed.bytes, &contender.bytes) {
+        (own, _) if !own.is_empty() => own,
+        (_, Some(bytes)) => bytes,
+        _ => return Err(unknown()),
+    };
+    let bytes = parse_size(&words.fill(bytes)?).map_err(|error| error.to_string())? as f64;
+    let count = |text: &str, otherwise: f64| match words.fill(text)?.trim() {
+        "" => Ok(otherwise),
+        number => number.parse::<f64>().map_err(|_| format!("{number:?} is no number of requests")),
+    };
+    let reads = Reads {
+        gets: count(&billed.gets, (bytes / BLOCK).ceil().max(1.0))?,
+        lists: count(&billed.lists, 1.0)?,
+        bytes,
+    };
+    Ok((reads.times(jobs), billed.once))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+
+fn tariff() -> Tariff {
+    Tariff {
+        services: models::Catalogue::current(),
+        prices: prices::Catalogue::current(),
+        day: "2026-11-23".parse().unwrap(),
+        region: Some("us-east-1".into()),
+        transfer: Some(Transfer::None),
+        endpoint: None,
+        declared: None,
+    }
+}
+
+/// A plan of one case and one contender, with these lines.
+fn plan(contender: &str, more: &str) -> Plan {
+    let text = format!(
+        "[vars]\nsize = \"1GiB\"\ntarget = \"s3://bucket/big\"\n{more}\n[[case]]\nname = \"one\"\nrounds = 3\n\
+         [[case.contender]]\nname = \"reader\"\n{contender}\n"
+    );
+    Plan::parse("made", &text, &BTreeMap::new()).unwrap()
+}
+
+fn line(contender: &str, tariff: &Tariff) -> Line {
+    let costs = estimate(&plan(contender, ""), None, tariff);
+    assert_eq!(costs.lines.len(), 1, "{costs:?}");
+    costs.lines.into_iter().next().unwrap()
+}
+
+const READER: &str = "command = [\"true\", \"{target}\"]\nbytes = \"{size}\"";
+
+#[test]
+fn requests_and_the_way_of_all_runs_are_priced_by_the_region() {
+    let own = line(READER, &tariff());
+    assert_eq!((own.service.as_deref(), own.runs), (Some("s3-standard"), 4));
+    assert_eq!((own.gets, own.lists, own.bytes), (4.0 * 8_192.0, 4.0, 4.0 * 1_073_741_824.0));
+    assert!((own.usd - 4.0 * (8_192.0 * 4e-7 + 5e-6)).abs() < 1e-12, "{own:?}");
+    assert!(own.missing.is_empty() && own.oldest_days == Some(236), "{own:?}");
+    let out = line(READER, &Tariff { transfer: Some(Transfer::Internet), ..tariff() });
+    assert!((out.usd - own.usd - 4.0 * 0.09).abs() < 1e-9, "{out:?}");
+    let jobs = line(&format!("{READER}\njobs = 5"), &tariff());
+    assert!((jobs.usd - 5.0 * own.usd).abs() < 1e-12);
+    let twice = estimate(&plan(READER, ""), Some(7), &tariff());
+    assert!((twice.usd() - 2.0 * own.usd).abs() < 1e-12);
+}
+
+#[test]
+fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
+    let missing = |contender: &str, tariff: &Tariff| line(contender, tariff).missing.join("; ");
+    assert!(missing(READER, &Tariff { transfer: None, ..tariff() }).contains("--transfer"));
+    assert!(missing(READER, &Tariff { region: None, ..tariff() }).contains("--region"));
+    let seoul = Tariff { region: Some("ap-northeast-2".into()), ..tariff() };
+    assert!(missing(READER, &seoul).contains("the price s3-standard/get in ap-northeast-2"));
+    let other = Tariff { endpoint: Some("https://store.example".into()), ..tariff() };
+    assert!(missing(READER, &other).contains("https://store.example bills; tell it with --bill-as"));
+    assert!(missing("command = [\"true\", \"{target}\"]", &tariff()).contains("how many bytes"));
+    assert!(missing(&format!("{READER}\nworkload = \"upload\""), &tariff()).contains("upload"));
+    assert!(missing(&format!("{READER}\ntarget = \"/proc\""), &tariff()).contains("file system (proc)"));
+}
+
+#[test]
+fn the_user_says_which_service_an_endpoint_or_a_path_is() {
+    let declared = |what: Declared, endpoint: &str| Tariff {
+        declared: Some(what),
+        endpoint: Some(endpoint.to_owned()),
+        ..tariff()
+    };
+    let express = line(READER, &declared(Declared::Service("s3-express".into()), "https://store.example"));
+    assert_eq!(express.service.as_deref(), Some("s3-express"));
+    let path = format!("{READER}\ntarget = \"/proc\"");
+    let efs = line(&path, &declared(Declared::Service("efs-elastic".into()), ""));
+    assert!((efs.usd - 4.0 * 0.03).abs() < 1e-9, "{efs:?}");
+    assert_eq!(
+        line(&path, &declared(Declared::Nothing, "")).free.as_deref(),
+        Some("declared with --bill-as")
+    );
+}
+
+#[test]
+fn stand_ins_and_local_disks_bill_nothing() {
+    let service = "[[services]]\nname = \"far\"\ncommand = [\"link\"]\n";
+    let words = "command = [\"true\", \"--endpoint-url\", \"{far.url}\", \"s3://b/big\"]\nbytes = \"1GiB\"";
+    let costs = estimate(&plan(words, service), None, &tariff());
+    assert_eq!((costs.lines[0].target.as_str(), costs.usd()), ("stand-ins", 0.0));
+    let here = line(READER, &Tariff { endpoint: Some("http://127.0.0.1:9000".into()), ..tariff() });
+    assert_eq!(here.free.as_deref(), Some("on this machine"));
+    assert!(line("command = [\"true\"]", &tariff()).free.is_some());
+}
+
+#[test]
+fn a_directory_bucket_is_billed_as_one_and_an_endpoint_is_no_location() {
+    let express = line("command = [\"true\", \"s3://b--use1-az4--x-s3/k\"]\nbytes = \"1GiB\"", &tariff());
+    assert_eq!(express.service.as_deref(), Some("s3-express"));
+    let words =
+        "command = [\"true\", \"--endpoint-url\", \"https://store.example\", \"s3://b/k\"]\nbytes = \"1GiB\"";
+    assert_eq!(line(words, &tariff()).target, "s3://b/k");
+}
+
+#[test]
+fn what_is_read_once_is_paid_once() {
+    let billed = "billed = { bytes = \"1GiB\", gets = \"100\", lists = \"0\", once = true }";
+    let costs = estimate(&plan(&format!("{READER}\n{billed}"), ""), None, &tariff());
+    assert!((costs.usd() - 100.0 * 4e-7).abs() < 1e-12, "{costs:?}");
+    assert!((costs.of_run("one", "reader", true) - costs.usd()).abs() < 1e-12);
+    assert!(costs.of_run("one", "reader", false).abs() < 1e-12);
+}

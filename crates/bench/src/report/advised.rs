@@ -1,0 +1,221 @@
+//! The advice of `firstbyte advise run` as a page: the recommendation, all options, and curves of
+//! time and cost that were computed before, each with its table and its break-even points.
+//!
+//! Pure, as the other forms. The page has no model of its own: its script draws what is in it.
+
+use std::fmt::Write;
+
+use firstbyte_advise::advice::{Advice, BreakEven, Chart, Measure, Row, Variable, files_or_lazy};
+use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
+use serde_json::{Value, json};
+
+use super::case_html::chart;
+use super::html::{Page, page};
+use super::words::escape;
+
+/// What the advice was for, beside its own text.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The command line, without the program's name.
+    pub command: String,
+    /// The region and the day of the prices.
+    pub prices: String,
+    /// The version of firstbyte.
+    pub version: String,
+}
+
+/// An advice with its charts as one HTML page that needs no network.
+#[must_use]
+pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
+    let sentence = &advice.verdict.sentence;
+    let (head, rest) = sentence.split_once("; ").unwrap_or((sentence, ""));
+    let mut body = String::new();
+    options(&mut body, advice);
+    points(&mut body, advice);
+    curves(&mut body, advice, charts);
+    models(&mut body, advice);
+    let facts = [
+        ("Command", &asked.command, "code"),
+        ("Prices", &asked.prices, "span"),
+        ("Build", &asked.version, "span"),
+    ];
+    let fact = |(name, value, tag): &(&str, &String, &str)| {
+        format!("<div><dt>{name}</dt><dd><{tag}>{}</{tag}></dd></div>", escape(value))
+    };
+    let facts: String = facts.iter().map(fact).collect();
+    page(&Page {
+        kind: "advice",
+        headline: head,
+        lead: rest,
+        about: format!("<dl class=\"facts\">{facts}</dl>"),
+        body,
+        data: &json!({ "cases": [data(advice, charts)] }),
+        foot: "Times and costs are computed by models of the services, whose sources <code>firstbyte advise \
+               models</code> lists; nothing here was measured unless an option says so. Of 100 jobs 90 are within \
+               the range of a time. Costs are list prices without tax, discount or free tier.",
+    })
+}
+
+fn money(value: Option<f64>) -> String {
+    value.map_or_else(|| "no price".to_owned(), significant)
+}
+
+/// One line for each option; those that cannot be had last, with the reason.
+fn options(out: &mut String, advice: &Advice) {
+    let waiting = advice.rows.iter().any(|row| row.waiting.is_some());
+    let heads = ["Option", "ready", "a job", "5 to 95 %", "waits for", "$ a job", "$ a month"];
+    let mut table = String::from("<thead><tr>");
+    for (index, head) in heads.iter().chain(waiting.then_some(&"with waiting")).enumerate() {
+        let class = if index == 0 { "" } else { " class=\"n\"" };
+        let _ = write!(table, "<th{class}>{head}</th>");
+    }
+    table.push_str("</tr></thead><tbody>");
+    for row in &advice.rows {
+        let class = if advice.verdict.options.contains(&row.name) { " class=\"subject\"" } else { "" };
+        let _ = write!(table, "<tr{class}><th>{}{}</th>", escape(&row.title), remarks(row));
+        let per_job = row.month.map(|_| row.cost.per_job);
+        let range = format!("{} to {}", shown_seconds(row.p5), shown_seconds(row.p95));
+        let cells = [shown_seconds(row.ready), shown_seconds(row.p50), range, row.limit.to_string()];
+        let costs = [per_job, row.month].into_iter().chain(waiting.then(|| row.total())).map(money);
+        for cell in cells.into_iter().chain(costs) {
+            let cell = if row.refused.is_some() { String::new() } else { cell };
+            let _ = write!(table, "<td class=\"n\">{}</td>", escape(cell));
+        }
+        table.push_str("</tr>");
+    }
+    let _ = write!(
+        out,
+        "<section><h2>Options</h2><div class=\"scroll\"><table class=\"summary\">{table}</tbody></table></div></section>"
+    );
+}
+
+fn remarks(row: &Row) -> String {
+    let late = (row.meets == Some(false) && row.refused.is_none()).then(|| "too late".to_owned());
+    let refused = row.refused.as_ref().map(|why| format!("cannot be used here: {why}"));
+    let measured = row.measured.as_ref().map(|from| format!("by your own results: {from}"));
+    let all: Vec<String> = [late, refused, measured].into_iter().flatten().map(escape).collect();
+    if all.is_empty() { String::new() } else { format!("<div class=\"remarks\">{}</div>", all.join("; ")) }
+}
+
+/// Break-even points, S3 Files against our lazy open, and what to change first.
+fn points(out: &mut String, advice: &Advice) {
+    let lines = |points: &[BreakEven]| points.iter().map(BreakEven::line).collect::<Vec<_>>();
+    let files = files_or_lazy(advice).into_iter().chain(lines(&advice.s3_files)).collect();
+    let reaches = advice.reaches.iter().map(|reach| {
+        let (bytes, part) = (shown_bytes(reach.bytes), significant(reach.part * 100.0));
+        format!("{}: {bytes}, {part} % of the data", reach.option)
+    });
+    let lists: [(&str, Vec<String>); 4] = [
+        ("Most that a job may read to meet the deadline", reaches.collect()),
+        ("Break-even", lines(&advice.break_evens)),
+        ("S3 Files or our lazy open", files),
+        ("What to change first", advice.changes.iter().map(firstbyte_advise::advice::Change::line).collect()),
+    ];
+    for (title, items) in lists.into_iter().filter(|(_, items)| !items.is_empty()) {
+        let items: String = items.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
+        let _ = write!(out, "<section><h2>{title}</h2><ul>{items}</ul></section>");
+    }
+}
+
+fn over(variable: Variable) -> &'static str {
+    match variable {
+        Variable::Read => "bytes that a job reads",
+        Variable::Size => "bytes of the data set, of which the same part is read",
+        Variable::JobsPerDay => "jobs a day",
+        Variable::AtOnce => "jobs at once",
+    }
+}
+
+fn at(variable: Variable, value: f64) -> String {
+    match variable {
+        Variable::Read | Variable::Size => shown_bytes(value),
+        Variable::JobsPerDay | Variable::AtOnce => significant(value),
+    }
+}
+
+/// The charts, each with its table.
+fn curves(out: &mut String, advice: &Advice, charts: &[Chart]) {
+    for (number, of) in charts.iter().enumerate() {
+        let what = match of.measure {
+            Measure::Time => "Time of a job",
+            Measure::Cost if advice.rows.iter().any(|row| row.waiting.is_some()) => {
+                "Dollars of a month, with waiting people,"
+            }
+            Measure::Cost => "Dollars of a month",
+        };
+        let mut table = format!("<thead><tr><th>{}</th>", over(of.variable));
+        for curve in &of.curves {
+            let _ = write!(table, "<th class=\"n\">{}</th>", escape(&curve.option));
+        }
+        table.push_str("</tr></thead>");
+        for (index, value) in of.at.iter().enumerate() {
+            let _ = write!(table, "<tr><th>{}</th>", at(of.variable, *value));
+            for curve in &of.curves {
+                let value = curve.values[index];
+                let text =
+                    if of.measure == Measure::Time { shown_seconds(value) } else { significant(value) };
+                let _ = write!(table, "<td class=\"n\">{text}</td>");
+            }
+            table.push_str("</tr>");
+        }
+        out.push_str("<section>");
+        chart(out, 0, &format!("scaling-{number}"), &format!("{what} over {}", over(of.variable)), &table);
+        let marks: String =
+            marks(advice, of).map(|point| format!("<li>{}</li>", escape(point.line()))).collect();
+        if !marks.is_empty() {
+            let _ = write!(out, "<p>Dashed lines are break-even points:</p><ul>{marks}</ul>");
+        }
+        out.push_str("</section>");
+    }
+}
+
+/// The break-even points that a chart shows.
+fn marks<'a>(advice: &'a Advice, of: &'a Chart) -> impl Iterator<Item = &'a BreakEven> {
+    let points = advice.break_evens.iter().chain(&advice.s3_files);
+    points.filter(|point| (point.variable, point.measure) == (of.variable, of.measure))
+}
+
+/// What the models of the options leave out.
+fn models(out: &mut String, advice: &Advice) {
+    let mut items = String::new();
+    for row in advice.rows.iter().filter(|row| row.refused.is_none()) {
+        let missing: Vec<String> =
+            row.cost.missing.iter().map(|one| format!("{}: {}", one.price, one.reason)).collect();
+        let missing =
+            if missing.is_empty() { String::new() } else { format!(". No price: {}", missing.join(", ")) };
+        let age =
+            row.cost.oldest_days.map_or_else(String::new, |days| format!(". Oldest price: {days} days"));
+        let text = escape(format!("{}{missing}{age}", row.leaves_out));
+        let _ = write!(items, "<dt>{}</dt><dd>{text}</dd>", escape(&row.title));
+    }
+    let _ = write!(
+        out,
+        "<section><h2>What the models leave out</h2><dl class=\"commands\">{items}</dl></section>"
+    );
+}
+
+/// What the script draws: the charts of one case without runs.
+fn data(advice: &Advice, charts: &[Chart]) -> Value {
+    let chart = |of: &Chart| {
+        let series = of.curves.iter().map(|curve| {
+            let points: Vec<[f64; 2]> =
+                of.at.iter().copied().zip(curve.values.iter().copied()).map(Into::into).collect();
+            json!({ "name": curve.option, "points": points })
+        });
+        let sizes = matches!(of.variable, Variable::Read | Variable::Size);
+        json!({
+            "parameter": if sizes { "bytes" } else { "count" },
+            "label": over(of.variable),
+            "unit": if of.measure == Measure::Time { "seconds" } else { "dollars" },
+            "decimal": true,
+            "marks": marks(advice, of).map(|point| point.value).collect::<Vec<_>>(),
+            "logarithmic": of.curves.iter().flat_map(|curve| &curve.values).all(|value| *value > 0.0),
+            "series": series.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "contenders": [], "reasons": [], "throughput": [],
+        "runs": { "contender": [], "seconds": [], "state": [] },
+        "scaling": charts.iter().map(chart).collect::<Vec<_>>(),
+    })
+}

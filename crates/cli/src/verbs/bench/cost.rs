@@ -1,0 +1,139 @@
+//! `bench run`: what a measurement costs, shown by `--dry-run` and bounded by `--budget`.
+
+use clap::{Args, ValueEnum};
+use firstbyte::environment;
+use firstbyte_advise::bill::Transfer;
+use firstbyte_advise::models::Catalogue;
+use firstbyte_advise::units::{self, shown_bytes};
+use firstbyte_bench::cost::{Costs, Declared, Line, Tariff};
+use serde_json::json;
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Result};
+use crate::verbs::advise;
+
+/// What the user knows of costs.
+#[derive(Args)]
+pub struct CostArgs {
+    /// Begin no run with which all cost more, by list prices: 5USD; refused if a price is not known
+    #[arg(long, value_name = "MONEY", value_parser = parse_money)]
+    pub budget: Option<f64>,
+    /// Where this machine is, seen from the data's region: decides what bytes cost on their way
+    #[arg(long, value_name = "WAY", value_enum)]
+    transfer: Option<Way>,
+    /// Service that bills paths on the network and endpoints that are not AWS's, as `advise models`
+    /// lists them, or `none`
+    #[arg(long, value_name = "SERVICE", value_parser = parse_declared)]
+    bill_as: Option<Declared>,
+}
+
+/// A way of the bytes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Way {
+    /// In the same region and zone
+    None,
+    /// In another availability zone of the region
+    Zone,
+    /// In another region
+    Region,
+    /// Outside of AWS
+    Internet,
+}
+
+fn parse_money(text: &str) -> std::result::Result<f64, String> {
+    units::money(text).map(|dollars| dollars.0).map_err(|error| error.to_string())
+}
+
+fn parse_declared(text: &str) -> std::result::Result<Declared, String> {
+    let services = Catalogue::current().services;
+    if text == "none" {
+        return Ok(Declared::Nothing);
+    }
+    if services.iter().any(|model| model.name == text) {
+        return Ok(Declared::Service(text.to_owned()));
+    }
+    let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
+    Err(format!("write none, or one of {}", known.join(", ")))
+}
+
+impl CostArgs {
+    /// What decides the costs; `endpoint` is that of the S3 targets.
+    pub fn tariff(&self, globals: &Globals, endpoint: Option<String>) -> Result<Tariff> {
+        let of_environment =
+            || ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(environment::variable);
+        let prices = advise::price_catalogue()?;
+        let region = globals.region.clone().or_else(of_environment);
+        if let Some(region) = &region {
+            prices.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
+        }
+        Ok(Tariff {
+            services: Catalogue::current(),
+            prices,
+            day: advise::today()?,
+            region,
+            transfer: self.transfer.map(|way| match way {
+                Way::None => Transfer::None,
+                Way::Zone => Transfer::Zone,
+                Way::Region => Transfer::Region,
+                Way::Internet => Transfer::Internet,
+            }),
+            endpoint,
+            declared: self.bill_as.clone(),
+        })
+    }
+
+    /// Refuses a budget where it is not known what the runs cost.
+    pub fn check(&self, costs: &Costs) -> Result<()> {
+        let missing: Vec<String> = costs.missing().collect();
+        if self.budget.is_none() || missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::usage(format!("--budget: it is not known what the runs cost: {}", missing.join("; ")))
+            .advise("without --budget they run all the same; --dry-run shows what is known"))
+    }
+}
+
+/// Prints the costs by target.
+pub fn show(costs: &Costs, globals: &Globals) -> Result<()> {
+    let complete = costs.missing().next().is_none();
+    if globals.json {
+        for line in &costs.lines {
+            console::print(json!({ "cost": line }))?;
+        }
+        return console::print(json!({ "usd": costs.usd(), "complete": complete }));
+    }
+    console::print("")?;
+    for line in &costs.lines {
+        console::print(text(line))?;
+        for missing in &line.missing {
+            console::print(format_args!("  not known: {missing}"))?;
+        }
+    }
+    let least = if complete { "at most" } else { "what is known:" };
+    let oldest = costs.lines.iter().filter_map(|line| line.oldest_days).max();
+    let age = oldest.map_or_else(String::new, |days| format!(", the oldest of {days} days"));
+    console::print(format_args!("all runs: {least} {} USD by list prices{age}", dollars(costs.usd())))?;
+    Ok(())
+}
+
+fn text(line: &Line) -> String {
+    if let Some(why) = &line.free {
+        return format!("cost of {}: nothing is billed ({why})", line.target);
+    }
+    let Some(service) = &line.service else { return format!("cost of {}: {} runs", line.target, line.runs) };
+    format!(
+        "cost of {} ({service}): {} USD for {} runs: {} requests for data, {} for names, {}",
+        line.target,
+        dollars(line.usd),
+        line.runs,
+        line.gets,
+        line.lists,
+        shown_bytes(line.bytes)
+    )
+}
+
+/// Dollars with the digits that small sums need.
+fn dollars(usd: f64) -> String {
+    if usd >= 0.01 || usd == 0.0 { format!("{usd:.2}") } else { format!("{usd:.6}") }
+}

@@ -1,0 +1,108 @@
+//! What a measurement costs: shown before it runs, and never above a budget.
+
+mod support;
+
+use firstbyte_advise::result::Results;
+use firstbyte_testkit::BUCKET;
+use serde_json::Value;
+use support::servers::S3;
+use support::{Ran, World};
+
+/// A plan whose contender is billed like a reader of 1 GiB of a bucket, and reads nothing.
+const PLAN: &str = r#"
+[[case]]
+name = "one"
+rounds = 3
+[[case.contender]]
+name = "reader"
+command = ["true"]
+target = "s3://bucket/big"
+bytes = "1GiB"
+[[case.contender]]
+name = "local"
+command = ["true"]
+"#;
+
+const KNOWN: [&str; 4] = ["--region", "us-east-1", "--transfer", "internet"];
+
+fn bench(world: &World, more: &[&str]) -> Ran {
+    let plan = world.write("plan.toml", PLAN.as_bytes());
+    let words = ["-q", "--json", "bench", "run", "--plan", plan.to_str().unwrap()];
+    world.run(&[&words[..], more].concat())
+}
+
+#[test]
+fn a_dry_run_shows_requests_bytes_and_dollars_by_target() {
+    let world = World::new();
+    let ran = bench(&world, &[&["--dry-run"], &KNOWN[..]].concat()).ok();
+    let lines: Vec<Value> = String::from_utf8(ran.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let cost = |target: &str| {
+        let found = lines.iter().find(|line| line["cost"]["target"] == target);
+        found.unwrap_or_else(|| panic!("{target}: {lines:?}"))["cost"].clone()
+    };
+    let bucket = cost("s3://bucket/big");
+    assert_eq!((&bucket["service"], &bucket["runs"]), (&"s3-standard".into(), &4.into()));
+    assert_eq!(bucket["gets"], 4.0 * 8_192.0);
+    let usd = bucket["usd"].as_f64().unwrap();
+    // 4 GiB out at 0.09 $, 32,768 GET at 0.0004 $ a thousand, 4 LIST at 0.005.
+    assert!((usd - (0.36 + 0.013_107_2 + 0.000_02)).abs() < 1e-9, "{usd}");
+    assert_eq!(cost("local programs")["usd"], 0.0);
+    assert_eq!(lines.last().unwrap()["complete"], true);
+
+    let plan = world.path("plan.toml");
+    let text = world.run(&["bench", "run", "--dry-run", "--plan", plan.to_str().unwrap()]).ok();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("not known: what its bytes cost on their way here; tell it with --transfer"),
+        "{text}"
+    );
+    assert!(text.contains("not known: its region; tell it with --region"), "{text}");
+    assert!(text.contains("all runs: what is known: 0.00 USD"), "{text}");
+}
+
+#[test]
+fn no_run_begins_that_would_pass_the_budget() {
+    let world = World::new();
+    let out = world.path("results.jsonl");
+    // A run costs 0.0933 USD; the rounds of the other contender cost nothing.
+    let limits = ["--budget", "0.2USD", "--out", out.to_str().unwrap()];
+    bench(&world, &[&limits, &KNOWN[..]].concat())
+        .fails(1, &["--budget 0.200 USD", "0.187", "0.0933", "continues"]);
+    let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!(results.runs.iter().filter(|run| run.contender == "reader").count(), 2);
+    bench(&world, &[&["--budget", "0.5 USD", "--out", out.to_str().unwrap()], &KNOWN[..]].concat()).ok();
+    let results = Results::parse(&std::fs::read_to_string(&out).unwrap()).unwrap();
+    assert_eq!(results.runs.len(), 8);
+}
+
+#[test]
+fn a_budget_is_refused_where_a_price_is_not_known() {
+    let world = World::new();
+    let out = world.path("results.jsonl");
+    let limits = ["--budget", "5USD", "--out", out.to_str().unwrap()];
+    let facts = ["--budget: it is not known what the runs cost: s3://bucket/big: ", "--transfer", "--region"];
+    bench(&world, &limits).fails(2, &facts);
+    let seoul = ["--region", "ap-northeast-2", "--transfer", "none"];
+    bench(&world, &[&limits, &seoul[..]].concat()).fails(2, &["the price s3-standard/get in ap-northeast-2"]);
+    assert!(!out.exists());
+    bench(&world, &["--budget", "5"]).fails(2, &["has no unit"]);
+    bench(&world, &["--budget", "5EUR"]).fails(2, &["5 USD"]);
+    bench(&world, &["--bill-as", "s3-standart"]).fails(2, &["s3-standard"]);
+}
+
+#[test]
+fn targets_on_this_machine_bill_nothing() {
+    let server = S3::ours_with(&[]);
+    let mut world = World::with_s3(&server);
+    world.set("AWS_ENDPOINT_URL", &server.url);
+    std::fs::write(server.root.join(BUCKET).join("big"), vec![1; 300_000]).unwrap();
+    let target = format!("s3://{BUCKET}/big");
+    let ran = world.run(&["bench", "run", "--dry-run", &target]).ok();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.contains(&format!("cost of {target}: nothing is billed (on this machine)")), "{text}");
+    assert!(text.contains("all runs: at most 0.00 USD"), "{text}");
+}
