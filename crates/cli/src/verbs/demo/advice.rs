@@ -103,6 +103,8 @@ fn calibrated(results: &Results) -> Result<Catalogue> {
         memory: results.header.machine.memory_bytes as f64,
         network: LOOPBACK,
         network_burst: LOOPBACK,
+        store: None,
+        store_rate: None,
         source: "the machine that measured".to_owned(),
     };
     catalogue.machines.insert(MACHINE.to_owned(), machine);

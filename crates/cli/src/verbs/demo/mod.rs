@@ -21,6 +21,7 @@ use clap::Args;
 use firstbyte::environment;
 use firstbyte::size::human;
 use firstbyte_advise::result::{self, Outcome, Results, Run};
+use firstbyte_bench::cost::Costs;
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::plan::Case;
 use firstbyte_bench::results::Writer;
@@ -141,6 +142,8 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
         words: [].into(),
         rounds: None,
         max_bytes: None,
+        max_usd: None,
+        costs: Costs::default(),
         max_seconds: None,
         keep: args.keep,
         stop: &stop,
