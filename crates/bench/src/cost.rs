@@ -126,7 +126,12 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
     let mut costs = Costs::default();
     let mounts = Mounts::current().ok();
     for case in &plan.cases {
-        let words = plan.words_of(case);
+        let mut words = plan.words_of(case);
+        // Known only to a run; where it writes and which job it is does not decide what it costs.
+        for name in ["firstbyte", "plan", "memory", "disk", "out", "run"] {
+            words.set(name, format!("/{name}"));
+        }
+        words.set("job", 0);
         let runs = rounds.unwrap_or(case.rounds) + 1;
         for contender in case.contenders.iter().filter(|contender| contender.modelled.is_none()) {
             let (target, service) = tariff.service(plan, case, contender, &words, mounts.as_ref());
@@ -186,11 +191,10 @@ impl Tariff {
         if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
-        let Some(target) = target_of(contender) else {
-            return ("local programs".into(), Service::Unbilled("they name no location".into()));
-        };
-        let Ok(target) = words.fill(&target) else {
-            return ("stand-ins".into(), Service::Unbilled("made here".into()));
+        let target = match target_of(contender, words) {
+            Ok(Some(target)) => target,
+            Ok(None) => return ("local programs".into(), Service::Unbilled("they name no location".into())),
+            Err(why) => return (contender.target.clone(), Service::Unknown(why)),
         };
         let endpoint = self.endpoint.clone().or_else(|| endpoint_of(contender, words));
         let service = match (target.split_once("://"), endpoint) {
@@ -283,16 +287,16 @@ fn text_of(contender: &Contender) -> String {
 }
 
 /// The location that a contender reads; `None` if it names none.
-fn target_of(contender: &Contender) -> Option<String> {
+fn target_of(contender: &Contender, words: &Words) -> Result<Option<String>, String> {
     let billed = contender.billed.as_ref().map(|billed| billed.target.clone());
     let of_job = contender.job.as_ref().and_then(|job| Some(job.get("target")?.as_str()?.to_owned()));
-    let in_command = || {
-        let locations = contender.command.iter().filter(|word| word.contains("://"));
-        // An endpoint is an URL too, and stands before the location.
-        locations.max_by_key(|word| word.starts_with("s3://")).cloned()
-    };
     let named = billed.into_iter().chain(of_job).chain([contender.target.clone()]);
-    named.into_iter().find(|target| !target.is_empty()).or_else(in_command)
+    if let Some(named) = named.into_iter().find(|target| !target.is_empty()) {
+        return words.fill(&named).map(Some);
+    }
+    let filled = contender.command.iter().filter_map(|word| words.fill(word).ok());
+    // An endpoint is a URL too.
+    Ok(filled.filter(|word| word.contains("://")).max_by_key(|word| word.starts_with("s3://")))
 }
 
 /// The endpoint that a contender is given, on its command line or in its environment.

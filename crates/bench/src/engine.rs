@@ -374,7 +374,8 @@ fn compute(
         };
         let mut words = words.clone();
         for (name, of) in &modelled.measured {
-            words.set(name, measured(of, writer).map_err(wrong)?);
+            let of = words.fill(of).map_err(wrong)?;
+            words.set(name, measured(&of, writer).map_err(wrong)?);
         }
         let run = modelled.run(&words, &one_run::now()).map_err(wrong)?;
         let run = Run { case: case.name.clone(), contender: contender.name.clone(), ..run };

@@ -22,7 +22,7 @@ pub use break_even::{BreakEven, Measure, Variable};
 pub use change::Change;
 pub use curve::{Chart, Curve, charts};
 pub use row::Row;
-pub use text::{files_or_lazy, text};
+pub use text::{files_or_lazy, refused, text};
 pub use verdict::{Reach, Verdict};
 
 use crate::fields::nearest;

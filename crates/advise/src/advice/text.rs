@@ -12,10 +12,10 @@ use crate::units::{shown_seconds, significant};
 #[must_use]
 pub fn text(advice: &Advice) -> String {
     let mut text = format!("{}\n\n", advice.verdict.sentence);
-    let (refused, had): (Vec<&Row>, Vec<&Row>) = advice.rows.iter().partition(|row| row.refused.is_some());
+    let had: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
     text.push_str(&table(&had));
-    if !refused.is_empty() {
-        let _ = writeln!(text, "cannot be used here: {}", grouped(&refused));
+    if let Some(refused) = refused(advice) {
+        let _ = writeln!(text, "cannot be used here: {refused}");
     }
     let missing: Vec<&str> = missing(&advice.rows);
     if !missing.is_empty() {
@@ -64,8 +64,11 @@ fn missing(rows: &[Row]) -> Vec<&str> {
     keys
 }
 
-/// Options by the reason for which they cannot be had: `ebs-gp3 (functions have no volumes); ...`.
-fn grouped(refused: &[&Row]) -> String {
+/// Options by the reason for which they cannot be had: `ebs-gp3 (functions have no volumes); ...`;
+/// `None` if all can be had.
+#[must_use]
+pub fn refused(advice: &Advice) -> Option<String> {
+    let refused: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_some()).collect();
     let mut reasons: Vec<&str> = refused.iter().filter_map(|row| row.refused.as_deref()).collect();
     reasons.sort_unstable();
     reasons.dedup();
@@ -74,7 +77,7 @@ fn grouped(refused: &[&Row]) -> String {
         let names: Vec<&str> = of.map(|row| row.name.as_str()).collect();
         format!("{} ({why})", names.join(", "))
     };
-    reasons.iter().map(group).collect::<Vec<_>>().join("; ")
+    (!reasons.is_empty()).then(|| reasons.iter().map(group).collect::<Vec<_>>().join("; "))
 }
 
 fn table(rows: &[&Row]) -> String {
@@ -113,7 +116,8 @@ fn note(row: &Row) -> String {
     }
 }
 
-/// What both would do here; `None` if either cannot be had.
+/// What S3 Files and our lazy open would do here; `None` if either cannot be had.
+#[must_use]
 pub fn files_or_lazy(advice: &Advice) -> Option<String> {
     let had = |name: &str| advice.rows.iter().find(|row| row.name == name && row.refused.is_none());
     let figures = |row: &Row| {

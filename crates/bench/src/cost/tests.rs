@@ -54,6 +54,9 @@ fn what_is_not_known_is_missing_and_says_how_to_tell_it() {
     let other = Tariff { endpoint: Some("https://store.example".into()), ..tariff() };
     assert!(missing(READER, &other).contains("https://store.example bills; tell it with --bill-as"));
     assert!(missing("command = [\"true\", \"{target}\"]", &tariff()).contains("how many bytes"));
+    assert!(
+        missing("command = [\"true\"]\ntarget = \"s3://{else}\"", &tariff()).contains("{else} has no value")
+    );
     assert!(missing(&format!("{READER}\nworkload = \"upload\""), &tariff()).contains("upload"));
     assert!(missing(&format!("{READER}\ntarget = \"/proc\""), &tariff()).contains("file system (proc)"));
 }

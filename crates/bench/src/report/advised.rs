@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::advice::{Advice, BreakEven, Chart, Measure, Row, Variable, files_or_lazy};
+use firstbyte_advise::advice::{Advice, BreakEven, Chart, Measure, Row, Variable, files_or_lazy, refused};
 use firstbyte_advise::units::{shown_bytes, shown_seconds, significant};
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn money(value: Option<f64>) -> String {
     value.map_or_else(|| "no price".to_owned(), significant)
 }
 
-/// One line for each option; those that cannot be had last, with the reason.
+/// One line for each option that can be had, and those that cannot with the reason.
 fn options(out: &mut String, advice: &Advice) {
     let waiting = advice.rows.iter().any(|row| row.waiting.is_some());
     let heads = ["Option", "ready", "a job", "5 to 95 %", "waits for", "$ a job", "$ a month"];
@@ -70,7 +70,7 @@ fn options(out: &mut String, advice: &Advice) {
         let _ = write!(table, "<th{class}>{head}</th>");
     }
     table.push_str("</tr></thead><tbody>");
-    for row in &advice.rows {
+    for row in advice.rows.iter().filter(|row| row.refused.is_none()) {
         let class = if advice.verdict.options.contains(&row.name) { " class=\"subject\"" } else { "" };
         let _ = write!(table, "<tr{class}><th>{}{}</th>", escape(&row.title), remarks(row));
         let per_job = row.month.map(|_| row.cost.per_job);
@@ -78,22 +78,23 @@ fn options(out: &mut String, advice: &Advice) {
         let cells = [shown_seconds(row.ready), shown_seconds(row.p50), range, row.limit.to_string()];
         let costs = [per_job, row.month].into_iter().chain(waiting.then(|| row.total())).map(money);
         for cell in cells.into_iter().chain(costs) {
-            let cell = if row.refused.is_some() { String::new() } else { cell };
             let _ = write!(table, "<td class=\"n\">{}</td>", escape(cell));
         }
         table.push_str("</tr>");
     }
+    let refused = refused(advice)
+        .map_or_else(String::new, |why| format!("<p>Cannot be used here: {}</p>", escape(why)));
     let _ = write!(
         out,
-        "<section><h2>Options</h2><div class=\"scroll\"><table class=\"summary\">{table}</tbody></table></div></section>"
+        "<section><h2>Options</h2><div class=\"scroll\"><table class=\"summary\">{table}</tbody></table></div>\
+         {refused}</section>"
     );
 }
 
 fn remarks(row: &Row) -> String {
-    let late = (row.meets == Some(false) && row.refused.is_none()).then(|| "too late".to_owned());
-    let refused = row.refused.as_ref().map(|why| format!("cannot be used here: {why}"));
+    let late = (row.meets == Some(false)).then(|| "too late".to_owned());
     let measured = row.measured.as_ref().map(|from| format!("by your own results: {from}"));
-    let all: Vec<String> = [late, refused, measured].into_iter().flatten().map(escape).collect();
+    let all: Vec<String> = [late, measured].into_iter().flatten().map(escape).collect();
     if all.is_empty() { String::new() } else { format!("<div class=\"remarks\">{}</div>", all.join("; ")) }
 }
 
@@ -101,7 +102,7 @@ fn remarks(row: &Row) -> String {
 fn points(out: &mut String, advice: &Advice) {
     let lines = |points: &[BreakEven]| points.iter().map(BreakEven::line).collect::<Vec<_>>();
     let files = files_or_lazy(advice).into_iter().chain(lines(&advice.s3_files)).collect();
-    let reaches = advice.reaches.iter().map(|reach| {
+    let reaches = advice.reaches.iter().filter(|reach| reach.bytes >= 1.0).map(|reach| {
         let (bytes, part) = (shown_bytes(reach.bytes), significant(reach.part * 100.0));
         format!("{}: {bytes}, {part} % of the data", reach.option)
     });

@@ -135,7 +135,8 @@ fn placed(error: &advice::Error, args: &RunArgs, text: Option<&str>, globals: &G
 /// The advice as a page.
 fn page(advice: &Advice, workload: &Workload, inputs: &Inputs<'_>) -> Result<String> {
     let charts = advice::charts(workload, advice, inputs).map_err(|error| Error::usage(error.to_string()))?;
-    let command: Vec<String> = std::env::args().skip(1).collect();
+    let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
+    let command: Vec<String> = std::env::args().skip(1).map(quoted).collect();
     let asked = Asked {
         command: format!("firstbyte {}", command.join(" ")),
         prices: format!("{}, as of {}", workload.region, inputs.day),
