@@ -127,7 +127,7 @@ pub fn files(directory: &Path, count: u64, sizes: &FileSizes, seed: u64) -> Resu
 }
 
 /// Makes the directory `root` with `count` empty files `image_00000000.tif`, by several threads.
-/// Of more than [`LINKED_FROM`] most are links.
+/// Of more than `LINKED_FROM` most are links.
 ///
 /// # Errors
 /// The directory cannot be made, or a name exists or cannot be made.
