@@ -65,6 +65,13 @@
     return [options(figure, axes, [{}, ...series], { x: { time: false }, y: { range } }), [xs, ...columns.map((list) => list.map((point) => point?.[1]))]];
   };
 
+  // Ticks at powers of ten, every second one where there is little room.
+  const decades = (plot, _, low, high) => {
+    const step = plot.width < 500 ? 2 : 1, first = Math.ceil(Math.log10(low)), ticks = [];
+    for (let power = first; 10 ** power <= high * 1.001; power += step) ticks.push(10 ** power);
+    return ticks;
+  };
+
   // Break-even points: dashed lines from the top of a chart to its bottom.
   const lines = ({ ctx, bbox, valToPos }, marks) => {
     ctx.save();
@@ -99,7 +106,7 @@
     const logarithmic = xs[0] > 0 && xs.at(-1) / xs[0] >= 8;
     const format = chart.parameter.endsWith("bytes") ? (chart.decimal ? bytes : binary) : (x) => `${number(x).replace(/\.0+$/, "")} `;
     const label = chart.label ?? chart.parameter.replace(/_bytes$/, "").replaceAll("_", " ");
-    const axes = [axis(label, format, curves ? {} : { splits: () => xs }), axis(null, value, { size: 64 })];
+    const axes = [axis(label, format, { splits: curves ? decades : () => xs }), axis(null, value, { size: 64 })];
     const spread = logarithmic ? [xs[0] / 1.2, xs.at(-1) * 1.2] : undefined;
     const x = { time: false, distr: logarithmic ? 3 : 1, log: curves ? 10 : 2, ...(spread && { range: spread }) };
     const found = options(figure, axes, series, { x, y: chart.logarithmic ? { distr: 3 } : { range } });
