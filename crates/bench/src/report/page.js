@@ -16,7 +16,7 @@
   const seconds = scaled([[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]);
   const binary = scaled([[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]);
   const bytes = scaled([[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
-  const dollars = (x) => (x === null || x === undefined ? "" : `${number(x)} $`);
+  const dollars = scaled([[1e6, "M$"], [1e3, "k$"], [1, "$"]]), counts = scaled([[1e6, "M"], [1e3, "k"], [1, ""]]);
   const short = (text) => text.replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 
   // The time axis of small figures needs the same unit on all ticks.
@@ -65,6 +65,13 @@
     return [options(figure, axes, [{}, ...series], { x: { time: false }, y: { range } }), [xs, ...columns.map((list) => list.map((point) => point?.[1]))]];
   };
 
+  // Ticks at powers of ten, every second one where there is little room.
+  const decades = (plot, _, low, high) => {
+    const step = plot.width < 500 ? 2 : 1, first = Math.ceil(Math.log10(low)), ticks = [];
+    for (let power = first; 10 ** power <= high * 1.001; power += step) ticks.push(10 ** power);
+    return ticks;
+  };
+
   // Break-even points: dashed lines from the top of a chart to its bottom.
   const lines = ({ ctx, bbox, valToPos }, marks) => {
     ctx.save();
@@ -97,9 +104,9 @@
       bands.push({ series: [at + 1, at + 2], fill: `${color(index)}2e` });
     });
     const logarithmic = xs[0] > 0 && xs.at(-1) / xs[0] >= 8;
-    const format = chart.parameter.endsWith("bytes") ? (chart.decimal ? bytes : binary) : (x) => `${number(x).replace(/\.0+$/, "")} `;
+    const format = chart.parameter.endsWith("bytes") ? (chart.decimal ? bytes : binary) : curves ? counts : (x) => `${number(x).replace(/\.0+$/, "")} `;
     const label = chart.label ?? chart.parameter.replace(/_bytes$/, "").replaceAll("_", " ");
-    const axes = [axis(label, format, curves ? {} : { splits: () => xs }), axis(null, value, { size: 64 })];
+    const axes = [axis(label, format, { splits: curves ? decades : () => xs }), axis(null, value, { size: 64 })];
     const spread = logarithmic ? [xs[0] / 1.2, xs.at(-1) * 1.2] : undefined;
     const x = { time: false, distr: logarithmic ? 3 : 1, log: curves ? 10 : 2, ...(spread && { range: spread }) };
     const found = options(figure, axes, series, { x, y: chart.logarithmic ? { distr: 3 } : { range } });
