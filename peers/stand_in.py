@@ -14,26 +14,17 @@ import os
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 PIECE = 1 << 20
 REQUESTS = 200
 
 
-def read_url(where: str) -> None:
-    """Reads the file behind a URL."""
-    url = urlsplit(where)
-    connection = http.client.HTTPConnection(url.netloc)
-    connection.request("GET", url.path)
-    with connection.getresponse() as answer:
-        while answer.readinto(bytearray(PIECE)):
-            pass
-
-
-def read_path(where: str) -> None:
-    """Reads a file."""
-    with open(where, "rb", buffering=0) as file:
-        piece = bytearray(PIECE)
-        while file.readinto(piece):
+def read(where: str) -> None:
+    """Reads a whole file."""
+    piece = bytearray(PIECE)
+    with urlopen(where) if where.startswith("http:") else open(where, "rb", buffering=0) as source:
+        while source.readinto(piece):
             pass
 
 
@@ -76,7 +67,6 @@ def main() -> None:
     parser.add_argument("--without")
     chosen = parser.parse_args()
     if chosen.what == "rate":
-        read = read_url if chosen.where.startswith("http:") else read_path
         ratio = seconds(lambda: read(chosen.where)) / float(chosen.stated)
     else:
         added = request_seconds(chosen.where) - request_seconds(chosen.without)

@@ -5,10 +5,8 @@
 //! service bills, so a price that is not known is missing, and never free. Called by `bench`.
 
 use crate::models::{Billed, Kind, Model};
+use crate::units::GIB;
 use crate::usage::{Item, Unit, Usage};
-
-/// Bytes of a GiB.
-const GIB: f64 = 1_073_741_824.0;
 
 /// What runs read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

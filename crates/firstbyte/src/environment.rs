@@ -44,6 +44,12 @@ pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     base.join("firstbyte")
 }
 
+/// The region that the AWS tools would use.
+#[must_use]
+pub fn region(lookup: Lookup<'_>) -> Option<String> {
+    lookup("AWS_REGION").or_else(|| lookup("AWS_DEFAULT_REGION"))
+}
+
 /// Whether this is an AWS Lambda function.
 #[must_use]
 pub fn is_lambda(lookup: Lookup<'_>) -> bool {

@@ -8,7 +8,7 @@ use super::Inputs;
 use super::break_even::{Variable, varied};
 use super::choice::{Choice, capacity};
 use super::row::{Row, row};
-use crate::units::{shown_bytes, shown_seconds, significant};
+use crate::units::{GIB, shown_bytes, shown_seconds, significant};
 use crate::workload::{Place, Workload};
 
 /// The least saving that is worth a line.
@@ -16,9 +16,6 @@ const WORTH: f64 = 0.05;
 
 /// The price of a GiB of cold data in a month.
 const S3_STORAGE: &str = "s3-standard/storage";
-
-/// Bytes of a GiB.
-const GIB: f64 = 1_073_741_824.0;
 
 /// A change to the workload or the option, and its effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]

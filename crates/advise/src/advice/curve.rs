@@ -77,11 +77,11 @@ pub fn charts(workload: &Workload, advice: &Advice, inputs: &Inputs<'_>) -> Resu
 /// The options that are shown: the recommended, S3 Files and our lazy open, then the fastest.
 fn shown(advice: &Advice) -> Vec<&str> {
     let mut rows: Vec<&Row> = advice.rows.iter().filter(|row| row.refused.is_none()).collect();
-    let first = |row: &Row| {
+    let rank = |row: &Row| {
         let recommended = advice.verdict.options.iter().position(|name| *name == row.name);
-        recommended.unwrap_or(if [S3_FILES, LAZY].contains(&row.name.as_str()) { 100 } else { 101 })
+        (recommended.unwrap_or(usize::MAX), ![S3_FILES, LAZY].contains(&row.name.as_str()))
     };
-    rows.sort_by(|a, b| first(a).cmp(&first(b)).then(a.p50.total_cmp(&b.p50)));
+    rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(a.p50.total_cmp(&b.p50)));
     rows.into_iter().take(OPTIONS).map(|row| row.name.as_str()).collect()
 }
 

@@ -6,11 +6,9 @@ use super::choice::Choice;
 use super::moved::{CHUNK, Moved};
 use crate::models::{Billed, Catalogue};
 use crate::prices::spot;
+use crate::units::GIB;
 use crate::usage::{HOURS_PER_MONTH, Item, Unit, Usage, Waiting};
 use crate::workload::{Place, Workload};
-
-/// Bytes of a GiB.
-const GIB: f64 = 1_073_741_824.0;
 
 /// Bytes per second that the price of a gp3 volume includes.
 const INCLUDED_RATE: f64 = 125.0 * 1_048_576.0;

@@ -3,11 +3,10 @@
 
 use serde::Deserialize;
 
+use crate::units::GIB;
+
 /// The file with the report's inputs.
 const FILE: &str = include_str!("../../examples/blast.toml");
-
-/// Bytes of a GiB.
-const GIB: f64 = 1_073_741_824.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

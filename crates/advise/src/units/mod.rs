@@ -12,6 +12,9 @@ use std::ops::{Add, Div, Mul};
 pub use parse::{UnitError, bytes, money, money_per_hour, rate, seconds};
 pub use shown::{shown_bytes, shown_seconds, significant};
 
+/// Bytes of a GiB.
+pub(crate) const GIB: f64 = 1_073_741_824.0;
+
 /// Bytes. A fraction is allowed: shares and averages have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Bytes(pub f64);
@@ -48,7 +51,7 @@ impl From<Gb> for Bytes {
 
 impl From<Gib> for Bytes {
     fn from(size: Gib) -> Self {
-        Self(size.0 * 1_073_741_824.0)
+        Self(size.0 * GIB)
     }
 }
 
@@ -60,7 +63,7 @@ impl From<Bytes> for Gb {
 
 impl From<Bytes> for Gib {
     fn from(size: Bytes) -> Self {
-        Self(size.0 / 1_073_741_824.0)
+        Self(size.0 / GIB)
     }
 }
 

@@ -10,6 +10,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use firstbyte::environment;
+
 /// Region and type of the machine or function.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Place {
@@ -28,7 +30,7 @@ const LONGEST: u64 = 16 << 10;
 /// Looks in the environment first, then, on EC2, in the instance's metadata.
 pub(super) fn place(env: &dyn Fn(&str) -> Option<String>) -> Place {
     let mut place = Place {
-        region: env("AWS_REGION").or_else(|| env("AWS_DEFAULT_REGION")),
+        region: environment::region(env),
         instance_type: env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
             .map(|megabytes| format!("function of {megabytes} MB")),
     };

@@ -60,10 +60,8 @@ fn parse_declared(text: &str) -> std::result::Result<Declared, String> {
 impl CostArgs {
     /// What decides the costs; `endpoint` is that of the S3 targets.
     pub fn tariff(&self, globals: &Globals, endpoint: Option<String>) -> Result<Tariff> {
-        let of_environment =
-            || ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(environment::variable);
         let prices = advise::price_catalogue()?;
-        let region = globals.region.clone().or_else(of_environment);
+        let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
         if let Some(region) = &region {
             prices.check_region(region).map_err(|error| Error::usage(error.to_string()))?;
         }

@@ -106,8 +106,7 @@ fn has_section(path: &Path, section: &str) -> bool {
 
 /// The endpoint that S3 requests would go to.
 fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> String {
-    let region =
-        globals.region.clone().or_else(|| lookup("AWS_REGION")).or_else(|| lookup("AWS_DEFAULT_REGION"));
+    let region = globals.region.clone().or_else(|| environment::region(lookup));
     let given = globals
         .endpoint_url
         .clone()
