@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 from firstbyte import _native
 from firstbyte._path import Location
 from firstbyte._typing import Any
 
 
 class PartialError(OSError):
-    """Some objects failed, the others are done. `receipt` says what was done, its `failed`
-    names each.
+    """Some objects failed, the others are done. `receipt` says what was done, and its `failed`
+    names each failure. `errors` has the first 1,000 as (location, OSError).
     """
 
     receipt: dict[str, Any]
+    errors: list[tuple[str, OSError]]
 
 
 def cp(
@@ -49,10 +52,9 @@ def cp(
         anonymous: whether S3 requests go unsigned, for public buckets.
 
     Returns:
-        dict, the receipt: `objects`, `bytes`, `skipped`, `left_out`, `seconds`, `bytes_per_second`,
-        `first_byte_seconds`, `requests`, `retries`, `hedged`, `resumed_bytes`, `reread_bytes`,
-        `verified` ("full", "length" or None), `version`, `bound_by`, `failures` (how many) and
-        `failed`, a list of (location, OSError) of the first 1,000.
+        dict, the receipt, with the fields that `firstbyte --json cp` prints: `objects`, `bytes`,
+        `skipped`, `seconds`, `bytes_per_second`, `requests`, `verified` ("full" or "length"),
+        `bound_by` and others. A field that does not apply is absent.
 
     Raises:
         PartialError: if some objects of a tree failed.
@@ -62,19 +64,21 @@ def cp(
     client = _native.connect(
         memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
     )
-    return raise_failures(_native.cp(client, source, destination, recursive, checksum, limit_rate))
+    return receipt(_native.cp(client, source, destination, recursive, checksum, limit_rate))
 
 
-def raise_failures(receipt: dict[str, Any]) -> dict[str, Any]:
-    """The receipt, or its failures as an error: that of the one object there was, or of some
-    among others.
+def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, Any]:
+    """Return the receipt, or raise its failures: that of the only object, or of some of
+    many.
     """
-    if not receipt["failures"]:
-        return receipt
-    first: OSError = receipt["failed"][0][1]
-    if receipt["failures"] == 1 and not receipt["objects"]:
+    text, failures, errors = outcome
+    fields: dict[str, Any] = json.loads(text)
+    if not failures:
+        return fields
+    first = errors[0][1]
+    if failures == 1 and not fields["objects"]:
         raise first
-    line = f"{receipt['failures']} failed, the first of them: {first.strerror or first}"
+    line = f"{failures} failed, the first of them: {first.strerror or first}"
     error = PartialError(first.errno, line, first.filename)
-    error.receipt = receipt
+    error.receipt, error.errors = fields, errors
     raise error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstbyte import _native
-from firstbyte._copy import raise_failures
+from firstbyte._copy import receipt
 from firstbyte._path import Location
 from firstbyte._typing import Any
 
@@ -44,8 +44,9 @@ def hydrate(
         anonymous: whether S3 requests go unsigned, for public buckets.
 
     Returns:
-        dict, the receipt: `objects`, `bytes` (that are here), `resumed_bytes` (of those, that were
-        here before), `seconds`, `failures` (how many) and `failed`, a list of (location, OSError).
+        dict, the receipt, with the fields that `firstbyte --json hydrate` prints: `objects`,
+        `bytes` (that are here), `resumed_bytes` (of those, that were here before), `seconds` and
+        others.
 
     Raises:
         PartialError: if some objects could not be brought here, for instance as the cache has no
@@ -61,7 +62,7 @@ def hydrate(
         region=region,
         anonymous=anonymous,
     )
-    return raise_failures(_native.hydrate(client, location, recursive, pin, limit_rate))
+    return receipt(_native.hydrate(client, location, recursive, pin, limit_rate))
 
 
 def status(

@@ -1,9 +1,12 @@
 """`cp`: as the program's verb of that name."""
 
+import json
 import random
+import subprocess
 import zlib
 
 import pytest
+from serving import TARGET
 
 import firstbyte
 
@@ -38,9 +41,19 @@ def test_what_fails_is_named_and_the_rest_is_done(place, tmp_path):
     (tmp_path / "taken" / "in the way").mkdir(parents=True)
     with pytest.raises(firstbyte.PartialError) as error:
         firstbyte.cp("s3://bucket/some/", tmp_path, recursive=True)
-    [(location, cause)] = error.value.receipt["failed"]
+    [(location, cause)] = error.value.errors
     assert location == "s3://bucket/some/taken" and isinstance(cause, OSError)
+    [named] = error.value.receipt["failed"]
+    assert named["location"] == location and str(tmp_path / "taken") in named["error"]
     assert (tmp_path / "fine").read_bytes() == b"fine"
+
+
+def test_the_receipt_is_that_of_the_program(place, tmp_path):
+    location = place("data", CONTENT)
+    copy = [TARGET / "debug" / "firstbyte", "--json", "cp", location, tmp_path / "one"]
+    printed = json.loads(subprocess.run(copy, check=True, capture_output=True).stdout)
+    returned = firstbyte.cp(location, tmp_path / "two")
+    assert list(returned) == list(printed)
 
 
 def test_content_is_checked(place, tmp_path):

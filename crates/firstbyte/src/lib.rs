@@ -43,6 +43,7 @@ pub mod filter;
 pub mod operand;
 mod options;
 pub mod pattern;
+pub mod receipt;
 pub mod size;
 
 pub use cached::{Hydrate, Keep, release_matching};
@@ -52,6 +53,7 @@ pub use error::{Error, Result};
 pub use file::LazyFile;
 pub use operand::Depth;
 pub use options::Options;
+pub use receipt::Receipt;
 
 pub use firstbyte_hydrate as hydrate;
 pub use firstbyte_location as location;

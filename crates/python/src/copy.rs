@@ -2,14 +2,16 @@
 //! once; a later run of the same copy resumes.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
-use firstbyte::{Copy, Depth, Error};
+use firstbyte::receipt::Failed;
+use firstbyte::{Copy, Depth, Error, Receipt};
 use firstbyte_location::Location;
 use firstbyte_store::Checksum;
 use firstbyte_transfer::{Engine, Failure, Job, Over, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyList;
 
 use crate::client::{Client, Place, Rate};
 use crate::error::{failure, failure_at};
@@ -25,7 +27,7 @@ pub(crate) fn cp<'py>(
     recursive: bool,
     checksum: Option<&str>,
     limit_rate: Option<Rate>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Outcome<'py>> {
     let engine = client.route.uncached(py)?;
     let copy = Copy {
         depth: if recursive { Depth::Tree } else { Depth::Object },
@@ -37,8 +39,13 @@ pub(crate) fn cp<'py>(
         stop: Stop::default(),
     };
     let (stop, from, to) = (copy.stop.clone(), source.clone(), destination.clone());
+    let started = Instant::now();
     let summary = interruptible(py, || stop.stop(), move || engine.cp(&from, &to, &copy))?;
-    receipt(py, summary.map_err(|error| at_either(py, &error, [&source, &destination]))?)
+    let summary = summary.map_err(|error| at_either(py, &error, [&source, &destination]))?;
+    let [source, destination] = [source, destination].map(|place| place.to_string_lossy().into_owned());
+    let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
+    receipt.add(&summary);
+    outcome(py, receipt, started, summary.failures, located(summary.failed))
 }
 
 /// Copies objects, each to exactly the name beside it, and returns those that failed: the source,
@@ -73,7 +80,7 @@ pub(crate) fn copy_many<'py>(
     if let Some(error) = summary.ended.take() {
         return Err(failure(py, &error.into(), None));
     }
-    failures(py, summary.failed)
+    errors(py, located(summary.failed))
 }
 
 /// The error, with the one of the places as its file name that it is about.
@@ -83,33 +90,34 @@ fn at_either(py: Python<'_>, error: &Error, places: [&PathBuf; 2]) -> PyErr {
     failure(py, error, places.into_iter().find(|place| line.starts_with(&place.to_string())).as_ref())
 }
 
-/// What a copy did, by the names of the command line's receipts.
-fn receipt(py: Python<'_>, summary: Summary) -> PyResult<Bound<'_, PyDict>> {
-    let receipt = PyDict::new(py);
-    receipt.set_item("objects", summary.objects)?;
-    receipt.set_item("bytes", summary.bytes)?;
-    receipt.set_item("skipped", summary.skipped)?;
-    receipt.set_item("left_out", summary.special + summary.empty_directories)?;
-    receipt.set_item("seconds", summary.seconds)?;
-    receipt.set_item("first_byte_seconds", summary.first_byte_seconds)?;
-    receipt.set_item("bytes_per_second", summary.bytes_per_second())?;
-    receipt.set_item("requests", summary.requests)?;
-    receipt.set_item("retries", summary.retries)?;
-    receipt.set_item("hedged", summary.hedged)?;
-    receipt.set_item("resumed_bytes", summary.resumed_bytes)?;
-    receipt.set_item("reread_bytes", summary.reread_bytes)?;
-    receipt.set_item("verified", summary.verified.map(|verified| verified.to_string()))?;
-    receipt.set_item("version", summary.version.map(|version| version.to_string()))?;
-    receipt.set_item("bound_by", summary.bound_by.map(|bound| bound.to_string()))?;
-    receipt.set_item("failures", summary.failures)?;
-    receipt.set_item("failed", failures(py, summary.failed)?)?;
-    Ok(receipt)
+/// What Python makes a verb's receipt and errors of: the receipt as JSON, the number of failures,
+/// and the first of them as (location, OSError).
+pub(crate) type Outcome<'py> = (String, u64, Bound<'py, PyList>);
+
+/// The outcome of a verb whose receipt lacks only its failures and the process's own figures.
+pub(crate) fn outcome<'py>(
+    py: Python<'py>,
+    mut receipt: Receipt,
+    started: Instant,
+    failures: u64,
+    failed: Vec<(String, Error)>,
+) -> PyResult<Outcome<'py>> {
+    let line =
+        |(location, error): &(String, Error)| Failed { location: location.clone(), error: error.to_string() };
+    receipt.failed = failed.iter().map(line).collect();
+    receipt.finish(started);
+    let text = serde_json::to_string(&receipt).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((text, failures, errors(py, failed)?))
 }
 
-fn failures(py: Python<'_>, failed: Vec<Failure>) -> PyResult<Bound<'_, PyList>> {
-    let failed = failed.into_iter().map(|Failure { location, error }| {
-        let error = failure_at(py, &Error::from(error), Some(&location)).into_value(py);
+fn errors(py: Python<'_>, failed: Vec<(String, Error)>) -> PyResult<Bound<'_, PyList>> {
+    let failed = failed.into_iter().map(|(location, error)| {
+        let error = failure_at(py, &error, Some(&location)).into_value(py);
         (location, error)
     });
     PyList::new(py, failed.collect::<Vec<_>>())
+}
+
+fn located(failed: Vec<Failure>) -> Vec<(String, Error)> {
+    failed.into_iter().map(|Failure { location, error }| (location, Error::from(error))).collect()
 }

@@ -2,15 +2,16 @@
 //! command line's receipts and rows.
 
 use std::path::PathBuf;
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 
 use firstbyte::hydrate::cache::{Pin, Status};
-use firstbyte::{Depth, Error, Hydrate, Keep};
+use firstbyte::{Depth, Error, Hydrate, Keep, Receipt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::client::{Client, Rate};
-use crate::error::{failure, failure_at};
+use crate::copy::{Outcome, outcome};
+use crate::error::failure;
 use crate::wait::{TICK, interruptible};
 
 /// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises
@@ -23,14 +24,14 @@ pub(crate) fn hydrate<'py>(
     recursive: bool,
     pin: bool,
     limit_rate: Option<Rate>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Outcome<'py>> {
     let engine = client.route.cached(py)?;
     let how = Hydrate {
         depth: depth(recursive),
         keep: if pin { Keep::Always } else { Keep::WhileRoom },
         limit_rate: limit_rate.map(|rate| rate.0),
     };
-    let wanted = location.clone();
+    let (started, wanted) = (Instant::now(), location.clone());
     let job = interruptible(py, || (), move || engine.hydrate(&wanted, &how))?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
     let done = loop {
@@ -40,19 +41,16 @@ pub(crate) fn hydrate<'py>(
         }
         py.check_signals().inspect_err(|_| job.cancel())?;
     };
-    let receipt = PyDict::new(py);
-    receipt.set_item("objects", done.files_done)?;
-    receipt.set_item("bytes", done.bytes_here)?;
-    receipt.set_item("seconds", done.elapsed.as_secs_f64())?;
-    receipt.set_item("resumed_bytes", done.bytes_here.saturating_sub(done.fetched))?;
-    receipt.set_item("failures", done.failed.len())?;
-    let failed = done.failed.into_iter().map(|failure| {
-        let location = failure.location.to_string();
-        let error = failure_at(py, &Error::from(failure.error), Some(&location)).into_value(py);
-        (location, error)
-    });
-    receipt.set_item("failed", PyList::new(py, failed.collect::<Vec<_>>())?)?;
-    Ok(receipt)
+    let receipt = Receipt {
+        objects: done.files_done,
+        bytes: done.bytes_here,
+        resumed_bytes: done.bytes_here.saturating_sub(done.fetched),
+        ..Receipt::new("hydrate", location.to_string_lossy().into_owned(), None)
+    };
+    let failed = done.failed.into_iter();
+    let failed: Vec<_> =
+        failed.map(|failure| (failure.location.to_string(), Error::from(failure.error))).collect();
+    outcome(py, receipt, started, failed.len() as u64, failed)
 }
 
 /// What is here of an object or a tree; of everything without a location.

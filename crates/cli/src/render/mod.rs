@@ -5,6 +5,5 @@ pub mod console;
 pub mod error;
 pub mod json;
 pub mod progress;
-pub mod receipt;
 pub mod report;
 pub mod rows;

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
+use firstbyte::receipt::{Failed, Receipt};
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::Progress;
-use crate::render::receipt::{Failed, Receipt};
 use crate::render::{console, json};
 
 /// The destination of the data, which decides where the receipt is printed.
@@ -43,9 +43,8 @@ struct LeftOut {
 impl Report {
     /// Begins a report, and its clock.
     pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
-        let receipt = Receipt { verb, source, destination, ..Receipt::default() };
         Self {
-            receipt,
+            receipt: Receipt::new(verb, source, destination),
             started: Instant::now(),
             failures: 0,
             left_out: LeftOut::default(),
@@ -102,29 +101,11 @@ impl Report {
     }
 
     fn add_summary(&mut self, summary: Summary) {
-        let receipt = &mut self.receipt;
-        receipt.objects += summary.objects;
-        receipt.bytes += summary.bytes;
-        receipt.skipped += summary.skipped;
-        if let Some(deleted) = &mut receipt.deleted {
-            *deleted += summary.deleted;
-        }
+        self.receipt.add(&summary);
         self.left_out.special += summary.special;
         self.left_out.directories += summary.empty_directories;
-        if let Some(left_out) = &mut receipt.left_out {
-            *left_out += summary.special + summary.empty_directories;
-        }
-        receipt.first_byte_seconds = receipt.first_byte_seconds.or(summary.first_byte_seconds);
-        receipt.requests += summary.requests;
-        receipt.retries += summary.retries;
-        receipt.hedged += summary.hedged;
-        receipt.resumed_bytes += summary.resumed_bytes;
-        receipt.reread_bytes += summary.reread_bytes;
-        receipt.verified = [receipt.verified, summary.verified.map(Into::into)].into_iter().flatten().min();
-        receipt.version = summary.version.as_ref().map(version_text);
-        receipt.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(receipt.bound_by.take());
         self.failures += summary.failures;
-        receipt.failed.extend(summary.failed.iter().map(|failure| {
+        self.receipt.failed.extend(summary.failed.iter().map(|failure| {
             let error = Error::from_transfer(&failure.error).about(&failure.location);
             Failed { location: failure.location.clone(), error: error.to_string() }
         }));
@@ -187,14 +168,5 @@ impl LeftOut {
             .then(|| format!("empty directories, which a store cannot hold ({})", self.directories));
         let parts: Vec<String> = special.into_iter().chain(directories).collect();
         (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
-    }
-}
-
-/// The version, marked where it is too weak to tell every change.
-fn version_text(version: &firstbyte_location::Version) -> String {
-    match version.strength() {
-        firstbyte_location::Strength::Strong => version.to_string(),
-        firstbyte_location::Strength::Weak => format!("weak: {version}"),
-        firstbyte_location::Strength::None => "none".into(),
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use firstbyte::receipt::Failed;
 use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
 use firstbyte_mount::{Control, HydrateRequest, JobFailure, JobProgress, Request, Response};
@@ -18,7 +19,6 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress as Bar};
-use crate::render::receipt::Failed;
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
+use firstbyte::receipt::{Failed, Receipt};
 use firstbyte_layout::{self as layout, Failure, Scheme};
 use firstbyte_location::shown;
 use serde_json::{Map, Value, json};
@@ -19,7 +20,6 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
-use crate::render::receipt::{Failed, Receipt};
 use crate::render::rows::utf8_name;
 
 /// Turn a directory of very many files into a layout of small directories, and back

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use firstbyte::receipt::{Failed, Receipt};
 use firstbyte_listing as listing;
 use firstbyte_location::{Location, shown};
 use firstbyte_store::Store;
@@ -14,7 +15,6 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
-use crate::render::receipt::{Failed, Receipt};
 use crate::render::rows::Counter;
 
 /// The one store of a verb, made when the first location needs it.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::receipt::{Failed, Receipt};
 use firstbyte::size::human;
 use firstbyte_location::{Location, Strength};
 use firstbyte_store::Stat;
@@ -12,7 +13,6 @@ use serde_json::{Map, Value, json};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::receipt::{Failed, Receipt};
 use crate::render::rows;
 
 /// Say what is at a location: size, version, times, checksum, metadata
@@ -57,7 +57,7 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
 fn receipt(location: &Location, error: &Error, requests: u64, started: Instant) -> Value {
     let failed = vec![Failed { location: location.to_string(), error: error.to_string() }];
     let mut receipt =
-        Receipt { verb: "stat", source: location.to_string(), requests, failed, ..Receipt::default() };
+        Receipt { verb: "stat".into(), source: location.to_string(), requests, failed, ..Receipt::default() };
     receipt.finish(started);
     json!(receipt)
 }

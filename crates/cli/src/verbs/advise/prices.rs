@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use firstbyte::environment;
+use firstbyte::receipt::peak_memory;
 use firstbyte_advise::prices::import::{ImportError, Imported, import};
 use firstbyte_advise::prices::{Catalogue, Day, Price};
 use firstbyte_advise::usage::KEYS;
@@ -19,7 +20,6 @@ use super::known::today;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::receipt::peak_memory;
 
 /// Read from a price file at once.
 const BUFFER: usize = 256 << 10;

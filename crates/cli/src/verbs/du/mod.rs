@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use firstbyte::operand::Operand;
+use firstbyte::receipt::Receipt;
 use firstbyte_location::shown;
 use firstbyte_store::Store;
 
@@ -18,7 +19,6 @@ use super::ls::{LocalArgs, OutputArgs};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::receipt::Receipt;
 use crate::render::rows::{Column, Counter, Direction, Holds, Page, Printer, Schema, Sort, Value};
 use local::Links;
 use totals::{Sums, Totals};
@@ -124,8 +124,14 @@ pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     printer.finish()?;
     counter.end();
     let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
-    let receipt =
-        Receipt { verb: "du", source, objects: all.files, bytes: all.bytes, requests, ..Receipt::default() };
+    let receipt = Receipt {
+        verb: "du".into(),
+        source,
+        objects: all.files,
+        bytes: all.bytes,
+        requests,
+        ..Receipt::default()
+    };
     end(receipt, started, globals, failures, roots, operands.len())
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use clap::Args;
+use firstbyte::receipt::Receipt;
 use firstbyte_layout::{self as layout, Checked, Finding, Mend, Trouble};
 use serde_json::{Map, json};
 
@@ -13,7 +14,6 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
-use crate::render::receipt::Receipt;
 use crate::render::rows::{Names, push_name};
 
 /// Find files in wrong places, files of one name, and what killed writers left
@@ -44,7 +44,7 @@ pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
             .and_then(|()| console::print_bytes(&[&line[..], &[end]].concat()));
     };
     let mend = if args.mend { Mend::Apply } else { Mend::Report };
-    let receipt = Receipt { verb: "layout check", source: place(root), ..Receipt::default() };
+    let receipt = Receipt::new("layout check", place(root), None);
     let checked = match layout::check(root, mend, &mut tell) {
         Ok(checked) => checked,
         Err(error) => return Err(ended(receipt, began, globals, error)),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use firstbyte::receipt::Receipt;
 use firstbyte_layout::{self as layout, Converted, Hash, LayoutRequest, Leaf, State, Survey};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -18,7 +19,6 @@ use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
 use crate::render::error::{Exit, Result};
 use crate::render::json;
-use crate::render::receipt::Receipt;
 use crate::signals;
 
 /// Move the files of a flat directory into small ones
@@ -94,7 +94,7 @@ fn foresee(
     look: impl FnOnce() -> layout::Result<Survey>,
 ) -> Result<Exit> {
     let began = Instant::now();
-    let mut receipt = Receipt { verb, source: place(root), ..Receipt::default() };
+    let mut receipt = Receipt::new(verb, place(root), None);
     let survey = match look().and_then(Survey::fit) {
         Ok(survey) => survey,
         Err(error) => return Err(ended(receipt, began, globals, error)),
@@ -164,7 +164,7 @@ fn convert(
     };
     let converted = conversion(&mut watch);
     counter.finish_and_clear();
-    let receipt = Receipt { verb, source: place(root), ..Receipt::default() };
+    let receipt = Receipt::new(verb, place(root), None);
     match converted {
         Ok(converted) => report(receipt, globals, began, &converted),
         Err(error) => Err(ended(receipt, began, globals, error)),

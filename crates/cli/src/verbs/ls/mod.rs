@@ -13,6 +13,7 @@ use std::time::Instant;
 use clap::Args;
 use firstbyte::Depth as Scope;
 use firstbyte::operand::Operand;
+use firstbyte::receipt::Receipt;
 use firstbyte_listing as listing;
 use firstbyte_location::{Kind, shown, to_usize};
 use firstbyte_store::Store;
@@ -23,7 +24,6 @@ use super::listed::{Failures, end, opened};
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
-use crate::render::receipt::Receipt;
 use crate::render::rows::{
     Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value,
 };
@@ -281,7 +281,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     counter.end();
     let (objects, bytes) = counter.totals();
     let (source, requests) = (joined(&args.locations), store.map_or(0, |store| store.counters().requests));
-    let receipt = Receipt { verb: "ls", source, objects, bytes, requests, ..Receipt::default() };
+    let receipt = Receipt { verb: "ls".into(), source, objects, bytes, requests, ..Receipt::default() };
     end(receipt, started, globals, failures, roots, operands.len())
 }
 

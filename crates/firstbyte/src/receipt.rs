@@ -1,17 +1,21 @@
 //! The receipt: the summary of a verb's work, as one JSON object for programs or one line for
-//! people.
+//! people. The command line, the functions, Python and Ray return the same fields.
 //!
 //! Field names and units are part of the contract of the command line. A field that applies to the
 //! verb is present, even if it is zero.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
-use firstbyte::size::{human, whole};
+use firstbyte_location::{Strength, Version};
+use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::size::{human, whole};
 
 /// The extent to which content was checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verified {
     /// Against the length and the version only: the source offers no more.
@@ -30,7 +34,7 @@ impl From<firstbyte_transfer::Verified> for Verified {
 }
 
 /// An item that failed, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Failed {
     /// The item.
     pub location: String,
@@ -39,14 +43,14 @@ pub struct Failed {
 }
 
 /// The result of a verb.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Receipt {
     /// The verb.
-    pub verb: &'static str,
+    pub verb: Cow<'static, str>,
     /// The source; several are separated by spaces.
     pub source: String,
     /// The destination, for verbs that have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
     /// Objects complete at their destination.
     pub objects: u64,
@@ -55,15 +59,15 @@ pub struct Receipt {
     /// Objects left alone because they were the same already.
     pub skipped: u64,
     /// Objects deleted (`sync --delete`, `cp --abort-stale`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<u64>,
     /// Pipes, sockets, devices, and empty directories that a store cannot hold (`cp`, `sync`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
     /// Wall time.
     pub seconds: f64,
     /// From the start of the transfer to its first byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_seconds: Option<f64>,
     /// `bytes / seconds`.
     pub bytes_per_second: f64,
@@ -78,10 +82,10 @@ pub struct Receipt {
     /// Bytes read more than once.
     pub reread_bytes: u64,
     /// The extent to which the content was checked; the weakest over all objects.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
     /// The version read, for a single object.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Most memory this process has had resident.
     pub peak_memory_bytes: u64,
@@ -90,11 +94,49 @@ pub struct Receipt {
     /// Every item that failed.
     pub failed: Vec<Failed>,
     /// The resource that limited the transfer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
+    /// In a function: from the start of its process to the first event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_seconds: Option<f64>,
+    /// In a function: what was left before the deadline at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_seconds: Option<f64>,
+    /// In a function: bytes of files below `/tmp` at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmp_bytes: Option<u64>,
 }
 
 impl Receipt {
+    /// The receipt of a verb that has done nothing yet.
+    #[must_use]
+    pub fn new(verb: &'static str, source: String, destination: Option<String>) -> Self {
+        Self { verb: verb.into(), source, destination, ..Self::default() }
+    }
+
+    /// Adds what a run of the transfer engine did, except its failures: their wording belongs to
+    /// the caller.
+    pub fn add(&mut self, summary: &Summary) {
+        self.objects += summary.objects;
+        self.bytes += summary.bytes;
+        self.skipped += summary.skipped;
+        if let Some(deleted) = &mut self.deleted {
+            *deleted += summary.deleted;
+        }
+        if let Some(left_out) = &mut self.left_out {
+            *left_out += summary.special + summary.empty_directories;
+        }
+        self.first_byte_seconds = self.first_byte_seconds.or(summary.first_byte_seconds);
+        self.requests += summary.requests;
+        self.retries += summary.retries;
+        self.hedged += summary.hedged;
+        self.resumed_bytes += summary.resumed_bytes;
+        self.reread_bytes += summary.reread_bytes;
+        self.verified = [self.verified, summary.verified.map(Into::into)].into_iter().flatten().min();
+        self.version = summary.version.as_ref().map(version_text);
+        self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
+    }
+
     /// Fills in what is measured about the process itself, at its end.
     pub fn finish(&mut self, started: Instant) {
         self.seconds = started.elapsed().as_secs_f64();
@@ -104,6 +146,7 @@ impl Receipt {
     }
 
     /// The one line people get.
+    #[must_use]
     pub fn line(&self) -> String {
         let mut line = format!("{} in {:.2} s", human(self.bytes), self.seconds);
         if self.bytes > 0 {
@@ -132,13 +175,25 @@ impl Receipt {
     }
 }
 
+/// The version, marked where it is too weak to tell every change.
+fn version_text(version: &Version) -> String {
+    match version.strength() {
+        Strength::Strong => version.to_string(),
+        Strength::Weak => format!("weak: {version}"),
+        Strength::None => "none".into(),
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with three digits")]
 fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
 }
 
+/// Most memory that this process has had resident, in bytes; 0 if `/proc` does not say.
+///
 /// `VmHWM`, not `ru_maxrss`: the latter keeps what the process was before `exec`, so a small
 /// program started by a large one would report the large one's peak.
+#[must_use]
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -157,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_field_that_applies_is_zero_and_one_that_does_not_is_absent() {
-        let receipt = Receipt { verb: "cat", source: "s3://b/k".into(), ..Receipt::default() };
+        let receipt = Receipt::new("cat", "s3://b/k".into(), None);
         let json = serde_json::to_value(&receipt).unwrap();
         assert_eq!(json["skipped"], 0);
         assert_eq!(json["failed"], serde_json::json!([]));
