@@ -196,7 +196,7 @@ fn holes_of_a_local_file_stay_holes() {
     let world = World::new();
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     let extents = [(0, 5), (3 << 30, 9 << 20), (LENGTH - 7, 7)];
-    let source = std::fs::File::create(world.path("sparse")).unwrap();
+    let source = std::fs::File::create(world.write("sparse", b"")).unwrap();
     source.set_len(LENGTH).unwrap();
     for (seed, (offset, length)) in (1..).zip(extents) {
         source.write_all_at(&bytes(seed, length), offset).unwrap();
