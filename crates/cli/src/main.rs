@@ -21,7 +21,7 @@ use render::console;
 use render::error::{Exit, Result};
 use verbs::{
     advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release,
-    serve, stat, status, sync, unmount,
+    rm, serve, stat, status, sync, unmount,
 };
 
 fn main() -> ExitCode {
@@ -52,6 +52,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Mount(args) => mount::run(args, globals),
         Verb::Unmount(args) => unmount::run(args, globals),
         Verb::Hydrate(args) => hydrate::run(args, globals),
+        Verb::Rm(args) => rm::run(args, globals),
         Verb::Release(args) => release::run(args, globals),
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),

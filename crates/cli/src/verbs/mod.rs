@@ -21,6 +21,7 @@ pub mod manual;
 pub mod mount;
 mod policy;
 pub mod release;
+pub mod rm;
 pub mod serve;
 pub mod stat;
 pub mod status;
