@@ -1,4 +1,4 @@
-"""A function on a host: ours, or a foreign one. A call gives its answer, or the function's error."""
+"""A function on a host, ours or a foreign one. A call gives its answer, or the function's error."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The local host for functions: Python handlers by awslambdaric, and firstbyte's own function here and under a foreign
-host."""
+"""The local host for functions: Python handlers by awslambdaric, and firstbyte's own function here
+and under a foreign host."""
 
 import pytest
 from functions import PYTHON, FunctionError, foreign, hosted

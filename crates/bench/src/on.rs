@@ -1,5 +1,5 @@
-//! Where the jobs of a measurement run, if not as processes of this machine: in functions here or on
-//! Lambda, or on the nodes of a Slurm cluster.
+//! Where the jobs of a measurement run, if not as processes of this machine: in functions here or
+//! on Lambda, or on the nodes of a Slurm cluster.
 //!
 //! It changes a plan before it is executed, so that the engine, its results and its tables stay the
 //! same. Called by `bench run --on`.
@@ -8,10 +8,7 @@ use std::path::PathBuf;
 
 use firstbyte_location::units::parse_size;
 
-use crate::plan::{Contender, Plan};
-
-/// Events that need a file system which the function has mounted.
-const MOUNTED: &str = "mounted";
+use crate::plan::Plan;
 
 /// A place for jobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -52,16 +49,16 @@ impl On {
 }
 
 /// Has the calls of a plan go to functions that exist: nothing of it is emulated, and all calls of
-/// a run go out at once. Contenders of a mounted directory stay if `is_mounted`.
-pub fn in_lambda(plan: &mut Plan, is_mounted: bool) {
+/// a run go out at once. Contenders that name a variable in `unknown`, which has no value there,
+/// are left out.
+pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.env.clear();
     for case in &mut plan.cases {
         case.uses = Some(Vec::new());
-        let needs_mount = |contender: &Contender| {
-            let action = contender.invoke.as_ref().and_then(|invoke| invoke.event.get("action")?.as_str());
-            action == Some(MOUNTED)
-        };
-        case.contenders.retain(|contender| is_mounted || !needs_mount(contender));
+        case.contenders.retain(|contender| {
+            let text = serde_json::json!(contender.invoke).to_string();
+            !unknown.iter().any(|name| text.contains(&format!("{{{name}}}")))
+        });
         for contender in &mut case.contenders {
             (contender.function, contender.waves) = (None, false);
         }

@@ -79,6 +79,9 @@ pub static SUITES: [Suite; 6] = [
         programs: &[
             ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
             ("s5_copy.py", include_str!("suites/s5_copy.py")),
+            ("functions/answer.py", include_str!("../../../deploy/functions/answer.py")),
+            ("functions/boto3_s3.py", include_str!("../../../deploy/functions/boto3_s3.py")),
+            ("functions/mount.py", include_str!("../../../deploy/functions/mount.py")),
         ],
     },
     Suite {

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ impl Host {
             &variable,
         ];
         let mut command = world.command(&[&fixed[..], words].concat());
+        fs::create_dir(world.path("tmp")).unwrap();
+        command.env("TMPDIR", world.path("tmp"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
@@ -122,11 +124,10 @@ impl Host {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         assert!(self.child.wait().unwrap().success());
         assert_eq!(groups(pid), Vec::<PathBuf>::new());
+        let tmp = self.world.path("tmp");
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        assert!(!mounts.contains("environment-"), "{mounts}");
-        let stages = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-        let of_it = |path: &Path| path.join("environments").exists() && !path.join(".lock").exists();
-        assert_eq!(stages.filter(|stage| of_it(&stage.path())).count(), 0);
+        assert!(!mounts.contains(tmp.to_str().unwrap()), "{mounts}");
+        assert_eq!(fs::read_dir(tmp).unwrap().count(), 0);
     }
 }
 
@@ -290,7 +291,11 @@ fn what_is_no_function_or_no_call_is_refused() {
         (vec![empty, "--listen", "0.0.0.0:0"], 1, "not an address of this machine alone"),
         (vec![empty, "--environments", "0"], 1, "at least one environment"),
         (vec![empty, "--mount", "/nowhere"], 1, "/nowhere: not a directory"),
-        (vec![empty, "--function", "0"], 2, "above 0"),
+        (
+            vec![empty, "--tmp", "1MiB", "--handler", "a.b", "--python", "/tmp/python"],
+            1,
+            "have a /tmp of their own",
+        ),
     ] {
         let ran = world.run(&[&["bench", "functions"][..], &words].concat());
         ran.fails(code, &[part]);

@@ -46,7 +46,7 @@ impl Calls {
     /// `options`.
     ///
     /// # Errors
-    /// The name, the memory or the timeout is none, or the options cannot be used.
+    /// The name, the memory or the timeout is malformed, or the options cannot be used.
     pub fn new(options: Options, invoke: &Invoke) -> Result<Self> {
         let function = invoke.function.clone();
         let place = format!("lambda:{function}");

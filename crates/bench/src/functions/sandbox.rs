@@ -1,9 +1,9 @@
 //! What the process of an environment does before it becomes the function's runtime: it joins its
 //! control group and takes a private `/tmp`.
 //!
-//! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a file
-//! system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory that
-//! is mounted for it. All of it disappears with the process. Called by the launcher.
+//! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a
+//! file system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory
+//! that is mounted for it. All of it disappears with the process. Called by the launcher.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};

@@ -25,13 +25,13 @@ impl Server {
     /// Starts a host.
     ///
     /// # Errors
-    /// The code is none, the address cannot be listened on, or the function's limits cannot be set
+    /// There is no such code, the address cannot be listened on, or limits cannot be set
     /// here.
     pub fn start(settings: Settings) -> Result<Self> {
         let wrong = |what: String| Error::Service { name: settings.name.clone(), what };
         if !settings.listen.ip().is_loopback() {
             return Err(wrong(format!(
-                "{}: not an address of this machine alone: whoever reaches it runs the code; listen on 127.0.0.1",
+                "{}: not an address of this machine alone: any caller that reaches it runs the code; listen on 127.0.0.1",
                 settings.listen
             )));
         }

@@ -84,7 +84,7 @@ pub(super) fn case(
 fn event(target: &Target, workload: &str, request: &Request) -> Result<(Value, Option<u64>), String> {
     let source = &target.location;
     let below = format!("{}/", source.trim_end_matches('/'));
-    let misfit = |needs: &str| Err(format!("{workload} needs {needs}, and {source} is none"));
+    let misfit = |needs: &str| Err(format!("{workload} needs {needs}: {source} is not one"));
     match (workload, &target.found) {
         ("open", Found::Object(_)) => {
             Ok((json!({ "action": "open", "source": source, "read": request.read }), None))

@@ -1,6 +1,6 @@
 //! SigV4. For S3 the path is encoded once and not normalised, and the payload is not signed:
-//! payloads have a CRC instead, and hashing them would use a whole core at 10 Gbit/s. Other services
-//! follow the general rules.
+//! payloads have a CRC instead, and hashing them would use a whole core at 10 Gbit/s. Other
+//! services follow the general rules.
 
 use std::time::SystemTime;
 

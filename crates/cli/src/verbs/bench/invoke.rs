@@ -1,5 +1,5 @@
-//! `bench invoke`: has a function do one piece of work, and prints its figures in the last line. The
-//! engine of `bench` starts it.
+//! `bench invoke`: has a function do one piece of work, and prints its figures in the last line.
+//! The engine of `bench` starts it.
 
 use clap::Args;
 use firstbyte_bench::functions::Calls;

@@ -1,8 +1,8 @@
 //! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
 //!
 //! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
-//! changed between two of them, `functions` is a host for functions. `job`, `invoke` and `survive` are
-//! what the engine runs as processes of their own.
+//! changed between two of them, `functions` is a host for functions. `job`, `invoke` and `survive`
+//! are what the engine runs as processes of their own.
 
 mod compare;
 mod cost;

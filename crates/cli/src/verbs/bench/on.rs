@@ -11,6 +11,10 @@ use firstbyte_bench::targets::{Called, Found, Target};
 
 use crate::render::error::{Error, Result};
 
+/// Variables of the suites that name what a user may have in Lambda: a mounted directory, and
+/// functions of Python.
+const USERS_OWN: [&str; 3] = ["mounted", "boto3", "shutil"];
+
 /// The plan with its jobs where they are to run.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     match on {
@@ -73,7 +77,11 @@ pub fn in_functions(
     endpoint: Option<String>,
     mut vars: BTreeMap<String, String>,
 ) -> Result<Plan> {
-    let is_mounted = vars.contains_key("mounted");
+    let unknown: Vec<&str> = USERS_OWN.into_iter().filter(|name| !vars.contains_key(*name)).collect();
+    if let Some(python) = vars.get_mut("python").filter(|python| python.contains('/')) {
+        *python = std::path::absolute(&*python).map_or(python.clone(), |path| path.display().to_string());
+    }
+    let big = vars.get("big").cloned().unwrap_or_else(|| "big".to_owned());
     let mut set = |name: &str, value: String| {
         vars.entry(name.to_owned()).or_insert(value);
     };
@@ -81,7 +89,11 @@ pub fn in_functions(
     let local = targets.iter().zip(locations).find(|(target, _)| target.local);
     if let Some((target, location)) = remote {
         set("source", location.clone());
-        if let Found::Object(bytes) = target.found {
+        let bytes = match &target.found {
+            Found::Object(bytes) => Some(bytes),
+            Found::Tree(shape) => shape.sizes.get(&big),
+        };
+        if let Some(bytes) = bytes {
             set("size", bytes.to_string());
         }
     }
@@ -107,9 +119,13 @@ pub fn in_functions(
                 return Err(Error::usage("--on lambda: the function has nothing to read").advise(advice));
             }
             vars.insert("name".into(), name.clone());
-            vars.insert("endpoint".into(), endpoint.clone().unwrap_or_default());
+            let of_others = ["boto3", "shutil"].into_iter().filter(|name| vars.contains_key(*name));
+            let endpoints: Vec<String> = of_others.map(|name| format!("{name}_endpoint")).collect();
+            for name in endpoints.into_iter().chain(["endpoint".to_owned()]) {
+                vars.insert(name, endpoint.clone().unwrap_or_default());
+            }
             let mut plan = suite.plan_in_functions(&vars)?;
-            on::in_lambda(&mut plan, is_mounted);
+            on::in_lambda(&mut plan, &unknown);
             Ok(plan)
         }
         On::Slurm => Err(Error::usage("--on slurm: it runs no functions")),

@@ -82,7 +82,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     cpus: Option<f64>,
     /// Run each job as in a serverless function of this memory: with its share of a processor, and
-    /// behind a network of its own (0.6 Gbit/s, 20 ms). With --on, the memory that the function gets
+    /// behind a network of its own (0.6 Gbit/s, 20 ms). With --on, the memory that the function
+    /// gets
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_limit", "cpus", "plan", "suite"])]
     function: Option<String>,
     /// Run functions one after another where the machine does not hold them all at once
