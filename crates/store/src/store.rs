@@ -10,7 +10,7 @@ use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
     BRIEFLY, Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending,
-    StaleUpload, Stat, Upload, Written, local,
+    ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -74,6 +74,15 @@ impl Store {
             http: Arc::new(Http::new(Arc::clone(&client))),
             client,
         }
+    }
+
+    /// Sends one signed request to another service of AWS, and returns its whole answer, whatever
+    /// the status. It is not repeated.
+    ///
+    /// # Errors
+    /// Missing credentials, a missing region, and errors of the connection.
+    pub fn call_service(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
+        self.s3.call_service(request)
     }
 
     /// Describes the object, file or directory at `location`. One request, or two if an S3 key is
