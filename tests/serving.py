@@ -56,12 +56,13 @@ class Served:
 
 
 @contextmanager
-def serving(root: Path, *options: str):
-    """`serve --write` over a directory, for as long as the block lasts."""
+def serving(root: Path, *options: str, log: Path | None = None):
+    """`serve --write` over a directory, for as long as the block lasts; its standard error goes to `log`."""
     process = subprocess.Popen(
         [TARGET / "debug" / "firstbyte", "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
         env=CLEAN,
         stdout=subprocess.PIPE,
+        stderr=log.open("w") if log else None,
         text=True,
     )
     try:

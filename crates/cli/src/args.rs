@@ -13,8 +13,9 @@ use crate::render::console;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs,
     demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs,
-    ls::LsArgs, manual::ManualArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs,
-    status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
+    ls::LsArgs, manual::ManualArgs, mount::MountArgs, plan::PlanArgs, receipts::ReceiptsArgs,
+    release::ReleaseArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs,
+    unmount::UnmountArgs,
 };
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
@@ -57,6 +58,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     Status(StatusArgs),
     Layout(LayoutArgs),
+    Plan(PlanArgs),
+    Receipts(ReceiptsArgs),
     Link(LinkArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),

@@ -1,5 +1,5 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
-//! options that `cp` and `sync` share, `listed` the parts that `ls` and `du` share, `cached` the
+//! options that `cp` and `sync` share, `sharding` those of many workers, `listed` the parts that `ls` and `du` share, `cached` the
 //! options of a cache.
 
 pub mod advise;
@@ -19,9 +19,12 @@ mod listed;
 pub mod ls;
 pub mod manual;
 pub mod mount;
+pub mod plan;
 mod policy;
+pub mod receipts;
 pub mod release;
 pub mod serve;
+mod sharding;
 pub mod stat;
 pub mod status;
 pub mod sync;

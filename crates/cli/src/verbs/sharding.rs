@@ -1,0 +1,89 @@
+//! `--manifest`, `--shard` and `--receipt`: the share of a copy or hydration that this worker has.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte::environment;
+use firstbyte::manifest::{ShardChoice, ShardRun, ShardTarget};
+use firstbyte_location::shown;
+use firstbyte_transfer::{Engine, Shard};
+
+use super::policy::Policy;
+use crate::globals::Globals;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
+
+/// The share of one worker.
+#[derive(Args)]
+pub struct Sharding {
+    /// Take the objects from a manifest that `plan` wrote, instead of SRC; needs --shard
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// This worker's share, counted from 0: 0/4 to 3/4; `auto` in an array job of AWS Batch, Slurm or Kubernetes,
+    /// `auto/N` where that does not say N
+    #[arg(long, value_name = "I/N|auto")]
+    shard: Option<ShardChoice>,
+    /// Also write the receipt, as --json prints it, to FILE
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+}
+
+impl Sharding {
+    /// The shard of a manifest, if one is named.
+    pub fn of_manifest(&self) -> Result<Option<ShardRun>> {
+        let Some(manifest) = &self.manifest else { return Ok(None) };
+        let Some(choice) = self.shard else {
+            return Err(Error::usage(format!("{}: which shard of it is missing", shown(manifest)))
+                .advise("add --shard I/N, or --shard auto in an array job"));
+        };
+        Ok(Some(ShardRun::open(manifest, choice, &environment::variable)?))
+    }
+
+    /// The share of the names of a tree, without a manifest.
+    pub fn of_names(&self) -> Result<Shard> {
+        let shard = self.shard.map(|choice| choice.resolve(&environment::variable));
+        Ok(shard.transpose()?.unwrap_or_default())
+    }
+
+    /// Whether a shard is named.
+    pub fn names_shard(&self) -> bool {
+        self.shard.is_some()
+    }
+
+    /// Where the receipt goes, beside standard output.
+    pub fn receipt(&self) -> Option<PathBuf> {
+        self.receipt.clone()
+    }
+}
+
+/// Copies the shard of a manifest: the work of `cp` and of `sync`.
+pub fn copy(
+    verb: &'static str,
+    run: &ShardRun,
+    target: ShardTarget<'_>,
+    policy: &Policy,
+    globals: &Globals,
+) -> Result<Exit> {
+    let destination = match target {
+        ShardTarget::Copy(text) => shown(text).to_string(),
+        ShardTarget::Contents(location) => location.to_string(),
+    };
+    let sources = run.sources();
+    let stop = stop_on_signal(policy.deadline(sources.as_ref()))?;
+    let settings = policy.settings(globals, stop.clone());
+    let engine = Engine::new(policy.store(globals)?, settings);
+    let mut report = Report::new(verb, sources.clone(), Some(destination));
+    report.keep_in(policy.sharding().receipt());
+    report.receipt().left_out = Some(0);
+    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let copied = run.copy(&engine, target, policy.effect(), &progress, &mut |summary| {
+        report.add(summary);
+        !report.has_ended()
+    });
+    copied?;
+    report.receipt().shard = Some(run.receipt());
+    report.output(progress);
+    report.end(globals, Output::Free)
+}
