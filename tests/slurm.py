@@ -1,4 +1,5 @@
-"""A real Slurm on this machine: munged, slurmctld and several slurmd, in a directory and on ports of their own.
+"""A real Slurm on this machine: munged, slurmctld and several slurmd, with files and ports of their
+own.
 
 Nothing runs as a service of the system, and everything ends with the block. The nodes are slurmd
 processes with names of their own (`-N`), as Slurm's developers test it.

@@ -6,8 +6,9 @@ files in hash-prefix directories.
 
 `open` gives an object of S3, of a web server or of a slow file system as a file, of which only what
 is read is fetched, and kept; `hydrate`, `status` and `release` bring objects here, say what is here
-and let it go; `cp` copies objects and trees. `plan` divides a copy among workers, and `merge` says what
-they did; `firstbyte.ray` runs them as Ray tasks. `firstbyte.filesystem` is the same for fsspec.
+and let it go; `cp` copies objects and trees. `plan` divides a copy among workers, and `merge` says
+what they did; `firstbyte.ray` runs them as Ray tasks. `firstbyte.filesystem` is the same for
+fsspec.
 
 Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by
 `asyncio.to_thread`.

@@ -1,4 +1,5 @@
-"""`cp`, `hydrate` and `list` as Ray tasks, with Ray's retries, a bound on tasks in flight, and progress.
+"""`cp`, `hydrate` and `list` as Ray tasks: with Ray's retries, progress, and a bound on the tasks
+in flight.
 
 A copy is planned once; each task takes a shard of the manifest. A task that Ray runs again, because
 its worker or node was lost, resumes: what its shard has at the destination is not fetched again.
@@ -101,8 +102,9 @@ def hydrate(
 
 
 def list(location: Location, **options: Any) -> ray.data.Dataset:
-    """List what is below a location, in a Ray task, into a Dataset of Arrow batches with the columns
-    `location`, `size`, `version` and `modified`.
+    """List what is below a location, in a Ray task, into a Dataset of Arrow batches.
+
+    Their columns are `location`, `size`, `version` and `modified`.
 
     Args:
         location: a directory or prefix.

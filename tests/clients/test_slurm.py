@@ -1,6 +1,7 @@
-"""Array jobs of a real Slurm: a node that is lost, a shard that is run twice, an array that starts at 5."""
+"""Array jobs of a real Slurm: a lost node, a shard that is run twice, an array from 5 on."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import pytest
 from conftest import random_bytes, tree
-from serving import AWS, CLEAN, ROOT, TARGET, serving
+from serving import AWS, CLEAN, PROGRAM, ROOT, serving
 from slurm import cluster, until
 
-OBJECTS, SHARDS, FIRST = 400, 4, 5
-FIRSTBYTE = TARGET / "debug" / "firstbyte"
+OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
+SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
+FIRST = 5
+# For the long run.
+PATIENCE = 60 + OBJECTS / 50
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
 # So slow that a shard takes some seconds, in which its node is lost.
-RATE = "700KB"
+RATE = f"{max(700, OBJECTS // 5)}KB"
 
 
 def plant(root: Path) -> Path:
@@ -36,7 +40,7 @@ class Run:
         self.stage, self.log, self.slurm = stage, log, slurm
         self.manifest, self.to, self.receipts = stage / "m.parquet", stage / "to", stage / "receipts"
         self.env = AWS | {
-            "FIRSTBYTE": str(FIRSTBYTE),
+            "FIRSTBYTE": str(PROGRAM),
             "FIRSTBYTE_ENDPOINT_URL": url,
             "FIRSTBYTE_CONCURRENCY": "2",
             "FIRSTBYTE_LIMIT_RATE": RATE,
@@ -46,13 +50,14 @@ class Run:
 
     def firstbyte(self, *words: str, code: int = 0) -> str:
         """Runs the program here."""
-        done = subprocess.run([FIRSTBYTE, *words], env=CLEAN | self.env, capture_output=True, text=True)
+        done = subprocess.run([PROGRAM, *words], env=CLEAN | self.env, capture_output=True, text=True)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def submit(self, *command: str, **env: str) -> str:
+    def submit(self, *command: str, to: bool = True, **env: str) -> str:
         """Runs a command that submits jobs."""
-        return self.slurm.run(*command, str(self.manifest), str(self.to), **self.env, **env)
+        to = [str(self.to)] if to else []
+        return self.slurm.run(*command, str(self.manifest), *to, **self.env | env)
 
     def merged(self, code: int = 0) -> dict:
         """What the receipts say together."""
@@ -84,7 +89,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         until(lambda: len(run.fetched()) > 30, "objects of both tasks")
         before = run.fetched()
         slurm.kill(lost)
-        slurm.wait(array, merge)
+        slurm.wait(array, merge, seconds=PATIENCE)
         assert tree(run.to) == tree(planted)
         merged = run.merged()
         assert (merged["done"]["objects"], merged["missing"]["objects"]) == (OBJECTS, 0)
@@ -96,8 +101,16 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
 
         known = run.fetched()
         twice = run.submit("sbatch", "--parsable", str(SCRIPT), SHARD=f"2/{SHARDS}")
-        slurm.wait(twice)
+        slurm.wait(twice, seconds=PATIENCE)
         merged = run.merged()
         assert merged["doubled"] == [{"shard": 2, "receipts": 2}]
         assert merged["done"]["objects"] == OBJECTS
         assert run.fetched() == known, "a shard that is run again fetches nothing"
+
+        run.receipts = tmp_path / "hydrated"
+        run.env |= {"RECEIPTS": str(run.receipts), "FIRSTBYTE_CACHE": str(tmp_path / "cache"), "FIRSTBYTE_LIMIT_RATE": "1GB"}
+        hydrate, _, merge = run.submit("bash", str(SCRIPT), to=False).rpartition("\n")
+        slurm.wait(hydrate or str(int(merge) - 1), merge, seconds=PATIENCE)
+        assert run.merged()["done"]["objects"] == OBJECTS
+        hydrated = run.firstbyte("--json", "status", "-r", "s3://data/run/").count('"hydrated"')
+        assert hydrated == OBJECTS

@@ -44,7 +44,7 @@ pub(crate) fn plan(
         || cancel.cancel(),
         move || {
             let wildcards = Wildcards::Off;
-            let request = Plan { sources: &sources, wildcards, filter: &filter, shards, found: &mut |_| {} };
+            let request = Plan { sources: &sources, wildcards, filter: &filter, shards };
             firstbyte::manifest::plan(&store, request, &out)
         },
     )?;

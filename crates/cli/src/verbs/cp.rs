@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use super::cat::is_closed_pipe;
 use super::input::Input;
 use super::policy::Policy;
-use super::sharding;
+use super::shard_copy;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -84,7 +84,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
             return Err(Error::usage("with --manifest, cp takes the destination alone")
                 .advise("the manifest has the sources"));
         };
-        return sharding::copy("cp", &run, ShardTarget::Copy(destination), &args.policy, globals);
+        return shard_copy::run("cp", &run, ShardTarget::Copy(destination), &args.policy, globals);
     }
     let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));

@@ -54,7 +54,6 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
         wildcards: if args.no_glob { Wildcards::Off } else { Wildcards::On },
         filter: &args.filter.0,
         shards: args.shards,
-        found: &mut |_| {},
     };
     let planned = plan(&store, request, &args.out)?;
     let mut receipt = Receipt::new("plan", super::joined(&args.sources), Some(shown(&args.out).to_string()));

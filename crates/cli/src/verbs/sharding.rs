@@ -4,16 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use firstbyte::environment;
-use firstbyte::manifest::{ShardChoice, ShardRun, ShardTarget};
+use firstbyte::manifest::{ShardChoice, ShardRun};
 use firstbyte_location::shown;
-use firstbyte_transfer::{Engine, Shard};
+use firstbyte_transfer::Shard;
 
-use super::policy::Policy;
-use crate::globals::Globals;
-use crate::render::error::{Error, Exit, Result};
-use crate::render::progress::{Failures, Progress};
-use crate::render::report::{Output, Report};
-use crate::signals::stop_on_signal;
+use crate::render::error::{Error, Result};
 
 /// The share of one worker.
 #[derive(Args)]
@@ -21,8 +16,8 @@ pub struct Sharding {
     /// Take the objects from a manifest that `plan` wrote, instead of SRC; needs --shard
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
-    /// This worker's share, counted from 0: 0/4 to 3/4; `auto` in an array job of AWS Batch, Slurm or Kubernetes,
-    /// `auto/N` where that does not say N
+    /// This worker's share, counted from 0: 0/4 to 3/4; `auto` in an array job of AWS Batch, Slurm
+    /// or Kubernetes, `auto/N` where that does not say N
     #[arg(long, value_name = "I/N|auto")]
     shard: Option<ShardChoice>,
     /// Also write the receipt, as --json prints it, to FILE
@@ -56,34 +51,4 @@ impl Sharding {
     pub fn receipt(&self) -> Option<PathBuf> {
         self.receipt.clone()
     }
-}
-
-/// Copies the shard of a manifest: the work of `cp` and of `sync`.
-pub fn copy(
-    verb: &'static str,
-    run: &ShardRun,
-    target: ShardTarget<'_>,
-    policy: &Policy,
-    globals: &Globals,
-) -> Result<Exit> {
-    let destination = match target {
-        ShardTarget::Copy(text) => shown(text).to_string(),
-        ShardTarget::Contents(location) => location.to_string(),
-    };
-    let sources = run.sources();
-    let stop = stop_on_signal(policy.deadline(sources.as_ref()))?;
-    let settings = policy.settings(globals, stop.clone());
-    let engine = Engine::new(policy.store(globals)?, settings);
-    let mut report = Report::new(verb, sources.clone(), Some(destination));
-    report.keep_in(policy.sharding().receipt());
-    report.receipt().left_out = Some(0);
-    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
-    let copied = run.copy(&engine, target, policy.effect(), &progress, &mut |summary| {
-        report.add(summary);
-        !report.has_ended()
-    });
-    copied?;
-    report.receipt().shard = Some(run.receipt());
-    report.output(progress);
-    report.end(globals, Output::Free)
 }

@@ -9,7 +9,7 @@ use firstbyte_location::Location;
 use firstbyte_transfer::{Empty, Engine, Extras, Levels, Names, Tree};
 
 use super::policy::Policy;
-use super::sharding;
+use super::shard_copy;
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
@@ -49,7 +49,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
                 .advise("the manifest has the sources"));
         };
         let destination = Location::parse(destination)?;
-        return sharding::copy("sync", &run, ShardTarget::Contents(&destination), &args.policy, globals);
+        return shard_copy::run("sync", &run, ShardTarget::Contents(&destination), &args.policy, globals);
     }
     let [source, destination] = args.operands.as_slice() else {
         return Err(Error::usage("sync needs a source and a destination").advise("see firstbyte sync --help"));

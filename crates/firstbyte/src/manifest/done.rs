@@ -103,7 +103,8 @@ impl Done {
         ranges.join(",")
     }
 
-    /// Reads the ranges of a shard of so many objects; `None` if the text is none.
+    /// Reads the ranges of a shard of so many objects; `None` if the
+    /// text is anything else.
     #[must_use]
     pub fn parse(text: &str, objects: u64) -> Option<Self> {
         let mut done = Self::none(objects);
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_shard_is_one_range_and_nonsense_is_none() {
+    fn a_whole_shard_is_one_range_and_nonsense_is_refused() {
         let mut done = Done::none(130);
         (0..130).for_each(|place| assert!(done.insert(place)));
         assert!(!done.insert(3) && !done.insert(130));

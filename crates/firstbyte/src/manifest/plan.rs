@@ -35,8 +35,6 @@ pub struct Plan<'a> {
     pub filter: &'a Filter,
     /// The number of shards.
     pub shards: u32,
-    /// Called after each object with what was found so far.
-    pub found: &'a mut dyn FnMut(Totals),
 }
 
 /// What was planned.
@@ -69,7 +67,7 @@ pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
         sources
             .iter()
             .enumerate()
-            .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter, plan.found))?;
+            .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
         let Listed { writer, sizes, totals, .. } = first;
         if sizes.objects() == 0 {
             return Err(nothing(plan.sources));
@@ -202,18 +200,11 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    fn add_all(
-        &mut self,
-        place: u32,
-        source: &ListedSource,
-        filter: &Filter,
-        found: &mut dyn FnMut(Totals),
-    ) -> Result<()> {
+    fn add_all(&mut self, place: u32, source: &ListedSource, filter: &Filter) -> Result<()> {
         let glob = match &source.names {
             Names::Single(names) => {
                 for name in names {
                     self.add(place, &source.root, name, None)?;
-                    found(self.totals);
                 }
                 return Ok(());
             }
@@ -228,7 +219,6 @@ impl Listed<'_> {
             if entry.kind == Kind::File && matches && filter.takes(&entry.name) && !is_unfinished(&entry.name)
             {
                 self.add(place, &source.root, &entry.name, Some(&entry))?;
-                found(self.totals);
             }
         }
         Ok(())

@@ -22,8 +22,8 @@ use firstbyte_transfer::{
 use super::done::{Changed, Done, ShardReceipt};
 use super::table::{Row, Rows};
 use super::{Manifest, ShardChoice, version};
-use crate::environment::Lookup;
 use crate::Result;
+use crate::environment::Lookup;
 
 /// A shard of a manifest, and what is done of it.
 pub struct ShardRun {

@@ -18,7 +18,7 @@ pub(super) fn to_text(version: &Version) -> String {
     version.last_modified.as_ref().map_or_else(String::new, |time| format!("modified:{time}"))
 }
 
-/// The version of an object of `size` bytes; `None` if the text is none.
+/// The version of an object of `size` bytes; `None` if the text is not a version.
 pub(super) fn parse(text: &str, size: u64) -> Option<Version> {
     let version = Version { size: Some(size), ..Version::default() };
     let Some((kind, value)) = text.split_once(':') else { return text.is_empty().then_some(version) };
