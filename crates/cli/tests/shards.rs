@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use firstbyte_testkit::bytes;
 use serde_json::Value;
@@ -42,12 +44,28 @@ fn merged(world: &World, receipts: &[&str]) -> Ran {
     world.run(&[&["--json", "receipts", "merge", "m"], receipts].concat())
 }
 
-fn same_tree(one: &std::path::Path, other: &std::path::Path) {
-    let names = names_below(one);
-    assert_eq!(names, names_below(other));
-    for name in names {
-        assert!(fs::read(one.join(&name)).unwrap() == fs::read(other.join(&name)).unwrap(), "{name}");
+fn same_tree(one: &Path, other: &Path) {
+    let (one, other) = (contents(one), contents(other));
+    assert!(one.keys().eq(other.keys()), "{:?} {:?}", one.keys(), other.keys());
+    assert!(one == other, "other content");
+}
+
+/// The content of every file below a directory.
+fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => directories.push(entry.path()),
+                false => drop(found.insert(
+                    entry.path().strip_prefix(root).unwrap().to_owned(),
+                    fs::read(entry.path()).unwrap(),
+                )),
+            }
+        }
     }
+    found
 }
 
 #[test]

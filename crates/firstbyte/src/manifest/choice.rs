@@ -101,7 +101,11 @@ impl ShardChoice {
 mod tests {
     use super::*;
 
-    fn resolved(text: &str, planned: Option<u32>, variables: &[(&str, &str)]) -> Result<(u32, u32), String> {
+    fn resolved(
+        text: &str,
+        planned: Option<u32>,
+        variables: &[(&str, &str)],
+    ) -> std::result::Result<(u32, u32), String> {
         let lookup =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         let choice = text.parse::<ShardChoice>()?;
