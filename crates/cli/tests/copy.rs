@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
 
 use firstbyte_testkit::bytes;
@@ -187,6 +188,31 @@ fn a_device_is_written_to_and_stays_a_device() {
     world.write("some", b"content");
     world.run(&["cp", "some", "/dev/null"]).ok();
     assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn holes_of_a_local_file_stay_holes() {
+    const LENGTH: u64 = 20 << 30;
+    let world = World::new();
+    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let extents = [(0, 5), (3 << 30, 9 << 20), (LENGTH - 7, 7)];
+    let source = std::fs::File::create(world.write("sparse", b"")).unwrap();
+    source.set_len(LENGTH).unwrap();
+    for (seed, (offset, length)) in (1..).zip(extents) {
+        source.write_all_at(&bytes(seed, length), offset).unwrap();
+    }
+    for target in [world.path("copy"), elsewhere.path().join("copy")] {
+        world.run(&["cp", "sparse", target.to_str().unwrap()]).ok();
+        let copy = std::fs::File::open(&target).unwrap();
+        let metadata = copy.metadata().unwrap();
+        assert_eq!(metadata.len(), LENGTH);
+        assert!(metadata.blocks() * 512 < 10 << 20, "{} blocks", metadata.blocks());
+        for (seed, (offset, length)) in (1..).zip(extents) {
+            let mut found = vec![0; length];
+            copy.read_exact_at(&mut found, offset).unwrap();
+            assert!(found == bytes(seed, length), "at {offset}");
+        }
+    }
 }
 
 #[test]

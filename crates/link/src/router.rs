@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -74,6 +75,8 @@ impl Router {
 
     /// Runs until stopped; all connections end then.
     pub(crate) fn run(mut self) -> io::Result<()> {
+        // Timers are late by up to 50 us otherwise. If it fails, they are.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let now = Instant::now();
         let (config, counters) = (self.config.clone(), Arc::clone(&self.counters));
         let paces = [(); 2].map(|()| Pace::new(config.rate, now).with_burst(config.burst));

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::client::{Client, Rate};
 use crate::copy::{Outcome, outcome};
-use crate::error::failure;
+use crate::error::{failure, failure_at};
 use crate::wait::{TICK, interruptible};
 
 /// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises

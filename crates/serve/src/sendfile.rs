@@ -43,12 +43,13 @@ pub(crate) async fn send_file(
 ) -> io::Result<()> {
     let stall = site.config.limits.stall;
     let mut rest = range;
+    let mut can_wait = true;
     while !rest.is_empty() {
         let allowed = limits::wait_for(throttle, rest.len().min(QUANTUM)).await;
         let part = ByteRange::at(rest.start, allowed);
         let sent = match transport {
             Transport::Plain(stream) => {
-                warm(file, part, site).await?;
+                can_wait = can_wait && warm(file, part, site).await?;
                 let sent = timeout(stall, splice(stream, file, part)).await??;
                 site.metrics.sendfile_bytes.fetch_add(sent, Relaxed);
                 sent
@@ -68,7 +69,8 @@ pub(crate) async fn send_file(
         }
         rest = rest.skip(sent);
         throttle.refund(allowed.saturating_sub(sent));
-        if !rest.is_empty() {
+        // With one connection a yield only wakes a second thread, on the processor of the client.
+        if !rest.is_empty() && site.metrics.open.load(Relaxed) > 1 {
             tokio::task::yield_now().await;
         }
     }
@@ -87,24 +89,30 @@ async fn splice(stream: &TcpStream, file: &File, part: ByteRange) -> io::Result<
     Ok(sent as u64)
 }
 
-/// Sees to it that the page cache holds `part`.
-async fn warm(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<()> {
-    if is_cached(file, part.start) && is_cached(file, part.end - 1) {
-        return Ok(());
+/// Reads `part` into the page cache if it is not there. Returns false if reading this file never
+/// waits.
+async fn warm(file: &Arc<File>, part: ByteRange, site: &Site) -> io::Result<bool> {
+    let Some(begin) = is_cached(file, part.start) else { return Ok(false) };
+    if begin && is_cached(file, part.end - 1) == Some(true) {
+        return Ok(true);
     }
     site.metrics.cold_reads.fetch_add(1, Relaxed);
     let file = file.clone();
     let read = move || read_ahead(&file, part);
-    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
+    Ok(true)
 }
 
-/// Whether reading the byte at `offset` would not wait. Where the file system cannot say (tmpfs),
-/// it does not wait.
-fn is_cached(file: &File, offset: u64) -> bool {
+/// True if the byte at `offset` can be read without waiting. `None` if the file system cannot say:
+/// tmpfs, where nothing waits.
+fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0];
     let mut target = [IoSliceMut::new(&mut byte)];
-    let probe = rustix::io::preadv2(file.as_fd(), &mut target, offset, ReadWriteFlags::NOWAIT);
-    !matches!(probe, Err(Errno::AGAIN))
+    match rustix::io::preadv2(file.as_fd(), &mut target, offset, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => None,
+        Err(Errno::AGAIN) => Some(false),
+        _ => Some(true),
+    }
 }
 
 /// Reads `part` into the page cache: announced whole, then touched page by page in the order the
@@ -175,6 +183,6 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(300_001).unwrap();
         read_ahead(&file, ByteRange::new(0, 300_001)).unwrap();
-        assert!(is_cached(&file, 300_000));
+        assert_ne!(is_cached(&file, 300_000), Some(false));
     }
 }

@@ -4,13 +4,14 @@
 //! The name of a directory is kept with a `/` behind it, which gives S3's byte order of whole keys:
 //! `a.txt` before `a/`. Memory is bounded: the least recently used directories are dropped, and
 //! [`SortedNames`] writes the names of large ones to disk. Each use compares the directory's
-//! modification time, which every change of its names updates.
+//! modification time, which every change of its names updates. A listing that continues may read
+//! on in names that have changed since, so that a busy directory is not sorted for every page.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::directory::{Kind, Reader};
 use crate::etag::Identity;
@@ -28,11 +29,39 @@ const MOST_BYTES: usize = 8 << 20;
 /// A directory changed so recently may change again within the same tick of its clock, unseen.
 const SETTLED: Duration = Duration::from_millis(20);
 
+/// Age up to which a continued listing uses names that have changed since.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// The same in multiples of the time that reading and sorting them took. A directory that changes
+/// all the time is then sorted for a tenth of the time that its listing takes.
+const RECENT_SORTS: u32 = 10;
+
+/// How current the names of a page must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// Every change before the request is seen.
+    #[default]
+    Current,
+    /// Recent changes may be missing: the page continues a listing that began before.
+    Recent,
+}
+
 #[derive(Debug)]
 struct Kept {
     names: Arc<SortedNames>,
-    version: Identity,
+    /// `None` if the directory may have changed unseen while it was read.
+    version: Option<Identity>,
+    read: Instant,
+    /// The age up to which [`Freshness::Recent`] allows it.
+    recent: Duration,
     used: u64,
+}
+
+impl Kept {
+    fn serves(&self, version: &Identity, freshness: Freshness) -> bool {
+        self.version.as_ref() == Some(version)
+            || freshness == Freshness::Recent && self.read.elapsed() <= self.recent
+    }
 }
 
 #[derive(Debug, Default)]
@@ -65,39 +94,49 @@ impl Index {
         Self { room, state: Mutex::default(), reading: Mutex::default() }
     }
 
-    /// The directory `path`, read when it is not kept or has changed. Blocking.
-    pub(crate) fn get(&self, root: &Root, path: &EntryPath) -> io::Result<Arc<SortedNames>> {
-        if let Some(names) = self.lookup(path, &version(root, path)?) {
+    /// The directory `path`, read if it is not kept or too old. Blocking.
+    pub(crate) fn get(
+        &self,
+        root: &Root,
+        path: &EntryPath,
+        freshness: Freshness,
+    ) -> io::Result<Arc<SortedNames>> {
+        if let Some(names) = self.lookup(path, &version(root, path)?, freshness) {
             return Ok(names);
         }
         let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let version = version(root, path)?;
-        if let Some(names) = self.lookup(path, &version) {
+        if let Some(names) = self.lookup(path, &version, freshness) {
             return Ok(names);
         }
-        let begun = SystemTime::now();
+        let (begun, started) = (SystemTime::now(), Instant::now());
         let names = Arc::new(read(root, path, self.room)?);
-        let settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
-        if settled {
-            self.keep(path, names.clone(), version);
-        }
+        let is_settled = begun.checked_sub(SETTLED).is_some_and(|settled| version.modified_at() < settled);
+        let kept = Kept {
+            names: Arc::clone(&names),
+            version: is_settled.then_some(version),
+            read: started,
+            recent: RECENT.max(started.elapsed() * RECENT_SORTS),
+            used: 0,
+        };
+        self.keep(path, kept);
         Ok(names)
     }
 
-    fn lookup(&self, path: &EntryPath, version: &Identity) -> Option<Arc<SortedNames>> {
+    fn lookup(&self, path: &EntryPath, version: &Identity, freshness: Freshness) -> Option<Arc<SortedNames>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let clock = state.clock;
-        let kept = state.kept.get_mut(&key(path)).filter(|kept| kept.version == *version)?;
+        let kept = state.kept.get_mut(&key(path)).filter(|kept| kept.serves(version, freshness))?;
         kept.used = clock;
         Some(kept.names.clone())
     }
 
-    fn keep(&self, path: &EntryPath, names: Arc<SortedNames>, version: Identity) {
+    fn keep(&self, path: &EntryPath, mut kept: Kept) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = state.clock;
-        state.bytes += names.weight();
-        if let Some(old) = state.kept.insert(key(path), Kept { names, version, used }) {
+        kept.used = state.clock;
+        state.bytes += kept.names.weight();
+        if let Some(old) = state.kept.insert(key(path), kept) {
             state.bytes -= old.names.weight();
         }
         if state.bytes > MOST_BYTES {
@@ -162,7 +201,7 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let index = Index::default();
         let names = || {
-            let sorted = index.get(&root, &EntryPath::default()).unwrap();
+            let sorted = index.get(&root, &EntryPath::default(), Freshness::Current).unwrap();
             let mut cursor = sorted.skip_while(|_| false).unwrap();
             let mut names = Vec::new();
             while let Some(name) = cursor.next_name().unwrap() {
@@ -190,10 +229,15 @@ mod tests {
         settled_directory(directory.path());
         let (root, index, path) =
             (Root::open(directory.path()).unwrap(), Index::default(), EntryPath::default());
-        let first = index.get(&root, &path).unwrap();
-        assert!(Arc::ptr_eq(&first, &index.get(&root, &path).unwrap()));
+        let get = |freshness| index.get(&root, &path, freshness).unwrap();
+        let first = get(Freshness::Current);
+        assert!(Arc::ptr_eq(&first, &get(Freshness::Current)));
         std::fs::write(directory.path().join("c"), "").unwrap();
-        assert!(!Arc::ptr_eq(&first, &index.get(&root, &path).unwrap()));
+        assert!(Arc::ptr_eq(&first, &get(Freshness::Recent)));
+        let changed = get(Freshness::Current);
+        assert!(!Arc::ptr_eq(&first, &changed));
+        // The change is so young that another one may follow unseen.
+        assert!(!Arc::ptr_eq(&changed, &get(Freshness::Current)));
     }
 
     #[test]
@@ -203,7 +247,8 @@ mod tests {
         for number in 0..100 {
             let name = number.to_string();
             settled_directory(&directory.path().join(&name));
-            index.get(&root, &EntryPath::parse(name.as_bytes()).unwrap()).unwrap();
+            let path = EntryPath::parse(name.as_bytes()).unwrap();
+            index.get(&root, &path, Freshness::Current).unwrap();
             let state = index.state.lock().unwrap();
             let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
             assert_eq!(weight, state.bytes);

@@ -11,7 +11,7 @@ use crate::auth::{Access, Rights};
 use crate::directory::identity_at;
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
-use crate::s3::index::Index;
+use crate::s3::index::{Freshness, Index};
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub(crate) struct Query {
     pub(crate) after: After,
     /// The most keys and common prefixes together.
     pub(crate) limit: usize,
+    /// How current the names must be.
+    pub(crate) freshness: Freshness,
 }
 
 /// Where a page begins.
@@ -103,7 +105,7 @@ impl Walk<'_> {
     fn directory(&mut self, path: &EntryPath, key: &str) -> io::Result<Step> {
         let path = &self.access.entering(path.clone());
         let is_open = self.access.allows(Rights::Read, path.as_bytes());
-        let sorted = self.index.get(self.root, path)?;
+        let sorted = self.index.get(self.root, path, self.query.freshness)?;
         let directory = self.root.open_directory(path)?;
         let mut names = sorted.skip_while(|name| self.lies_before(key, name))?;
         while let Some(name) = names.next_name()? {

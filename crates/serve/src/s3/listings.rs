@@ -6,6 +6,7 @@ use s3s::{S3Request, S3Response, S3Result};
 
 use crate::auth::Access;
 use crate::s3::api::Api;
+use crate::s3::index::Freshness;
 use crate::s3::list::{After, Page, Query, page};
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
@@ -19,13 +20,14 @@ pub(crate) async fn second_version(
     let access = api.access(&request);
     let input = request.input;
     let max_keys = limit(input.max_keys)?;
-    let after = match (&input.continuation_token, &input.start_after) {
-        (Some(token), _) => from_token(token)?,
-        (None, Some(key)) => After::Key(key.clone()),
-        (None, None) => After::Start,
+    let (after, freshness) = match (&input.continuation_token, &input.start_after) {
+        (Some(token), _) => (from_token(token)?, Freshness::Recent),
+        (None, Some(key)) => (After::Key(key.clone()), Freshness::Current),
+        (None, None) => (After::Start, Freshness::Current),
     };
     let prefix = input.prefix.clone().unwrap_or_default();
-    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let query =
+        Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
@@ -56,7 +58,13 @@ pub(crate) async fn first_version(
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
-    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let query = Query {
+        prefix,
+        delimiter: input.delimiter.clone(),
+        after,
+        limit: max_keys as usize,
+        freshness: Freshness::Current,
+    };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));
@@ -90,7 +98,13 @@ pub(crate) async fn versions(
     let max_keys = limit(input.max_keys)?;
     let after = after_marker(input.key_marker.as_deref(), input.delimiter.as_deref());
     let prefix = input.prefix.clone().unwrap_or_default();
-    let query = Query { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize };
+    let query = Query {
+        prefix,
+        delimiter: input.delimiter.clone(),
+        after,
+        limit: max_keys as usize,
+        freshness: Freshness::Current,
+    };
     let page = page_of(api, access, &input.bucket, query).await?;
     let encoded = is_url(input.encoding_type.as_ref());
     let shown = |text: Option<String>| text.map(|text| outputs::shown(&text, encoded));

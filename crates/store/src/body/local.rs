@@ -1,10 +1,12 @@
 //! A [`Body`](super::Body) whose bytes are a range of an open file.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use firstbyte_location::{Version, to_usize};
 use firstbyte_pacing::SHORTEST_REQUEST;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
 use crate::{Cancel, Error, Result, Sink};
@@ -13,6 +15,8 @@ use crate::{Cancel, Error, Result, Sink};
 pub(super) struct LocalSource {
     file: File,
     offset: u64,
+    /// No hole lies between `offset` and here.
+    data_end: u64,
     cancel: Cancel,
     /// True if the kernel refused to copy between these two files.
     refused: bool,
@@ -20,7 +24,7 @@ pub(super) struct LocalSource {
 
 impl LocalSource {
     pub(super) fn new(file: File, offset: u64, cancel: Cancel) -> Self {
-        Self { file, offset, cancel, refused: false }
+        Self { file, offset, data_end: 0, cancel, refused: false }
     }
 
     pub(super) fn read(&mut self, place: &str, buffer: &mut [u8]) -> Result<usize> {
@@ -33,8 +37,8 @@ impl LocalSource {
         Ok(read)
     }
 
-    /// Moves up to `most` bytes within the kernel. Returns `None` if the kernel does not support
-    /// that.
+    /// Moves up to `most` bytes within the kernel, and a hole as a hole. Returns `None` if the
+    /// kernel does not support that.
     pub(super) fn copy_to(
         &mut self,
         place: &str,
@@ -42,12 +46,18 @@ impl LocalSource {
         offset: u64,
         most: u64,
     ) -> Option<Result<usize>> {
-        if self.refused {
-            return None;
-        }
         if let Err(error) = self.check_cancelled() {
             return Some(Err(error));
         }
+        match self.copy_hole(sink, offset, most) {
+            Ok(0) => {}
+            Ok(count) => return Some(Ok(to_usize(count))),
+            Err(source) => return Some(Err(Error::Io { location: place.to_owned(), source })),
+        }
+        if self.refused {
+            return None;
+        }
+        let most = most.min(self.data_end - self.offset);
         // Progress is reported and cancellation checked several times a second.
         let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
@@ -77,6 +87,36 @@ impl LocalSource {
             }
             Err(error) => Some(Err(Error::Io { location: place.to_owned(), source: error.into() })),
         }
+    }
+
+    /// Makes the hole at the current place a hole of the destination. Returns how many of the
+    /// `most` bytes that was: 0 if there is data, up to `data_end`.
+    fn copy_hole(&mut self, sink: &Sink, to: u64, most: u64) -> io::Result<u64> {
+        if self.offset < self.data_end {
+            return Ok(0);
+        }
+        let (hole, data_end) = self.extent(most)?;
+        // A punched hole does not lengthen a file, and not every file system punches holes.
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let is_within = hole > 0 && sink.file().metadata()?.len() >= to + hole;
+        let count = if is_within && fallocate(sink.file(), punch, to, hole).is_ok() { hole } else { 0 };
+        self.offset += count;
+        self.data_end = data_end;
+        Ok(count)
+    }
+
+    /// The length of the hole at the current place, and the end of the data behind it: within
+    /// `most` bytes. Files that cannot say have no hole.
+    fn extent(&self, most: u64) -> io::Result<(u64, u64)> {
+        let end = self.offset.saturating_add(most);
+        let data = match seek(&self.file, SeekFrom::Data(self.offset)) {
+            Ok(data) => data.min(end),
+            // No data up to the end of the file. A truncated file has no end there: a read says so.
+            Err(Errno::NXIO) if self.file.metadata()?.len() >= end => end,
+            Err(_) => return Ok((0, end)),
+        };
+        let next = seek(&self.file, SeekFrom::Hole(data)).map_or(end, |next| next.clamp(data, end));
+        Ok((data - self.offset, if next > self.offset { next } else { end }))
     }
 
     /// Checks at the end that the file has not changed since it was opened.
