@@ -204,3 +204,25 @@ impl PlannedSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_manifest_is_refused_and_says_which_firstbyte_wrote_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m");
+        for (header, part) in [
+            (r#"{"version":2,"firstbyte":"9.8.7"}"#, "format 2, written by firstbyte 9.8.7"),
+            (r#"{"version":1}"#, "damaged"),
+            (r#"{"version":"1"}"#, "is not a manifest"),
+            ("", "is not a manifest"),
+        ] {
+            let writer = table::Writer::new(File::create(&path).unwrap(), 1).unwrap();
+            writer.finish(header.into()).unwrap();
+            let error = Manifest::open(&path).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains('\n'), "{header}: {error}");
+        }
+    }
+}

@@ -290,3 +290,58 @@ fn io_error(error: ParquetError) -> io::Error {
         other => io::Error::new(io::ErrorKind::InvalidData, other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
+        const SHARDS: u32 = 300;
+        let rows = WAITING as u32 + 5_000;
+        let file = tempfile::tempfile().unwrap();
+        let mut writer = Writer::new(file.try_clone().unwrap(), SHARDS).unwrap();
+        let row = |number: u32| Row {
+            location: format!("s3://b/{number}"),
+            size: u64::from(number) << 33,
+            version: if number % 3 == 0 { String::new() } else { format!("etag:{number}") },
+            modified: (number % 5 != 0).then_some(-i64::from(number)),
+            source: number % 2,
+            // Every other row is of the first shard.
+            shard: if number % 2 == 0 { 0 } else { number % SHARDS },
+        };
+        for number in 0..rows {
+            writer.add(row(number)).unwrap();
+            assert!(writer.rows < WAITING);
+        }
+        writer.finish("header".into()).unwrap();
+        let reader = || Reader::new(file.try_clone().unwrap()).unwrap();
+        assert_eq!(reader().header(), Some("header"));
+        let mut found = 0;
+        for shard in [0, 1, 2, 299] {
+            let read: Vec<Row> = reader().rows(Some(shard)).map(Result::unwrap).collect();
+            let expected = (0..rows).map(row).filter(|row| row.shard == shard);
+            assert!(read.iter().cloned().eq(expected), "shard {shard}");
+            found += read.len();
+        }
+        assert!(found > rows as usize / 2);
+        assert_eq!(reader().rows(None).map(Result::unwrap).count(), rows as usize);
+    }
+
+    #[test]
+    fn a_row_of_no_shard_is_refused_and_a_table_of_another_kind_has_no_header() {
+        let file = tempfile::tempfile().unwrap();
+        let row = Row {
+            location: String::new(),
+            size: 0,
+            version: String::new(),
+            modified: None,
+            source: 0,
+            shard: 1,
+        };
+        assert!(Writer::new(file.try_clone().unwrap(), 1).unwrap().add(row).is_err());
+        let text = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut &text, b"not a table, however long it may be").unwrap();
+        assert_eq!(Reader::new(text).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
+    }
+}
