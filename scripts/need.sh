@@ -89,6 +89,8 @@ venv() {
 
 clients() {
     apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+
+    # A cluster of its own, which the tests start and end.
+    apt slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
     venv tests/clients/requirements.txt
 }
 

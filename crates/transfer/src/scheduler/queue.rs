@@ -198,6 +198,7 @@ mod tests {
             modified: None,
             etag: None,
             storage_class: None,
+            version: None,
         });
         Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
     }

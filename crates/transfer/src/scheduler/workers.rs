@@ -215,6 +215,6 @@ impl Scheduler<'_> {
     }
 
     fn object_failed(&self, job: &Job, error: Error) {
-        self.failed(Failure { location: job.source.to_string(), error });
+        self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
 }

@@ -114,6 +114,7 @@ impl S3 {
                 modified: object.last_modified.as_deref().and_then(answer::rfc3339),
                 etag: object.etag,
                 storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
+                version: None,
             });
         }
         for prefix in page.common_prefixes {
@@ -180,5 +181,13 @@ impl S3 {
 }
 
 fn directory(name: Vec<u8>) -> Entry {
-    Entry { name, kind: Kind::Directory, size: None, modified: None, etag: None, storage_class: None }
+    Entry {
+        name,
+        kind: Kind::Directory,
+        size: None,
+        modified: None,
+        etag: None,
+        storage_class: None,
+        version: None,
+    }
 }
