@@ -82,6 +82,28 @@ def test_each_call_goes_through_the_list():
             assert not re.search(r"\bRequest \{", text), f"{path}: a request beside `Call`"
 
 
+# Calls of Lambda's API, by method and the end of the path.
+LAMBDA = {
+    ("Get", "configuration"): "lambda:GetFunctionConfiguration",
+    ("Post", "invocations"): "lambda:InvokeFunction",
+    ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
+}
+PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
+
+
+def test_each_call_of_another_service_is_allowed(rendered):
+    """Such calls are made by `ServiceRequest`. A file with another service is noticed here."""
+    allowed = set.union(*(actions(statement) for statement in rendered["measure"]["Statement"]))
+    assert allowed == set(LAMBDA.values())
+    for path in (ROOT / "crates").rglob("src/**/*.rs"):
+        text = path.read_text()
+        if "ServiceRequest {" not in text or path.parent == SOURCE.parent:
+            continue
+        assert re.findall(r'service: "(\w+)"', text) == ["lambda"], f"{path}: no policy here allows this service"
+        found = {(method, end) for end, method in PATH_AND_METHOD.findall(text)}
+        assert found == set(LAMBDA), f"{path}: calls that no policy allows, or none that it need allow"
+
+
 def test_the_page_has_the_same_actions():
     rows = re.findall(r"^\| (\w+) \| ((?:`s3:\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
     assert {name: set(re.findall(r"s3:\w+", needs)) for name, needs in rows} == called()
