@@ -6,6 +6,7 @@ functions, and in a job on its instance.
 
 import json
 import random
+import re
 import time
 from argparse import Namespace
 from dataclasses import dataclass
@@ -20,8 +21,10 @@ FILLS = "3008"
 
 def size_of(text: str) -> int:
     """Bytes of a size such as 5GB."""
-    number = text.rstrip("BGMi")
-    return round(float(number) * UNITS[text.removeprefix(number)])
+    found = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(UNITS)})", text)
+    if not found:
+        raise ValueError(f"{text}: write a number and one of {', '.join(UNITS)}")
+    return round(float(found[1]) * UNITS[found[2]])
 
 
 def write_random(path: Path, size: int, seed: int) -> None:

@@ -37,6 +37,8 @@ DEPLOY = HERE.parent
 DONE, FAILED, LEFT, INTERRUPTED = 0, 1, 3, 130
 # AWS may refuse to delete what is still in use for some minutes.
 ATTEMPTS = 3
+# What makes and destroys: deploy/terraform by Terraform.
+TERRAFORM = [sys.executable, str(HERE / "provision.py")]
 PR_SET_PDEATHSIG = 1
 
 
@@ -231,9 +233,17 @@ def measure(run: Run, options: argparse.Namespace) -> None:
             raise Stopped(f"{stack.name} could not be destroyed")
 
 
+def agreed() -> bool:
+    try:
+        return input("Make this in your account? [y/N] ").strip().lower() == "y"
+    except EOFError:
+        sys.exit("\nverify: no answer on standard input; give --yes to make it unasked")
+
+
 def begin(options: argparse.Namespace) -> int:
     chosen = [stack for stack in suites.STACKS if set(stack.suites) & set(options.suite)]
-    for program in (options.firstbyte, options.provisioner[0], *(name for stack in chosen for name in stack.programs)):
+    provisioner = "terraform" if options.provisioner == TERRAFORM else options.provisioner[0]
+    for program in (options.firstbyte, provisioner, *(name for stack in chosen for name in stack.programs)):
         if not shutil.which(program):
             sys.exit(f"verify: {program}: no such program; install it, or give its path")
     missing = [str(path) for stack in chosen for path in stack.files(options) if not path.is_file()]
@@ -244,7 +254,7 @@ def begin(options: argparse.Namespace) -> int:
         sys.exit(f"verify: {run.path} exists already: give another --run")
     print(costs.table(options))
     print(f"Limits: {options.limit:g} minutes, alarm at {options.budget:.2f} USD to {options.email}. Not verified on AWS.")
-    if not options.yes and input("Make this in your account? [y/N] ").strip().lower() != "y":
+    if not options.yes and not agreed():
         return DONE
     run.path.mkdir(parents=True)
     lock = run.lock()
@@ -283,6 +293,14 @@ def show(options: argparse.Namespace) -> int:
     return LEFT if found else DONE
 
 
+def size(text: str) -> str:
+    try:
+        suites.size_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def run_name(text: str) -> str:
     """As deploy/terraform accepts it."""
     if not re.fullmatch("[a-z0-9][a-z0-9-]{0,17}[a-z0-9]", text):
@@ -297,7 +315,7 @@ def parse() -> argparse.Namespace:
     common.add_argument(
         "--provisioner",
         type=shlex.split,
-        default=[sys.executable, str(HERE / "provision.py")],
+        default=TERRAFORM,
         help="the command that makes and destroys; see provision.py",
     )
     common.add_argument("--settle", type=float, default=600, help="seconds to wait for AWS to forget what was deleted")
@@ -310,7 +328,7 @@ def parse() -> argparse.Namespace:
     run.add_argument("--budget", type=float, default=20, help="US dollars: the alarm, and the most for each suite")
     run.add_argument("--limit", type=float, default=180, help="minutes after which the run ends and destroys")
     run.add_argument("--suite", nargs="+", choices=["s1", "s5", "s3"], default=["s1", "s5", "s3"])
-    run.add_argument("--size", default="1GB", help="size of the large object; 5GB is the published one")
+    run.add_argument("--size", default="1GB", type=size, help="size of the large object; 5GB is the published one")
     run.add_argument("--files", type=int, default=1000, help="number of small files, of 10 to 100 KB")
     run.add_argument("--firstbyte", default="firstbyte", help="the program on this machine")
     run.add_argument("--dist", type=Path, default=DEPLOY.parent / "dist", help="what `make dist` has built")

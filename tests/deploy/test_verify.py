@@ -243,6 +243,8 @@ def test_nothing_is_made_without_a_yes(kit):
         process = kit.begin("asked")
         code, said = ended(process, answer)
         assert code == 0 and "Not verified on AWS" in said and "y/N" in said
+    code, said = ended(kit.begin("asked"), "")
+    assert code == 1 and "give --yes" in said
     assert kit.cloud.changes == []
 
 
@@ -273,6 +275,7 @@ def test_one_program_works_on_a_run(kit):
         ("run", ["--region", "x-1", "--email", "a@b", "--firstbyte", "true", "--dist", "/nowhere"], "`make dist` builds them"),
         ("run", ["--region", "x-1", "--email", "a@b", "--run", "Not_A_Name"], "lower-case letters"),
         ("run", ["--region", "x-1", "--email", "a@b", "--firstbyte", "/nowhere"], "/nowhere: no such program"),
+        ("run", ["--region", "x-1", "--email", "a@b", "--size", "5"], "write a number and one of GB"),
     ],
 )
 def test_bad_input_gets_a_line(kit, verb, words, line):
