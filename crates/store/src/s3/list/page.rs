@@ -3,9 +3,9 @@
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 
 use crate::object::in_listing_order;
+use crate::s3::operation::Operation;
 use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
-use crate::wire::Method;
 use crate::{Cancel, ListOptions, Result, answer};
 
 use super::answer::ObjectPage;
@@ -140,7 +140,7 @@ impl S3 {
         most: Option<u32>,
         cancel: &Cancel,
     ) -> Result<ObjectPage> {
-        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        let mut call = Call::new(Operation::ListObjectsV2, &query.bucket, cancel);
         call.query.push(("list-type", "2".to_owned()));
         call.query.push(("encoding-type", "url".to_owned()));
         call.query.push(("prefix", format!("{}{}", query.prefix, query.beginning)));
@@ -164,7 +164,7 @@ impl S3 {
     }
 
     fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
-        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        let mut call = Call::new(Operation::ListBuckets, &query.bucket, cancel);
         if let From::Token(token) = from {
             call.query.push(("continuation-token", token.clone()));
         }
