@@ -46,7 +46,7 @@ soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients
 	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
 
-dist: ## static binaries, man pages and Python wheels for x86-64 and aarch64 in dist/
+dist: ## static binaries, man pages, Python wheels and Lambda zips for x86-64 and aarch64 in dist/
 	@scripts/need.sh build dist
 	@scripts/dist.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the static binaries, the man pages and the Python wheels into dist/, each binary with its SHA-256, and runs what
-# this machine can run.
+# Builds the static binaries, the man pages, the Python wheels and the zips for AWS Lambda into dist/, each binary and zip
+# with its SHA-256, and runs what this machine can run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
@@ -33,12 +33,22 @@ for arch in x86_64 aarch64; do
     maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
     wheel=$(ls dist/firstbyte-"$version"-cp3*-abi3-*_"$arch".whl)
 
+    # Lambda's names of the architectures are x86_64 and arm64.
+    lambda=${arch/aarch64/arm64}
+    cargo zigbuild --locked --profile dist --target "$target" -p firstbyte-lambda --bins
+    built=$CARGO_TARGET_DIR/$target/dist
+    python3 scripts/zips.py function "$built/bootstrap" "dist/function-$lambda.zip"
+    python3 scripts/zips.py function "$built/api" "dist/api-$lambda.zip"
+    python3 scripts/zips.py layer "$wheel" "dist/layer-$lambda.zip"
+    for zip in function api layer; do (cd dist && sha256sum "$zip-$lambda.zip" >"$zip-$lambda.zip.sha256"); done
+
     if [ "$arch" = "$(uname -m)" ]; then
         "dist/$name" --version
         "dist/$name" manual --man dist/man1
         try_wheel "$wheel"
     else
-        echo "$name, $wheel: built, not run here (this machine is $(uname -m))"
+        echo "$name, $wheel, dist/*-$lambda.zip: built, not run here (this machine is $(uname -m))"
     fi
 done
+python3 scripts/zips.py handlers deploy/functions dist/handlers.zip
 ls -l dist

@@ -1,8 +1,8 @@
 //! Reads the environment for this library: proxies, the cache directory, the memory limit of this
 //! job.
 //!
-//! Every function takes the variables as an argument, so only the command line and the Python
-//! module read the real environment. The store reads AWS credentials.
+//! Every function takes the variables as an argument, so only the command line, the functions and
+//! the Python module read the real environment. The store reads AWS credentials.
 
 use std::path::{Path, PathBuf};
 
@@ -32,12 +32,12 @@ pub fn proxies(lookup: Lookup<'_>) -> Proxies {
     }
 }
 
-/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda, where only
-/// `/tmp` can be written, `/tmp/firstbyte`.
+/// Where journals and cached blocks live: `$XDG_CACHE_HOME/firstbyte`; in AWS Lambda `firstbyte` in
+/// [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: Lookup<'_>) -> PathBuf {
     let base = if is_lambda(lookup) {
-        PathBuf::from("/tmp")
+        function_directory(lookup)
     } else if let Some(cache) = lookup("XDG_CACHE_HOME").filter(|path| path.starts_with('/')) {
         PathBuf::from(cache)
     } else {
@@ -101,6 +101,19 @@ pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
     Ok(number("JOB_COMPLETION_INDEX")?.map(|index| ArrayTask { index, count: None }))
 }
 
+/// Where a function writes: `FIRSTBYTE_TMP`, else `/tmp`, which is all that AWS Lambda lets it
+/// write.
+#[must_use]
+pub fn function_directory(lookup: Lookup<'_>) -> PathBuf {
+    lookup("FIRSTBYTE_TMP").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+}
+
+/// The memory that a Lambda function is configured with, in bytes.
+#[must_use]
+pub fn function_memory(lookup: Lookup<'_>) -> Option<u64> {
+    lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
+}
+
 /// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk
 /// where `/tmp` may be memory.
 #[must_use]
@@ -115,9 +128,7 @@ pub fn temporary_directory(lookup: Lookup<'_>) -> PathBuf {
 pub fn memory_limit(lookup: Lookup<'_>) -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = cgroup_limit(&own, Path::new("/sys/fs/cgroup"));
-    let function =
-        lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20);
-    group.into_iter().chain(function).min()
+    group.into_iter().chain(function_memory(lookup)).min()
 }
 
 /// The memory that buffers may take unless an option says otherwise, in bytes: that of the default

@@ -17,5 +17,5 @@ pub use entry::{Entry, Kind};
 pub use location::{HttpUrl, Location, LocationError, S3Object};
 pub use range::{ByteRange, to_usize};
 pub use secret::redacted;
-pub use shown::{Escaped, Shown, controls, shown};
+pub use shown::{Escaped, Shown, controls, one_line, shown};
 pub use version::{FileIdentity, Strength, Version};

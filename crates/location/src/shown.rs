@@ -59,6 +59,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A message as one line: without control characters and without secrets, whatever a server put
+/// into it or a user into a name.
+#[must_use]
+pub fn one_line(message: &str) -> String {
+    let mut line = String::new();
+    for symbol in redacted(message.trim()).chars() {
+        if controls(symbol) {
+            line.push_str(&Escaped(symbol.encode_utf8(&mut [0; 4]).as_bytes()).to_string());
+        } else {
+            line.push(symbol);
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

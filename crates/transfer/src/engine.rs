@@ -13,7 +13,8 @@ use crate::report::Done;
 use crate::scheduler::Scheduler;
 use crate::tree::TreeCopy;
 use crate::{
-    Compare, Error, Extras, Job, Jobs, Observer, Result, Settings, Summary, Tree, stream, sync, tree,
+    Compare, Error, Extras, Job, Jobs, Observer, Removal, Result, Settings, Summary, Tree, remove, stream,
+    sync, tree,
 };
 
 /// Moves objects between locations. Cheap to create.
@@ -56,17 +57,31 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        observer.expected(1, 0);
-        let (source, destination) = (source.clone(), destination.clone());
-        let subject = Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None };
-        let job = Job { source, destination, entry: None, over: Over::File };
-        let mut jobs = std::iter::once(Ok(job));
-        let mut summary = self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))?;
+        let mut summary = self.copy_until_stopped(source, destination, observer)?;
         match (summary.ended.take(), summary.failed.pop()) {
             (Some(error), _) => Err(error),
             (None, Some(failure)) => Err(failure.error),
             (None, None) => Ok(summary),
         }
+    }
+
+    /// As [`copy`](Self::copy), but a run that ended early has a summary too: of what it did, and
+    /// of what the next run resumes from.
+    ///
+    /// # Errors
+    /// No worker can be started.
+    pub fn copy_until_stopped(
+        &self,
+        source: &Location,
+        destination: &Location,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        observer.expected(1, 0);
+        let (source, destination) = (source.clone(), destination.clone());
+        let subject = Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None };
+        let job = Job { source, destination, entry: None, over: Over::File };
+        let mut jobs = std::iter::once(Ok(job));
+        self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
     }
 
     /// Copies many objects, in constant memory. A failure does not stop the others: the summary has
@@ -103,6 +118,21 @@ impl Engine {
         })
     }
 
+    /// Copies jobs of a tree that the caller has listed, in the caller's order: all of them, also
+    /// what the destination has. As [`copy_tree`](Self::copy_tree), it writes nothing outside a
+    /// local destination.
+    ///
+    /// # Errors
+    /// As [`copy_many`](Self::copy_many).
+    pub fn copy_listed(
+        &self,
+        tree: &Tree<'_>,
+        jobs: &mut Jobs<'_>,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree), jobs, observer))
+    }
+
     /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.
     ///
     /// # Errors
@@ -113,6 +143,14 @@ impl Engine {
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
             run_tree(scope, &copy, &mut jobs, observer)
         })
+    }
+
+    /// Deletes what lies below a location. Links are deleted, never followed.
+    ///
+    /// # Errors
+    /// The listing cannot be started. The summary has the failures of single names.
+    pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| remove::remove(scope, removal, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.

@@ -25,7 +25,11 @@ pub(crate) trait Pieces: Send + Sync {
     }
     /// Called once every piece has been moved: verifies the object and puts it in place.
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish>;
-    /// Called instead when a piece failed for good or the run ended.
+    /// Bytes that a later run resumes from.
+    fn kept(&self) -> u64 {
+        0
+    }
+    /// Called instead of `finish` when a piece failed for good or the run ended.
     fn abandon(&self, store: &Store, error: &Error);
 }
 

@@ -129,6 +129,8 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Bytes fetched or sent a second time.
     pub reread_bytes: u64,
+    /// Bytes of unfinished objects that the next run resumes from.
+    pub kept_bytes: u64,
     /// The weakest check among the objects; `None` if no object was copied.
     pub verified: Option<Verified>,
     /// The version copied, for a run of one object.

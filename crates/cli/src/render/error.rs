@@ -1,11 +1,11 @@
 //! The error that ends a verb: an exit code, and one line with the failed action, its object, the
 //! cause and a remedy.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use firstbyte_location::{Escaped, LocationError, controls, redacted};
+use firstbyte_location::{LocationError, one_line};
 
 /// The exit code of a verb. The numbers are part of the command line's contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,16 +91,11 @@ impl Error {
     }
 }
 
-/// One line without control characters and without secrets, whatever a server put into its message
-/// or a user into a name.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line =
             self.advice.as_ref().map_or_else(|| self.message.clone(), |a| format!("{}; {a}", self.message));
-        redacted(line.trim()).chars().try_for_each(|symbol| match symbol {
-            symbol if controls(symbol) => Escaped(symbol.encode_utf8(&mut [0; 4]).as_bytes()).fmt(f),
-            symbol => f.write_char(symbol),
-        })
+        f.write_str(&one_line(&line))
     }
 }
 

@@ -172,7 +172,7 @@ impl Report {
             None if self.failures == 0 => Ok(Exit::Done),
             // A shard is a part of something: whatever became of it, the rest can be done.
             None if self.receipt.shard.is_some() => Ok(Exit::Partial),
-            None if self.receipt.objects + self.receipt.skipped == 0 => Ok(Exit::Failed),
+            None if self.receipt.is_empty() => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
         }
     }

@@ -188,7 +188,7 @@ impl Policy {
 
     /// Whether `--include` and `--exclude` take `name`, relative to the source.
     pub fn takes(&self, name: &[u8]) -> bool {
-        self.filter.0.takes(name)
+        self.filter.takes(name)
     }
 
     /// Whether anything is done.
@@ -216,6 +216,13 @@ impl Policy {
 /// derived parser would lose.
 #[derive(Clone, Default)]
 pub struct FilterArgs(pub Filter);
+
+impl FilterArgs {
+    /// Whether `name` is taken, relative to the operand.
+    pub fn takes(&self, name: &[u8]) -> bool {
+        self.0.takes(name)
+    }
+}
 
 impl Args for FilterArgs {
     fn augment_args(command: Command) -> Command {

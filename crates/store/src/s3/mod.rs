@@ -6,6 +6,7 @@
 //! A call is retried after a transient failure, after the bucket turned out to be in another region
 //! (which is remembered), and once after the service rejected the credentials as expired.
 
+mod bucket;
 mod credentials;
 mod delete;
 mod endpoint;
@@ -15,6 +16,7 @@ mod list;
 mod multipart;
 mod profile;
 mod read;
+mod service;
 mod sign;
 mod write;
 mod xml;
@@ -35,6 +37,7 @@ use credentials::Identity;
 use endpoint::Address;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
+pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
@@ -169,7 +172,7 @@ impl S3 {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
-            sign::sign_request(&mut request, &credentials, region, SystemTime::now())?;
+            sign::sign_request(&mut request, &credentials, (sign::S3, region), SystemTime::now())?;
         }
         let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
         tracing::debug!(method = call.method.as_str(), place, query = ?call.query, range, region, "request");

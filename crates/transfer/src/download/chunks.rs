@@ -259,6 +259,15 @@ impl Pieces for Download {
         Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(self.stat.version.clone()) }))
     }
 
+    fn kept(&self) -> u64 {
+        let chunks = self.chunks();
+        self.plan
+            .pieces()
+            .filter(|index| chunks[*index as usize].done)
+            .map(|index| self.plan.range(index).len())
+            .sum()
+    }
+
     fn abandon(&self, _store: &Store, error: &Error) {
         // The bytes that arrived stay for the next run, unless they can never be used.
         if let Error::Store(StoreError::Changed { .. } | StoreError::Checksum { .. }) = error {

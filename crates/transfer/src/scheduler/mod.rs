@@ -236,6 +236,7 @@ impl<'a> Scheduler<'a> {
         let mut queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         for open in queue.open.drain(..) {
             open.object.abandon(self.context.store, &Error::Interrupted);
+            queue.summary.kept_bytes += open.object.kept();
         }
         let meters = &self.context.meters;
         let first_byte = count(&meters.first_byte);

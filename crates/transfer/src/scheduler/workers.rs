@@ -195,6 +195,9 @@ impl Scheduler<'_> {
             Ok(Finish::Again(_)) => {}
             Err(error) => {
                 object.abandon(self.context.store, &error);
+                if error.ends_run() {
+                    self.queue().summary.kept_bytes += object.kept();
+                }
                 self.object_failed(&open.job, error);
             }
         }

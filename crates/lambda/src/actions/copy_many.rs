@@ -1,0 +1,193 @@
+//! `copy-many`: copies everything below a location.
+//!
+//! Objects are listed and started in the order of their names, so that the name up to which all are
+//! done says where the next call continues, in any environment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use firstbyte::receipt::Failed;
+use firstbyte::size::human;
+use firstbyte_location::{Entry, Kind as EntryKind, Location};
+use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, local_path};
+use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Shard, Stop, Summary, Tree};
+
+use crate::call::Call;
+use crate::event::CopyMany;
+use crate::frontier::Frontier;
+use crate::run::{Progress, Run};
+use crate::token::Token;
+use crate::{Access, Answer, Failure, Result, tmp};
+
+const VERB: &str = "copy-many";
+/// What a copy to a store needs.
+const COPY: &str = "s3:ListBucket or s3:GetObject at the source, or s3:PutObject at the destination";
+
+pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
+    let source = Location::parse(event.source.as_ref())?;
+    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    if event.concurrency == Some(0) {
+        return Err(Failure::event("`concurrency` is 0; write a number from 1 on"));
+    }
+    let stated =
+        event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
+    let destination = call.destination(stated, &source)?;
+    claim(call, &destination, token.is_some())?;
+    let run = call.run(event.concurrency)?;
+    let mut answer = call.answer(VERB, &source, Some(&destination));
+
+    let through = token.and_then(|token| token.through);
+    let listed = run.store().list(&source, &options(&run, through.clone()));
+    let mut listing = listed.map_err(|error| Failure::of_store(&error, Access::List))?;
+    // The first page is here at once: what is too large for the room is refused before it is begun.
+    let room = Room::of(&destination);
+    let page: Vec<_> = listing.by_ref().take(PAGE).collect();
+    page.iter().flatten().for_each(|entry| room.add(entry, &run.stop));
+    room.check()?;
+    answer.stages.opened_seconds = call.now();
+
+    let frontier = Frontier::after(through);
+    let left_out = AtomicU64::new(0);
+    let plan = Plan { source: &source, destination: &destination, frontier: &frontier, left_out: &left_out };
+    let rest = listing.inspect(|entry| entry.iter().for_each(|entry| room.add(entry, &run.stop)));
+    let mut jobs = page.into_iter().chain(rest).filter_map(|entry| plan.job(entry));
+    let progress = Progress { meter: &run.meter, frontier: &frontier };
+    let copied = run.engine.copy_listed(&tree(&source, &destination), &mut jobs, &progress);
+    let summary = copied.map_err(|error| Failure::of_transfer(&error, Access::CopyTo(COPY)))?;
+    room.check()?;
+    answer.stages.first_byte_seconds =
+        run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+    answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
+    record(&mut answer, &summary);
+    match summary.ended {
+        None => answer.stages.all_seconds = call.now(),
+        Some(_) if run.is_stopped() => {
+            if summary.objects + summary.failures + summary.kept_bytes == 0 {
+                return Err(Failure::no_progress(&source));
+            }
+            let next = Token::new(VERB, &source);
+            let (through, destination) = (frontier.through(), Some(destination.to_string()));
+            answer.token = Some(Token { through, destination, ..next }.encode());
+        }
+        Some(error) => return Err(Failure::of_transfer(&error, Access::CopyTo(COPY))),
+    }
+    Ok(answer)
+}
+
+/// Everything below the source, in the order of names, behind what is done.
+fn options(run: &Run, through: Option<String>) -> ListOptions {
+    ListOptions {
+        recursive: true,
+        order: Order::Bytes,
+        start_after: through,
+        requests: Some(run.engine.settings().listing_requests()),
+        ..ListOptions::default()
+    }
+}
+
+fn tree(source: &Location, destination: &Location) -> Tree<'static> {
+    Tree {
+        source: source.clone(),
+        destination: destination.clone(),
+        beginning: String::new(),
+        levels: Levels::All,
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    }
+}
+
+/// Sees that what is removed with the answer was made by this call, or by those that it continues.
+fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
+    let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
+    if !continues && !tmp::is_vacant(path) {
+        return Err(Failure::event(format!(
+            "{destination}: has files already, and copies would be removed with the answer; give an empty \
+             `destination`, or `\"keep\": true`"
+        )));
+    }
+    call.makes(path);
+    Ok(())
+}
+
+fn record(answer: &mut Answer, summary: &Summary) {
+    answer.receipt.add(summary);
+    answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
+        let error = Failure::of_transfer(&failure.error, Access::CopyTo(COPY));
+        Failed { location: failure.location.clone(), error: error.to_string() }
+    }));
+}
+
+/// Makes jobs of entries.
+struct Plan<'a> {
+    source: &'a Location,
+    destination: &'a Location,
+    frontier: &'a Frontier,
+    /// Counts pipes, sockets and devices.
+    left_out: &'a AtomicU64,
+}
+
+impl Plan<'_> {
+    /// The job that copies an entry; `None` for what is no object.
+    fn job(&self, entry: firstbyte_store::Result<Entry>) -> Option<std::result::Result<Job, FailedJob>> {
+        let failed = |location: &Location, error: StoreError| {
+            Some(Err(FailedJob { location: location.to_string(), error: error.into() }))
+        };
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return failed(self.source, error),
+        };
+        if entry.kind == EntryKind::Other {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        // Markers of directories end in `/`.
+        if entry.kind != EntryKind::File || entry.name.ends_with(b"/") {
+            return None;
+        }
+        let source = self.source.join(&entry.name);
+        let destination = match self.destination {
+            Location::Local(root) => match local_path(root, &entry.name) {
+                Ok(path) => Location::Local(path),
+                Err(error) => return failed(&source, error),
+            },
+            remote => remote.join(&entry.name),
+        };
+        self.frontier.begin(&entry.name, &source.to_string());
+        Some(Ok(Job { source, destination, entry: Some(entry), over: Over::File }))
+    }
+}
+
+/// The room at a local destination, and what is listed to be written there.
+struct Room {
+    destination: Location,
+    free: Option<u64>,
+    listed: Mutex<u64>,
+    exceeded: OnceLock<()>,
+}
+
+impl Room {
+    fn of(destination: &Location) -> Self {
+        let free = destination.as_local().and_then(tmp::free);
+        Self { destination: destination.clone(), free, listed: Mutex::default(), exceeded: OnceLock::new() }
+    }
+
+    /// Counts an entry. If it cannot fit any more, the run ends.
+    fn add(&self, entry: &Entry, stop: &Stop) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        *listed += entry.size.unwrap_or(0);
+        if self.free.is_some_and(|free| *listed > free) {
+            self.exceeded.get_or_init(|| stop.stop());
+        }
+    }
+
+    /// Fails if what has been listed does not fit.
+    fn check(&self) -> Result<()> {
+        let (Some(()), Some(path), Some(free)) =
+            (self.exceeded.get(), self.destination.as_local(), self.free)
+        else {
+            return Ok(());
+        };
+        let listed = *self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(tmp::too_small(path, &format!("{} or more", human(listed)), free))
+    }
+}

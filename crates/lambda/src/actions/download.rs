@@ -1,0 +1,77 @@
+//! `download`: copies one object, to a file below the function's directory unless the event says
+//! otherwise.
+//!
+//! A download that the deadline stops keeps its partial file and journal. The next call in this
+//! environment resumes from them; in another environment it begins anew, and says so.
+
+use firstbyte_location::{Kind as EntryKind, Location};
+
+use crate::call::Call;
+use crate::event::Download;
+use crate::frontier::Frontier;
+use crate::run::Progress;
+use crate::token::Token;
+use crate::{Access, Answer, Failure, Result, tmp};
+
+const VERB: &str = "download";
+
+pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
+    let source = Location::parse(event.source.as_ref())?;
+    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let stated =
+        event.destination.as_deref().or(token.as_ref().and_then(|token| token.destination.as_deref()));
+    let destination = call.destination(stated, &source)?;
+    let run = call.run(None)?;
+    let mut answer = call.answer(VERB, &source, Some(&destination));
+
+    let stat = run.store().stat(&source).map_err(|error| Failure::of_store(&error, Access::Read))?;
+    if stat.kind == EntryKind::Directory {
+        return Err(Failure::event(format!(
+            "{source}: is a directory; copy what is in it with action `copy-many`"
+        )));
+    }
+    answer.stages.opened_seconds = call.now();
+    if let Some(path) = call.below_directory(&destination) {
+        call.makes(path);
+    }
+    if let Some(token) = &token {
+        token.check(&source, &stat.version)?;
+    }
+    if let (Some(path), Some(size)) = (destination.as_local(), stat.size()) {
+        tmp::check_room(path, size)?;
+    }
+
+    let progress = Progress { meter: &run.meter, frontier: &Frontier::default() };
+    let access = if destination.as_local().is_some() { Access::Read } else { Access::CopyTo(COPY) };
+    let failed = |error: &firstbyte_transfer::Error| Failure::of_transfer(error, access);
+    let mut summary =
+        run.engine.copy_until_stopped(&source, &destination, &progress).map_err(|error| failed(&error))?;
+    answer.receipt.add(&summary);
+    answer.stages.first_byte_seconds =
+        run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+    answer.began_anew = summary.resumed_bytes == 0 && token.as_ref().is_some_and(|token| token.bytes > 0);
+    if let Some(failure) = summary.failed.pop() {
+        return Err(failed(&failure.error));
+    }
+    if let Some(error) = summary.ended.take() {
+        if !run.is_stopped() {
+            return Err(failed(&error));
+        }
+        if summary.kept_bytes == 0 {
+            return Err(Failure::no_progress(&source));
+        }
+        let next = Token::new(VERB, &source).pinned(&stat.version);
+        let next = Token { bytes: summary.kept_bytes, destination: Some(destination.to_string()), ..next };
+        answer.done_bytes = Some(summary.kept_bytes);
+        answer.token = Some(next.encode());
+        return Ok(answer);
+    }
+    if let (Some(token), Some(version)) = (&token, &summary.version) {
+        token.check(&source, version)?;
+    }
+    answer.stages.all_seconds = call.now();
+    Ok(answer)
+}
+
+/// What a copy to a store needs.
+const COPY: &str = "s3:GetObject at the source or s3:PutObject at the destination";

@@ -1,0 +1,60 @@
+//! `list`: counts the objects below a location and adds up their lengths.
+
+use firstbyte_location::{Kind as EntryKind, Location};
+use firstbyte_store::{Error as StoreError, ListOptions, Order};
+
+use crate::call::Call;
+use crate::event::List;
+use crate::token::Token;
+use crate::{Access, Answer, Failure, Result};
+
+const VERB: &str = "list";
+
+pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
+    let source = Location::parse(event.source.as_ref())?;
+    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let run = call.run(None)?;
+    let before = run.store().counters();
+    let mut answer = call.answer(VERB, &source, None);
+    let mut through = token.and_then(|token| token.through);
+    // In order, so that the last name says what is done.
+    let options = ListOptions {
+        recursive: true,
+        order: Order::Bytes,
+        start_after: through.clone(),
+        ..ListOptions::default()
+    };
+
+    let failed = |error: &StoreError| Failure::of_store(error, Access::List);
+    let listing = run.store().list(&source, &options).map_err(|error| failed(&error))?;
+    for entry in listing {
+        let entry = match entry {
+            Err(StoreError::Cancelled) if run.is_stopped() => break,
+            entry => entry.map_err(|error| failed(&error))?,
+        };
+        answer.stages.first_byte_seconds = answer.stages.first_byte_seconds.or_else(|| call.now());
+        if entry.kind != EntryKind::Directory {
+            answer.receipt.objects += 1;
+            answer.receipt.bytes += entry.size.unwrap_or(0);
+        }
+        if let Ok(name) = String::from_utf8(entry.name) {
+            through = Some(name);
+        }
+        if run.is_stopped() {
+            break;
+        }
+    }
+    let after = run.store().counters();
+    answer.receipt.requests = after.requests - before.requests;
+    answer.receipt.retries = after.retries - before.retries;
+    answer.receipt.first_byte_seconds = answer.stages.first_byte_seconds;
+    if run.is_stopped() {
+        if answer.stages.first_byte_seconds.is_none() {
+            return Err(Failure::no_progress(&source));
+        }
+        answer.token = Some(Token { through, ..Token::new(VERB, &source) }.encode());
+    } else {
+        answer.stages.all_seconds = call.now();
+    }
+    Ok(answer)
+}

@@ -1,0 +1,44 @@
+//! The actions, one module each, and the way from an event to its answer.
+
+mod copy_many;
+mod download;
+mod list;
+mod mounted;
+mod open;
+
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::event::{self, Action};
+use crate::{Answer, Deadline, Environment, Failure, Result};
+
+/// Does what an event asks for, and answers before the deadline.
+///
+/// # Errors
+/// The one reason why it could not. Objects of many that failed are in the answer.
+pub fn perform(environment: &Environment, event: Value, deadline: Deadline) -> Result<Answer> {
+    let invocation = environment.invoked();
+    environment.clear();
+    let (action, common) = event::parse(event)?;
+    if deadline.is_near(None) {
+        let (left, needed) = (deadline.remaining().as_millis(), deadline.margin(None).as_millis());
+        return Err(Failure::near(&format!("{left} ms are left, and {needed} ms are kept for the answer")));
+    }
+    let call = Call::new(environment, deadline, invocation, common);
+    let answer = match &action {
+        Action::Download(event) => download::run(&call, event),
+        Action::Open(event) => open::run(&call, event),
+        Action::CopyMany(event) => copy_many::run(&call, event),
+        Action::List(event) => list::run(&call, event),
+        Action::Mounted(event) => mounted::run(&call, event),
+    };
+    match answer {
+        Ok(answer) => Ok(call.finish(answer)),
+        Err(failure) => {
+            if !call.leaves(&failure) {
+                call.clean();
+            }
+            Err(failure)
+        }
+    }
+}

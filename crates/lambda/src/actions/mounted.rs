@@ -1,0 +1,88 @@
+//! `mounted`: checks that a directory is there, as a function that trusts its mount does, and then
+//! reads a file in it. Both are timed apart, since the check reads nothing.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::{Location, shown};
+
+use super::open::{finished, record};
+use crate::call::Call;
+use crate::event::Mounted;
+use crate::reader::{self, Source};
+use crate::{Answer, Failure, Kind, Result, mounts, tmp};
+
+const VERB: &str = "mounted";
+
+pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
+    let directory = PathBuf::from(&event.directory);
+    let is_there = directory.is_dir();
+    let ready = call.now();
+    let mount = mounts::of(&directory);
+    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), ToString::to_string);
+    if !is_there {
+        let why = format!("there is no such directory; mounted here are {}", mounts::all());
+        return Err(not_mounted(&directory, &why));
+    }
+    if let Some(expected) = &event.filesystem
+        && mount.as_ref().is_none_or(|mount| mount.kind != *expected)
+    {
+        return Err(not_mounted(&directory, &format!("is on {on}, not on {expected}")));
+    }
+    if tmp::is_vacant(&directory) {
+        return Err(not_mounted(&directory, &format!("is empty, on {on}")));
+    }
+    let path = event.file.as_ref().map_or_else(|| directory.clone(), |file| directory.join(file));
+    let mut answer = call.answer(VERB, &Location::Local(path.clone()), None);
+    answer.stages.ready_seconds = ready;
+    answer.mounted = Some(on);
+    if event.file.is_some() {
+        read(call, event, &path, &mut answer)?;
+    }
+    Ok(answer)
+}
+
+fn read(call: &Call<'_>, event: &Mounted, path: &Path, answer: &mut Answer) -> Result<()> {
+    let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
+    let metadata = file.metadata().map_err(|error| Failure::io(path, &error))?;
+    if !metadata.is_file() {
+        return Err(Failure::event(format!("{}: is no regular file", shown(path))));
+    }
+    answer.stages.opened_seconds = call.now();
+    let range = event.read.of(metadata.len());
+    let source = Plain { file, path };
+    let reading = reader::read(&source, range, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
+    record(answer, &reading);
+    answer.crc32c = Some(reading.crc32c.to_hex());
+    answer.done_bytes = Some(reading.bytes);
+    if reading.bytes < range.len() {
+        let (read, wanted) = (reading.bytes, range.len());
+        return Err(Failure::near(&format!("{}: {read} of {wanted} bytes were read in time", shown(path))));
+    }
+    finished(answer, event.read, call);
+    Ok(())
+}
+
+fn not_mounted(directory: &Path, why: &str) -> Failure {
+    let advice = "check the function's file system configuration, its access point and its security group";
+    Failure::new(Kind::NotMounted, format!("{}: {why}; {advice}", shown(directory)))
+}
+
+/// A file as the operating system has it: no layer of ours is in between.
+struct Plain<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+impl Source for Plain<'_> {
+    fn read_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        _go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<usize>> {
+        self.file.read_at(buffer, offset).map(Some).map_err(|error| Failure::io(self.path, &error))
+    }
+}

@@ -1,0 +1,81 @@
+//! `open`: opens an object lazily and reads a part of it, or all. Nothing is written: bytes are
+//! checksummed and dropped.
+
+use std::ops::ControlFlow;
+
+use firstbyte_location::{Algorithm, Checksum, Location};
+
+use crate::call::Call;
+use crate::event::Open;
+use crate::reader::{self, Reading};
+use crate::token::Token;
+use crate::{Answer, Failure, Read, Result};
+
+const VERB: &str = "open";
+
+pub(super) fn run(call: &Call<'_>, event: &Open) -> Result<Answer> {
+    let source = Location::parse(event.source.as_ref())?;
+    let token = Token::decode(event.r#continue.as_deref(), VERB, &source)?;
+    let client = call.client()?;
+    let before = client.store().counters();
+    let mut answer = call.answer(VERB, &source, None);
+    let file = reader::open(&client, &source, call.deadline)?;
+    answer.stages.opened_seconds = call.now();
+    let (mut range, mut done, mut crc) = (event.read.of(file.size()), 0, None);
+    if let Some(token) = &token {
+        token.check(&source, file.version())?;
+        range = token.range().unwrap_or(range);
+        (done, crc) = (token.bytes.min(range.len()), token.crc32c.as_deref().and_then(parse_crc));
+    }
+
+    let rest = range.skip(done);
+    let reading = reader::read(&file, rest, &call.deadline, &mut |_, _| ControlFlow::Continue(()))?;
+    let crc =
+        crc.and_then(|crc| crc.combine(&reading.crc32c, reading.bytes)).unwrap_or(reading.crc32c.clone());
+    record(&mut answer, &reading);
+    let after = client.store().counters();
+    answer.receipt.requests = after.requests - before.requests;
+    answer.receipt.retries = after.retries - before.retries;
+    answer.receipt.resumed_bytes = done;
+    answer.receipt.version = Some(file.version().to_string());
+    answer.crc32c = Some(crc.to_hex());
+    done += reading.bytes;
+    answer.done_bytes = Some(done);
+    if done < range.len() {
+        if reading.bytes == 0 {
+            return Err(Failure::no_progress(&source));
+        }
+        let next = Token::new(VERB, &source).pinned(file.version());
+        let next = Token {
+            bytes: done,
+            range: Some((range.start, range.len())),
+            crc32c: Some(crc.to_hex()),
+            ..next
+        };
+        answer.token = Some(next.encode());
+    } else {
+        finished(&mut answer, event.read, call);
+    }
+    Ok(answer)
+}
+
+/// Takes in how far a read came.
+pub(super) fn record(answer: &mut Answer, reading: &Reading) {
+    answer.receipt.bytes = reading.bytes;
+    let first = reading.first_byte.map(|at| at.as_secs_f64());
+    answer.receipt.first_byte_seconds = first;
+    answer.stages.first_byte_seconds = first;
+}
+
+/// The range is read.
+pub(super) fn finished(answer: &mut Answer, read: Read, call: &Call<'_>) {
+    answer.receipt.objects = 1;
+    match read {
+        Read::All => answer.stages.all_seconds = call.now(),
+        _ => answer.stages.part_seconds = call.now(),
+    }
+}
+
+fn parse_crc(hex: &str) -> Option<Checksum> {
+    Checksum::parse(&format!("{}:{hex}", Algorithm::Crc32c.name())).ok()
+}

@@ -1,0 +1,73 @@
+//! `api`: an example. `GET /query?source=s3://bucket/big&share=1%` counts the lines of a part of a
+//! large object, behind API Gateway or a function URL.
+//!
+//! A part that cannot be read before the deadline is refused with 413 and the largest share that
+//! fits: as soon as the rate is known, and again while reading. So the deadline never kills it.
+
+mod estimate;
+mod query;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use firstbyte::environment::variable;
+use firstbyte_lambda::{Deadline, Environment, Failure, Kind};
+use lambda_http::http::{Method, StatusCode};
+use lambda_http::{Body, Error, Request, RequestExt, Response, service_fn};
+use serde_json::{Value, json};
+
+use query::{Outcome, Query};
+
+fn main() -> Result<(), Error> {
+    let environment = Arc::new(Environment::begin(&variable));
+    let handler = service_fn(|request| handle(Arc::clone(&environment), request));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    environment.ready();
+    runtime.block_on(lambda_http::run(handler))
+}
+
+async fn handle(environment: Arc<Environment>, request: Request) -> Result<Response<Body>, Error> {
+    let stated = request.lambda_context_ref().map_or(0, |context| context.deadline);
+    let deadline = Deadline::new(Instant::now(), stated, environment.memory());
+    let work = move || answer(&environment, &request, &deadline);
+    let (status, body) =
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| refusal(&Failure::panicked(&panic)));
+    let response = Response::builder().status(status).header("content-type", "application/json");
+    Ok(response.body(Body::Text(body.to_string()))?)
+}
+
+fn answer(environment: &Environment, request: &Request, deadline: &Deadline) -> (StatusCode, Value) {
+    if deadline.is_near(None) {
+        return refusal(&Failure::new(Kind::DeadlineNear, "the time left is needed for this answer"));
+    }
+    if request.method() != Method::GET || request.uri().path() != "/query" {
+        let error =
+            json!({"errorType": "BadEvent", "errorMessage": "there is GET /query?source=LOCATION&share=1%"});
+        return (StatusCode::NOT_FOUND, error);
+    }
+    let parameters = request.query_string_parameters();
+    let parsed = Query::parse(&|name| parameters.first(name).map(str::to_owned));
+    match parsed.and_then(|query| query.run(environment, deadline)) {
+        Ok(Outcome::Read(figures)) => (StatusCode::OK, figures),
+        Ok(Outcome::TooLarge(fits)) => (StatusCode::PAYLOAD_TOO_LARGE, fits),
+        Err(failure) => refusal(&failure),
+    }
+}
+
+fn refusal(failure: &Failure) -> (StatusCode, Value) {
+    let status = match failure.kind {
+        Kind::BadEvent => StatusCode::BAD_REQUEST,
+        Kind::AccessDenied | Kind::NoCredentials | Kind::Archived => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Changed => StatusCode::CONFLICT,
+        Kind::Throttled => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::DeadlineNear => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::Unreachable => StatusCode::BAD_GATEWAY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let mut body = json!({"errorType": format!("{:?}", failure.kind), "errorMessage": failure.message});
+    if failure.kind == Kind::DeadlineNear {
+        body["fits"] = json!({"largest_bytes": 0, "largest_share": "0.00%"});
+    }
+    (status, body)
+}

@@ -1,0 +1,100 @@
+//! The query: a part of one object, and the figures that are derived from it.
+
+use std::ops::ControlFlow;
+
+use firstbyte_lambda::reader::{self, Reading};
+use firstbyte_lambda::{Deadline, Environment, Failure, Read, Result};
+use firstbyte_location::{ByteRange, Location};
+use serde_json::{Value, json};
+
+use crate::estimate::{Estimate, Fits};
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) struct Query {
+    source: Location,
+    read: Read,
+}
+
+/// What became of it.
+pub(crate) enum Outcome {
+    /// The figures.
+    Read(Value),
+    /// It does not fit; what does.
+    TooLarge(Value),
+}
+
+impl Query {
+    /// Parses `source` and `share`, or `from` and `length`.
+    pub(crate) fn parse(parameter: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let missing = || Failure::event("give `source`, as in /query?source=s3://bucket/key&share=1%");
+        let source = Location::parse(parameter("source").ok_or_else(missing)?.as_ref())?;
+        let number = |name: &str| {
+            let text = parameter(name);
+            let parsed = text.map(|text| text.parse::<u64>().map_err(|_| (name, text))).transpose();
+            parsed.map_err(|(name, text)| {
+                Failure::event(format!("`{name}` is {text}; write a number of bytes"))
+            })
+        };
+        let read = match (parameter("share"), number("from")?, number("length")?) {
+            (Some(share), None, None) => Read::parse(&share).map_err(Failure::event)?,
+            (None, from, Some(length)) => Read::Range(ByteRange::at(from.unwrap_or(0), length)),
+            (None, None, None) => Read::All,
+            _ => return Err(Failure::event("give either `share`, or `length` with `from`")),
+        };
+        Ok(Self { source, read })
+    }
+
+    /// Reads the part, unless it does not fit.
+    pub(crate) fn run(&self, environment: &Environment, deadline: &Deadline) -> Result<Outcome> {
+        let invocation = environment.invoked();
+        let client = environment.client(None)?;
+        let file = reader::open(&client, &self.source, *deadline)?;
+        let opened = deadline.elapsed();
+        let range = self.read.of(file.size());
+        let estimate = Estimate::new(file.size(), range.len(), deadline);
+        let mut lines = 0_usize;
+        let reading = reader::read(&file, range, deadline, &mut |bytes, reading| {
+            lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+            if estimate.refuses(reading, deadline.elapsed()) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
+        let elapsed = deadline.elapsed();
+        if reading.bytes < range.len() {
+            let fits = estimate.fits(&reading, elapsed);
+            return Ok(Outcome::TooLarge(self.refusal(range, &fits)));
+        }
+        let Reading { bytes, first_byte, crc32c, .. } = reading;
+        Ok(Outcome::Read(json!({
+            "source": self.source.to_string(),
+            "version": file.version().to_string(),
+            "size": file.size(),
+            "from": range.start,
+            "length": bytes,
+            "lines": lines,
+            "crc32c": crc32c.to_hex(),
+            "opened_seconds": opened.as_secs_f64(),
+            "first_byte_seconds": first_byte.map(|at| at.as_secs_f64()),
+            "seconds": elapsed.as_secs_f64(),
+            "remaining_seconds": deadline.remaining().as_secs_f64(),
+            "environment": environment.id(),
+            "environment_started": environment.started(),
+            "invocation": invocation,
+        })))
+    }
+
+    fn refusal(&self, range: ByteRange, fits: &Fits) -> Value {
+        let message = format!(
+            "{}: {} bytes cannot be read within {:.1} s at {:.1} MB/s; ask for share={} or less",
+            self.source,
+            range.len(),
+            fits.budget_seconds,
+            fits.bytes_per_second / 1e6,
+            fits.largest_share
+        );
+        json!({"errorType": "TooLarge", "errorMessage": message, "length": range.len(), "fits": fits})
+    }
+}

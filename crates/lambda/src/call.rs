@@ -1,0 +1,139 @@
+//! One invocation: its event's common fields, its deadline, and the answer that it begins.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use firstbyte::Client;
+use firstbyte::receipt::Receipt;
+use firstbyte_location::Location;
+
+use crate::answer::{Answer, Stages};
+use crate::deadline::Deadline;
+use crate::environment::Environment;
+use crate::event::Common;
+use crate::run::Run;
+use crate::{Failure, Kind, Result, tmp};
+
+/// An invocation that is being answered.
+pub(crate) struct Call<'a> {
+    pub(crate) environment: &'a Environment,
+    pub(crate) deadline: Deadline,
+    invocation: u64,
+    common: Common,
+    /// Paths below the function's directory that this call writes.
+    made: Mutex<Vec<PathBuf>>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        environment: &'a Environment,
+        deadline: Deadline,
+        invocation: u64,
+        common: Common,
+    ) -> Self {
+        Self { environment, deadline, invocation, common, made: Mutex::default() }
+    }
+
+    /// The client for the event's endpoint.
+    pub(crate) fn client(&self) -> Result<Client> {
+        self.environment.client(self.common.endpoint_url.as_deref())
+    }
+
+    /// A run of the transfer engine that ends before the deadline.
+    pub(crate) fn run(&self, concurrency: Option<usize>) -> Result<Run> {
+        Run::start(&self.client()?, self.deadline, concurrency)
+    }
+
+    /// Seconds since the start, for a stage that has just been reached.
+    #[expect(clippy::unnecessary_wraps, reason = "stages are optional")]
+    pub(crate) fn now(&self) -> Option<f64> {
+        Some(self.deadline.elapsed().as_secs_f64())
+    }
+
+    /// The answer of an action that is ready to begin.
+    pub(crate) fn answer(
+        &self,
+        verb: &'static str,
+        source: &Location,
+        destination: Option<&Location>,
+    ) -> Answer {
+        let environment = self.environment;
+        let destination = destination.map(ToString::to_string);
+        Answer {
+            receipt: Receipt::new(verb, source.to_string(), destination),
+            environment: environment.id().to_owned(),
+            environment_started: environment.started(),
+            invocation: self.invocation,
+            memory_limit_bytes: environment.memory(),
+            stages: Stages { ready_seconds: self.now(), ..Stages::default() },
+            token: None,
+            done_bytes: None,
+            began_anew: false,
+            crc32c: None,
+            mounted: None,
+            firstbyte_version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+
+    /// Where a copy of `source` goes: as the event says, else below the function's directory under
+    /// its own name.
+    pub(crate) fn destination(&self, stated: Option<&str>, source: &Location) -> Result<Location> {
+        let name = || source.file_name().filter(|name| name != b"." && name != b"..");
+        let own = || {
+            name().ok_or_else(|| {
+                Failure::event(format!("{source}: has no name of its own; give a `destination`"))
+            })
+        };
+        let Some(text) = stated else {
+            return Ok(Location::Local(self.environment.directory().join(OsStr::from_bytes(&own()?))));
+        };
+        let destination = Location::parse(text.as_ref())?;
+        let is_directory = destination.is_directory_like() && !source.is_directory_like();
+        if is_directory { Ok(destination.join(&own()?)) } else { Ok(destination) }
+    }
+
+    /// A path below the function's directory; `None` for any other location.
+    pub(crate) fn below_directory<'p>(&self, destination: &'p Location) -> Option<&'p Path> {
+        destination.as_local().filter(|path| path.starts_with(self.environment.directory()))
+    }
+
+    /// Whether what it writes below the function's directory stays.
+    pub(crate) fn keeps(&self) -> bool {
+        self.common.keep
+    }
+
+    /// Whether a failure leaves what was made: for a call that may be repeated with its token.
+    pub(crate) fn leaves(&self, failure: &Failure) -> bool {
+        self.common.continues && failure.kind != Kind::Changed
+    }
+
+    /// Notes a path that is removed with the answer, unless it is to stay.
+    pub(crate) fn makes(&self, path: &Path) {
+        if !self.common.keep {
+            self.made.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+        }
+    }
+
+    /// Completes an answer: measures the process, and removes what is not to stay.
+    pub(crate) fn finish(&self, mut answer: Answer) -> Answer {
+        answer.receipt.finish(self.deadline.started());
+        answer.receipt.init_seconds = self.environment.init_seconds();
+        answer.receipt.tmp_bytes = Some(tmp::used(self.environment.directory()));
+        if answer.token.is_none() {
+            self.clean();
+        }
+        answer.receipt.remaining_seconds = Some(self.deadline.remaining().as_secs_f64());
+        answer
+    }
+
+    /// Removes what was made; near the deadline the next call does so.
+    pub(crate) fn clean(&self) {
+        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
+        self.environment.leave(made);
+        if self.deadline.remaining() > self.deadline.floor() / 2 {
+            self.environment.clear();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The deadline of one invocation, and the margin before it at which work stops.
+//!
+//! Lambda kills a function at its deadline, and the answer is lost with it. Every wait of an action
+//! ends when [`Deadline::is_near`] says so.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::meter::Rate;
+
+/// Lambda's longest timeout. It is also taken if the host states no time: `cargo lambda watch`
+/// states one in 1970.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// A deadline before this moment (2000-01-01) does not count.
+const FIRST_MOMENT: Duration = Duration::from_secs(946_684_800);
+/// The time to end a run, to write the answer and to send it, on a whole processor: some ten times
+/// what is measured.
+const REPLY: Duration = Duration::from_millis(150);
+/// The same for a function with a small share of a processor.
+const LONGEST_REPLY: Duration = Duration::from_secs(1);
+/// Memory in MiB at which a function has a whole processor; below it has a share in proportion.
+const ONE_PROCESSOR: u64 = 1769 << 20;
+/// Bytes that have been asked for and that a stop waits for at most: a step of a read.
+const IN_HAND: f64 = (2 << 20) as f64;
+/// Divisor of the whole time: bytes in hand are waited for during this share of it at most.
+const SHARE: u32 = 4;
+
+/// When an invocation has to be over.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    started: Instant,
+    ends: Instant,
+    floor: Duration,
+}
+
+impl Deadline {
+    /// The deadline that Lambda states in milliseconds since 1970, of an invocation that began at
+    /// `started`, in a function of so much memory.
+    #[must_use]
+    pub fn new(started: Instant, milliseconds: u64, memory: Option<u64>) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let stated = Duration::from_millis(milliseconds);
+        let left = if stated < FIRST_MOMENT { LONGEST } else { stated.saturating_sub(since).min(LONGEST) };
+        Self { started, ends: Instant::now() + left, floor: floor(memory) }
+    }
+
+    /// Since the start of the invocation.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The start of the invocation.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Until the deadline.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.ends.saturating_duration_since(Instant::now())
+    }
+
+    /// The time that is kept for the answer, whatever the work is.
+    #[must_use]
+    pub fn floor(&self) -> Duration {
+        self.floor
+    }
+
+    /// The time before the deadline at which work stops: for the answer, and for the bytes in hand
+    /// at the measured rate.
+    #[must_use]
+    pub fn margin(&self, rate: Option<Rate>) -> Duration {
+        let longest = self.ends.saturating_duration_since(self.started) / SHARE;
+        let in_hand = rate.map_or(Duration::ZERO, |rate| rate.time_of(IN_HAND));
+        self.floor + in_hand.min(longest)
+    }
+
+    /// Whether work has to stop now.
+    #[must_use]
+    pub fn is_near(&self, rate: Option<Rate>) -> bool {
+        self.remaining() <= self.margin(rate)
+    }
+}
+
+/// The time for the answer grows as a function's share of a processor shrinks.
+#[expect(clippy::cast_precision_loss, reason = "a ratio of sizes of memory")]
+fn floor(memory: Option<u64>) -> Duration {
+    let memory = memory.filter(|memory| *memory > 0).unwrap_or(ONE_PROCESSOR).min(ONE_PROCESSOR);
+    REPLY.mul_f64(ONE_PROCESSOR as f64 / memory as f64).min(LONGEST_REPLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(seconds: u64, memory: u64) -> Deadline {
+        let ends = SystemTime::now() + Duration::from_secs(seconds);
+        let ends = ends.duration_since(UNIX_EPOCH).unwrap().as_millis();
+        Deadline::new(Instant::now(), u64::try_from(ends).unwrap(), Some(memory))
+    }
+
+    #[test]
+    fn the_margin_grows_for_small_functions_and_slow_links() {
+        let (large, small) = (within(100, 3008 << 20), within(100, 512 << 20));
+        assert_eq!(large.margin(None), REPLY);
+        assert!(small.margin(None) > 3 * REPLY && small.margin(None) < LONGEST_REPLY);
+        assert_eq!(within(100, 128 << 20).margin(None), LONGEST_REPLY);
+        let slow = Some(Rate::new(1 << 20, Duration::from_secs(1)));
+        let margin = large.margin(slow);
+        assert!(
+            margin > REPLY + Duration::from_millis(1_900) && margin < Duration::from_secs(3),
+            "{margin:?}"
+        );
+        let dead = Some(Rate::new(1, Duration::from_secs(1)));
+        assert!(large.margin(dead) < Duration::from_secs(26));
+        assert!(!large.is_near(slow) && within(0, 3008 << 20).is_near(None));
+    }
+
+    #[test]
+    fn a_deadline_in_1970_does_not_count_and_one_in_the_past_is_over() {
+        let none = Deadline::new(Instant::now(), 600_000, None);
+        assert!(none.remaining() > Duration::from_secs(800));
+        let past = Deadline::new(Instant::now(), 1_700_000_000_000, None);
+        assert_eq!(past.remaining(), Duration::ZERO);
+    }
+}

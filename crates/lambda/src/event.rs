@@ -1,0 +1,229 @@
+//! The event of an invocation, as JSON, and what it asks for.
+//!
+//! A field that no action has is an error: a misspelt `continue` would begin a download anew.
+
+use firstbyte_location::{ByteRange, units};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{Failure, Result};
+
+/// The fields of an event that every action has.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Common {
+    /// The S3 endpoint, instead of the one that the variables name.
+    pub(crate) endpoint_url: Option<String>,
+    /// Whether files made below the function's directory stay after the answer.
+    #[serde(default)]
+    pub(crate) keep: bool,
+    /// Whether it continues an earlier call.
+    #[serde(skip)]
+    pub(crate) continues: bool,
+}
+
+/// What an event asks for.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Download(Download),
+    Open(Open),
+    CopyMany(CopyMany),
+    List(List),
+    Mounted(Mounted),
+}
+
+/// Copy one object to a file or another store.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Download {
+    pub(crate) source: String,
+    pub(crate) destination: Option<String>,
+    pub(crate) r#continue: Option<String>,
+}
+
+/// Open an object and read a part of it; nothing is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Open {
+    pub(crate) source: String,
+    #[serde(default)]
+    pub(crate) read: Read,
+    pub(crate) r#continue: Option<String>,
+}
+
+/// Copy everything below a location.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CopyMany {
+    pub(crate) source: String,
+    pub(crate) destination: Option<String>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) r#continue: Option<String>,
+}
+
+/// Count what is below a location.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct List {
+    pub(crate) source: String,
+    pub(crate) r#continue: Option<String>,
+}
+
+/// Check that a directory is there, and read a file in it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mounted {
+    pub(crate) directory: String,
+    pub(crate) file: Option<String>,
+    #[serde(default)]
+    pub(crate) read: Read,
+    /// The type of file system that it must be, as `nfs4`.
+    pub(crate) filesystem: Option<String>,
+}
+
+/// The part of an object to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "ReadText")]
+pub enum Read {
+    /// All of it.
+    #[default]
+    All,
+    /// So many hundredths of it, from its start.
+    Percent(f64),
+    /// So many bytes, from its start.
+    Bytes(u64),
+    /// This range.
+    Range(ByteRange),
+}
+
+/// `read` as it is written.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`read` is `all`, a share, a size, or an object of `offset` and `length`")]
+enum ReadText {
+    Text(String),
+    Range { offset: u64, length: u64 },
+}
+
+impl TryFrom<ReadText> for Read {
+    type Error = String;
+
+    fn try_from(text: ReadText) -> std::result::Result<Self, String> {
+        match text {
+            ReadText::Range { offset, length } => Ok(Self::Range(ByteRange::at(offset, length))),
+            ReadText::Text(text) => Self::parse(&text),
+        }
+    }
+}
+
+impl Read {
+    /// Parses `all`, a share such as `1%`, or a size such as `180MB`.
+    ///
+    /// # Errors
+    /// The text cannot be parsed; the reason.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        if let Some(number) = text.strip_suffix('%') {
+            let share = number.trim().parse().ok().filter(|share| (0.0..=100.0).contains(share));
+            return share.map(Self::Percent).ok_or_else(|| format!("`{text}` is no share from 0% to 100%"));
+        }
+        let size = units::parse_size(text).map(Self::Bytes);
+        size.map_err(|_| format!("`{text}` is not `all`, a share such as `1%` or a size such as `180MB`"))
+    }
+
+    /// The range that it is of an object of `size` bytes.
+    #[must_use]
+    pub fn of(self, size: u64) -> ByteRange {
+        let whole = ByteRange::new(0, size);
+        match self {
+            Self::All => whole,
+            Self::Percent(percent) => ByteRange::new(0, percent_of(size, percent)),
+            Self::Bytes(bytes) => ByteRange::new(0, bytes.min(size)),
+            Self::Range(range) => range.intersect(whole),
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of at most the whole; exact for objects below 8 PiB"
+)]
+fn percent_of(size: u64, percent: f64) -> u64 {
+    ((size as f64 * percent / 100.0).ceil() as u64).min(size)
+}
+
+/// Parses an event.
+pub(crate) fn parse(event: Value) -> Result<(Action, Common)> {
+    let Value::Object(mut fields) = event else {
+        return Err(Failure::event(
+            "the event must be a JSON object; write {\"action\": ..., \"source\": ...}",
+        ));
+    };
+    let action = fields.remove("action").unwrap_or_default();
+    let action = action.as_str().unwrap_or_default();
+    let mut common = Map::new();
+    for name in ["endpoint_url", "keep"] {
+        common.extend(fields.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    let common = Common { continues: fields.contains_key("continue"), ..read(action, common)? };
+    let parsed = match action {
+        "download" => Action::Download(read(action, fields)?),
+        "open" => Action::Open(read(action, fields)?),
+        "copy-many" => Action::CopyMany(read(action, fields)?),
+        "list" => Action::List(read(action, fields)?),
+        "mounted" => Action::Mounted(read(action, fields)?),
+        "" => return Err(unknown("the event names no action".into())),
+        other => return Err(unknown(format!("`{other}` is no action"))),
+    };
+    Ok((parsed, common))
+}
+
+fn unknown(why: String) -> Failure {
+    Failure::event(format!("{why}; the actions are download, open, copy-many, list and mounted"))
+}
+
+fn read<T: for<'de> Deserialize<'de>>(action: &str, fields: Map<String, Value>) -> Result<T> {
+    let parsed = serde_json::from_value(Value::Object(fields));
+    parsed.map_err(|error| {
+        Failure::event(format!("the event of action `{action}`: {error}; see docs/functions.md"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn what_is_read_of_an_object_is_written_in_four_ways() {
+        let read = |value: Value| serde_json::from_value::<Read>(value);
+        assert_eq!(read(json!("all")).unwrap().of(1000), ByteRange::new(0, 1000));
+        assert_eq!(read(json!("1.5%")).unwrap().of(1000), ByteRange::new(0, 15));
+        assert_eq!(read(json!("0.01%")).unwrap().of(1000), ByteRange::new(0, 1));
+        assert_eq!(read(json!("2KB")).unwrap().of(1000), ByteRange::new(0, 1000));
+        assert_eq!(read(json!({"offset": 990, "length": 20})).unwrap().of(1000), ByteRange::new(990, 1000));
+        for wrong in [json!("101%"), json!("some"), json!("-1%"), json!(7), json!({"offset": 1})] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_event_is_refused_with_what_it_lacks() {
+        for (event, part) in [
+            (json!([]), "must be a JSON object"),
+            (json!({}), "names no action"),
+            (json!({"action": "upload"}), "`upload` is no action; the actions are download"),
+            (json!({"action": "download"}), "missing field `source`"),
+            (json!({"action": "open", "source": "s3://b/k", "raed": "all"}), "unknown field `raed`"),
+            (json!({"action": "open", "source": "s3://b/k", "read": "most"}), "`most` is not `all`"),
+            (json!({"action": "list", "source": "s3://b", "keep": "no"}), "expected a boolean"),
+        ] {
+            let failure = parse(event).unwrap_err();
+            assert!(failure.kind == Kind::BadEvent && failure.message.contains(part), "{failure}");
+        }
+    }
+}

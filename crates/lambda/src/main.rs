@@ -1,0 +1,24 @@
+//! `bootstrap`: the function. Lambda starts it, and it asks for one event after the other.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use firstbyte::environment::variable;
+use firstbyte_lambda::{Answer, Deadline, Environment, Failure, perform};
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use serde_json::Value;
+
+fn main() -> Result<(), Error> {
+    // Nothing else is made before the first event: clients are, when an event needs them.
+    let environment = Arc::new(Environment::begin(&variable));
+    let handler = service_fn(|event| handle(Arc::clone(&environment), event));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    environment.ready();
+    runtime.block_on(lambda_runtime::run(handler))
+}
+
+async fn handle(environment: Arc<Environment>, event: LambdaEvent<Value>) -> Result<Answer, Failure> {
+    let deadline = Deadline::new(Instant::now(), event.context.deadline, environment.memory());
+    let work = move || perform(&environment, event.payload, deadline);
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(Failure::panicked(&panic)))
+}

@@ -1,0 +1,78 @@
+//! Measures what arrives during a run: the first byte, and the rate of the latest moments.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The shortest time over which a rate is measured.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// Bytes a second, above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// So many bytes in so long a time; at least one byte, and a microsecond.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    pub fn new(bytes: u64, time: Duration) -> Self {
+        Self(bytes.max(1) as f64 / time.max(Duration::from_micros(1)).as_secs_f64())
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn per_second(self) -> f64 {
+        self.0
+    }
+
+    /// The time that so many bytes take; at most a day.
+    #[must_use]
+    pub fn time_of(self, bytes: f64) -> Duration {
+        Duration::from_secs_f64((bytes / self.0).clamp(0.0, 86_400.0))
+    }
+}
+
+/// Counts bytes. Worker threads add to it.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    bytes: AtomicU64,
+    first: OnceLock<Instant>,
+}
+
+impl Meter {
+    pub(crate) fn add(&self, bytes: u64) {
+        self.first.get_or_init(Instant::now);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// When the first byte arrived.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        self.first.get().copied()
+    }
+}
+
+/// The latest rate of a meter, for one thread that looks at it again and again.
+#[derive(Debug)]
+pub(crate) struct Window<'a> {
+    meter: &'a Meter,
+    since: Instant,
+    bytes: u64,
+    rate: Option<Rate>,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn of(meter: &'a Meter) -> Self {
+        Self { meter, since: Instant::now(), bytes: 0, rate: None }
+    }
+
+    /// The rate of the last whole window; `None` before there was one with a byte.
+    pub(crate) fn rate(&mut self) -> Option<Rate> {
+        let bytes = self.meter.bytes.load(Ordering::Relaxed);
+        let elapsed = self.since.elapsed();
+        if elapsed >= WINDOW && bytes > 0 {
+            self.rate = Some(Rate::new(bytes - self.bytes, elapsed));
+            (self.since, self.bytes) = (Instant::now(), bytes);
+        }
+        self.rate
+    }
+}

@@ -1,0 +1,125 @@
+//! Reads a range in steps, in bounded memory, until it is read, its reader has seen enough, or the
+//! deadline is near.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use firstbyte::{Client, LazyFile};
+use firstbyte_location::{Algorithm, ByteRange, Checksum, Hasher, Kind, Location, to_usize};
+use firstbyte_store::Error as StoreError;
+
+use crate::deadline::Deadline;
+use crate::meter::{Meter, Rate, Window};
+use crate::run::Run;
+use crate::{Access, Failure, Result};
+
+/// The first step: one block, so that the first byte does not wait for others.
+const FIRST: u64 = 128 << 10;
+/// Each further step.
+const STEP: u64 = 1 << 20;
+/// While a read waits, the deadline is looked at so often.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Something that can be read at an offset.
+pub trait Source {
+    /// Reads into `buffer`; fewer bytes only at the end. While it waits, it asks `go_on`; `None` if
+    /// that said no.
+    ///
+    /// # Errors
+    /// What keeps it from reading.
+    fn read_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<usize>>;
+}
+
+impl Source for LazyFile {
+    fn read_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<usize>> {
+        use firstbyte::Error;
+        use firstbyte::hydrate::Error as Read;
+        match self.read_at_while(buffer, offset, LOOK, go_on) {
+            Ok(read) => Ok(Some(read)),
+            Err(Error::Store(StoreError::Cancelled)) => Ok(None),
+            Err(Error::Read(Read::Store(error))) if matches!(*error, StoreError::Cancelled) => Ok(None),
+            Err(error) => Err(Failure::of_library(&error, Access::Read)),
+        }
+    }
+}
+
+/// Opens an object lazily: one request, which ends before the deadline.
+///
+/// # Errors
+/// What keeps the store from describing it; a directory; a length that the server does not send.
+pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<LazyFile> {
+    let run = Run::start(client, deadline, None)?;
+    let stat = run.store().stat(source).map_err(|error| Failure::of_store(&error, Access::Read))?;
+    if stat.kind == Kind::Directory {
+        return Err(Failure::event(format!("{source}: is a directory; open an object in it")));
+    }
+    if stat.size().is_none() {
+        return Err(Failure::event(format!("{source}: its server does not send its length; download it")));
+    }
+    Ok(client.open_version(source, stat.version))
+}
+
+/// How far a read came.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Bytes read, from the start of the range.
+    pub bytes: u64,
+    /// When the first of them arrived, since the start of the invocation.
+    pub first_byte: Option<Duration>,
+    /// Their CRC-32C.
+    pub crc32c: Checksum,
+    /// The latest rate.
+    pub rate: Option<Rate>,
+}
+
+/// Reads `range` and hands each step to `look`, which may end it.
+///
+/// # Errors
+/// Those of the source; the end of the source before that of the range.
+pub fn read(
+    source: &dyn Source,
+    range: ByteRange,
+    deadline: &Deadline,
+    look: &mut dyn FnMut(&[u8], &Reading) -> ControlFlow<()>,
+) -> Result<Reading> {
+    let meter = Meter::default();
+    let mut window = Window::of(&meter);
+    let mut hasher = Hasher::new(Algorithm::Crc32c);
+    let mut buffer = vec![0; to_usize(STEP.min(range.len()))];
+    let empty = Hasher::new(Algorithm::Crc32c).finish();
+    let mut reading = Reading { bytes: 0, first_byte: None, crc32c: empty, rate: None };
+    while reading.bytes < range.len() {
+        let step = if reading.bytes == 0 { FIRST } else { STEP }.min(range.len() - reading.bytes);
+        let step = &mut buffer[..to_usize(step)];
+        let mut go_on = || !deadline.is_near(reading.rate);
+        if !go_on() {
+            break;
+        }
+        let Some(read) = source.read_at(step, range.start + reading.bytes, &mut go_on)? else { break };
+        if read == 0 {
+            let why = format!("the object ends {} bytes before the range does", range.len() - reading.bytes);
+            return Err(Failure::new(crate::Kind::Changed, why));
+        }
+        let arrived = &step[..read];
+        meter.add(read as u64);
+        hasher.update(arrived);
+        reading.bytes += read as u64;
+        reading.first_byte.get_or_insert_with(|| deadline.elapsed());
+        reading.rate = window.rate();
+        if look(arrived, &reading).is_break() {
+            break;
+        }
+    }
+    reading.crc32c = hasher.finish();
+    Ok(reading)
+}

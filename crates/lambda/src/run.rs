@@ -1,0 +1,90 @@
+//! A run of the transfer engine within one invocation. A thread of its own watches the deadline and
+//! stops it in time.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use firstbyte::Client;
+use firstbyte_location::Location;
+use firstbyte_store::{STACK, Store};
+use firstbyte_transfer::{Concurrency, Engine, Failure as Failed, Observer, Settings, Stop};
+
+use crate::deadline::Deadline;
+use crate::frontier::Frontier;
+use crate::meter::{Meter, Window};
+use crate::{Failure, Kind, Result};
+
+/// The interval at which the deadline is looked at; a fraction of the smallest margin.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// An engine whose requests and transfers end before the deadline.
+pub(crate) struct Run {
+    pub(crate) engine: Engine,
+    pub(crate) stop: Stop,
+    pub(crate) meter: Arc<Meter>,
+    /// Dropping it ends the watch.
+    _watch: Sender<()>,
+}
+
+impl Run {
+    pub(crate) fn start(client: &Client, deadline: Deadline, concurrency: Option<usize>) -> Result<Self> {
+        let stop = Stop::default();
+        let meter = Arc::new(Meter::default());
+        let watch = watch(deadline, Arc::clone(&meter), stop.clone())?;
+        let copies = client.copies();
+        let settings = Settings {
+            stop: stop.clone(),
+            concurrency: concurrency.map_or(copies.concurrency, Concurrency::Fixed),
+            ..copies.clone()
+        };
+        Ok(Self { engine: Engine::new(client.store().clone(), settings), stop, meter, _watch: watch })
+    }
+
+    /// The store; its requests end with the run.
+    pub(crate) fn store(&self) -> &Store {
+        self.engine.store()
+    }
+
+    /// Whether the deadline has ended it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_stopped()
+    }
+}
+
+fn watch(deadline: Deadline, meter: Arc<Meter>, stop: Stop) -> Result<Sender<()>> {
+    let (sender, ended) = mpsc::channel();
+    let look = move || {
+        let mut window = Window::of(&meter);
+        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            if deadline.is_near(window.rate()) {
+                stop.stop();
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("deadline".into()).stack_size(STACK);
+    let started = thread.spawn(look);
+    started.map_err(|error| Failure::new(Kind::Failed, format!("starting a thread: {error}")))?;
+    Ok(sender)
+}
+
+/// Hears what the engine does: bytes for the meter, objects for the frontier.
+pub(crate) struct Progress<'a> {
+    pub(crate) meter: &'a Meter,
+    pub(crate) frontier: &'a Frontier,
+}
+
+impl Observer for Progress<'_> {
+    fn moved(&self, bytes: u64) {
+        self.meter.add(bytes);
+    }
+
+    fn finished(&self, source: &Location, _destination: &Location, _bytes: u64) {
+        self.frontier.end(&source.to_string());
+    }
+
+    fn failed(&self, failure: &Failed) {
+        self.frontier.end(&failure.location);
+    }
+}

@@ -1,0 +1,143 @@
+//! The function's directory: the room in it, what is used of it, and the removal of what a call
+//! made.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use firstbyte::size::human;
+use firstbyte_location::shown;
+
+use crate::{Failure, Kind, Result};
+
+/// Bytes for the journal of a download: at most 32,768 records of 17 bytes.
+const JOURNAL: u64 = 1 << 20;
+/// Bytes of a block in `st_blocks`.
+const BLOCK: u64 = 512;
+
+/// Bytes of disk that files below `directory` use.
+pub(crate) fn used(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => used(&entry.path()),
+            Ok(metadata) => metadata.blocks() * BLOCK,
+            // It was removed meanwhile.
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Bytes that can still be written where `path` is or will be; `None` if the system does not say.
+pub(crate) fn free(path: &Path) -> Option<u64> {
+    let existing = path.ancestors().find(|path| path.exists())?;
+    let file_system = rustix::fs::statvfs(existing).ok()?;
+    Some(file_system.f_bavail * file_system.f_frsize)
+}
+
+/// Checks that a file of `size` bytes fits at `path`, beside what an earlier call has left of it.
+///
+/// # Errors
+/// [`Kind::TmpTooSmall`], with the size that is needed.
+pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
+    let here: u64 =
+        partial_files(path).iter().filter_map(|path| path.metadata().ok()).map(|m| m.blocks() * BLOCK).sum();
+    let Some(free) = free(path) else { return Ok(()) };
+    if size.saturating_add(JOURNAL) <= free.saturating_add(here) {
+        return Ok(());
+    }
+    Err(too_small(path, &human(size.saturating_add(JOURNAL)), free.saturating_add(here)))
+}
+
+/// The failure of what needs more room than there is.
+pub(crate) fn too_small(path: &Path, needed: &str, free: u64) -> Failure {
+    Failure::new(
+        Kind::TmpTooSmall,
+        format!(
+            "{}: needs {needed}, and {} are free; give the function more ephemeral storage, or read it with \
+             action `open`, which writes nothing",
+            shown(path),
+            human(free)
+        ),
+    )
+}
+
+/// The unfinished copy of `path` and its journal, which lie beside it.
+pub(crate) fn partial_files(path: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let beginning = [b".", name.as_bytes(), b".firstbyte-"].concat();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_bytes().starts_with(&beginning))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Whether nothing is at `path`, or an empty directory.
+pub(crate) fn is_vacant(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Removes files with their unfinished copies, and directories with all that is in them. `root`
+/// itself stays.
+pub(crate) fn remove(paths: &[PathBuf], root: &Path) {
+    for path in paths {
+        let partial = partial_files(path);
+        for path in partial.iter().chain([path]) {
+            // What cannot be removed shows in the next answer's `tmp_bytes`.
+            let _ = match path.symlink_metadata() {
+                Ok(metadata) if metadata.is_dir() && path == root => remove_contents(path),
+                Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+                Ok(_) => fs::remove_file(path),
+                Err(error) => Err(error),
+            };
+        }
+    }
+}
+
+fn remove_contents(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?
+        } else {
+            fs::remove_file(entry.path())?
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_removed_with_its_unfinished_copy_and_the_root_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for name in ["a", ".a.firstbyte-part", ".a.firstbyte-journal", "ab", ".ab.firstbyte-part"] {
+            fs::write(path(name), vec![1; 5000]).unwrap();
+        }
+        assert!(used(root.path()) >= 25_000);
+        remove(&[path("a"), path("missing")], root.path());
+        let left: Vec<_> =
+            fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        fs::create_dir_all(path("d/e")).unwrap();
+        remove(&[root.path().to_owned()], root.path());
+        assert!(is_vacant(root.path()) && root.path().exists() && is_vacant(&path("none")));
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_with_the_size_it_needs() {
+        let root = tempfile::tempdir().unwrap();
+        let failure = check_room(&root.path().join("deep/er"), 1 << 60).unwrap_err();
+        assert_eq!(failure.kind, Kind::TmpTooSmall);
+        assert!(failure.message.contains("needs 1024 PiB"), "{failure}");
+        assert!(check_room(&root.path().join("small"), 1).is_ok());
+    }
+}

@@ -1,0 +1,161 @@
+//! The token of an answer that is not the whole: what the next call continues from.
+//!
+//! It is opaque to callers: JSON in base64. It pins the version of the object, so that bytes of two
+//! versions are never put together. It works in any environment; only the files that a download
+//! has below `/tmp` are gone in another one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, Kind, Result};
+
+/// Incremented when the meaning of a field changes.
+const FORMAT: u32 = 1;
+
+/// What a call had done when it stopped.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Token {
+    pub(crate) format: u32,
+    pub(crate) action: String,
+    pub(crate) source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<Pinned>,
+    /// Bytes done, counted from the start of the object or range.
+    #[serde(default)]
+    pub(crate) bytes: u64,
+    /// Offset and length of the range that is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<(u64, u64)>,
+    /// CRC-32C of the bytes read so far, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) crc32c: Option<String>,
+    /// The name below the source up to which everything is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) through: Option<String>,
+    /// Where a copy goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) destination: Option<String>,
+}
+
+/// A version, as the token holds it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Pinned {
+    size: Option<u64>,
+    etag: Option<String>,
+    version_id: Option<String>,
+    last_modified: Option<String>,
+    file: Option<[String; 4]>,
+}
+
+impl Token {
+    /// The token of an action on a source that has done nothing yet.
+    pub(crate) fn new(action: &str, source: &Location) -> Self {
+        Self { format: FORMAT, action: action.to_owned(), source: source.to_string(), ..Self::default() }
+    }
+
+    /// The same, with the version that is read.
+    pub(crate) fn pinned(mut self, version: &Version) -> Self {
+        self.version = Some(Pinned {
+            size: version.size,
+            etag: version.etag.clone(),
+            version_id: version.version_id.clone(),
+            last_modified: version.last_modified.clone(),
+            file: version.file.map(FileIdentity::to_words),
+        });
+        self
+    }
+
+    /// The token as text.
+    pub(crate) fn encode(&self) -> String {
+        // It has texts and numbers only, which always serialise.
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Reads the token of an event, if it has one, for an action on a source.
+    pub(crate) fn decode(text: Option<&str>, action: &str, source: &Location) -> Result<Option<Self>> {
+        let Some(text) = text else { return Ok(None) };
+        let refuse = |why: String| Failure::event(format!("`continue`: {why}; leave it out to begin anew"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let value: Option<serde_json::Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let format = value.as_ref().and_then(|value| value.get("format")?.as_u64());
+        match (value, format) {
+            (Some(value), Some(format)) if format == u64::from(FORMAT) => {
+                let token: Self = serde_json::from_value(value).map_err(|error| refuse(error.to_string()))?;
+                if token.action != action || token.source != source.to_string() {
+                    let (had, source) = (&token.action, &token.source);
+                    return Err(refuse(format!("it is of action `{had}` on {source}")));
+                }
+                Ok(Some(token))
+            }
+            (_, Some(format)) => {
+                Err(refuse(format!("it has format {format}, and this version of firstbyte knows {FORMAT}")))
+            }
+            _ => Err(refuse("it is no token of this function".into())),
+        }
+    }
+
+    /// Checks that the object is the version that the call before read.
+    pub(crate) fn check(&self, location: &Location, found: &Version) -> Result<()> {
+        let expected = self.version.as_ref().map(Pinned::version);
+        match expected {
+            Some(expected) if !expected.agrees_with(found) => Err(Failure::new(
+                Kind::Changed,
+                format!(
+                    "{location}: changed since the call before: expected {expected}, found {found}; call it again \
+                     without `continue` to read the new version"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The range that is read.
+    pub(crate) fn range(&self) -> Option<ByteRange> {
+        self.range.map(|(offset, length)| ByteRange::at(offset, length))
+    }
+}
+
+impl Pinned {
+    fn version(&self) -> Version {
+        Version {
+            size: self.size,
+            etag: self.etag.clone(),
+            version_id: self.version_id.clone(),
+            last_modified: self.last_modified.clone(),
+            file: self.file.as_ref().and_then(FileIdentity::from_words),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_for_its_own_action_and_source_only() {
+        let source = Location::parse("s3://b/k".as_ref()).unwrap();
+        let version = Version { size: Some(9), etag: Some("\"a\"".into()), ..Version::default() };
+        let token = Token { bytes: 5, ..Token::new("open", &source).pinned(&version) };
+        let text = token.encode();
+        let again = Token::decode(Some(&text), "open", &source).unwrap().unwrap();
+        assert_eq!(again.bytes, 5);
+        assert!(again.check(&source, &version).is_ok());
+        let other = Version { etag: Some("\"b\"".into()), ..version };
+        assert_eq!(again.check(&source, &other).unwrap_err().kind, Kind::Changed);
+
+        let elsewhere = Location::parse("s3://b/other".as_ref()).unwrap();
+        assert!(Token::decode(None, "open", &source).unwrap().is_none());
+        for (text, action, source, part) in [
+            (text.as_str(), "list", &source, "action `open`"),
+            (&text, "open", &elsewhere, "s3://b/k"),
+            ("nonsense", "open", &source, "no token"),
+            ("e30", "open", &source, "no token"),
+            ("eyJmb3JtYXQiOjJ9", "open", &source, "format 2"),
+        ] {
+            let failure = Token::decode(Some(text), action, source).unwrap_err();
+            assert!(failure.kind == Kind::BadEvent && failure.message.contains(part), "{failure}");
+        }
+    }
+}

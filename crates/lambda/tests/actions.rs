@@ -1,0 +1,228 @@
+//! Each action of the function, on a real store, and what it leaves behind.
+
+mod support;
+
+use std::fs;
+
+use firstbyte_link::LinkConfig;
+use firstbyte_location::{Algorithm, Hasher};
+use firstbyte_testkit::{BUCKET, bytes, scratch};
+use serde_json::json;
+use support::{Function, Store};
+
+const MIB: usize = 1 << 20;
+
+fn crc32c(content: &[u8]) -> String {
+    Hasher::of(Algorithm::Crc32c, content).to_hex()
+}
+
+#[test]
+fn a_download_is_the_object_and_is_removed_with_the_answer_unless_it_is_kept() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", 5 * MIB + 3);
+    let mut function = Function::start(&store.url());
+    let event = json!({"action": "download", "source": source, "keep": true});
+    let cold = function.answer(&event);
+    assert!(fs::read(function.path("big")).unwrap() == content);
+    assert_eq!(
+        (&cold["verb"], &cold["objects"], &cold["invocation"]),
+        (&json!("download"), &json!(1), &json!(1))
+    );
+    assert_eq!(cold["bytes"], content.len());
+    assert_eq!(cold["memory_limit_bytes"], 3008_u64 << 20);
+    assert!(cold["continue"].is_null() && cold["stages"]["part_seconds"].is_null(), "{cold}");
+    assert!(cold["tmp_bytes"].as_u64().unwrap() >= content.len() as u64);
+    let at = |name: &str| cold["stages"][name].as_f64().unwrap_or_else(|| panic!("{name}: {cold}"));
+    assert!(at("ready_seconds") <= at("opened_seconds") && at("opened_seconds") <= at("first_byte_seconds"));
+    assert!(at("first_byte_seconds") <= at("all_seconds"));
+    assert!(
+        cold["init_seconds"].as_f64().unwrap() > 0.0 && cold["remaining_seconds"].as_f64().unwrap() > 0.0
+    );
+
+    let warm = function.answer(&json!({"action": "download", "source": source, "destination": function.path("d/").to_str().unwrap()}));
+    assert_eq!((&warm["invocation"], &warm["environment"]), (&json!(2), &cold["environment"]));
+    assert_eq!(warm["destination"], function.path("d/big").to_str().unwrap());
+    assert_eq!(function.names(), ["big", "d"], "only what was to be kept, and an empty directory");
+    assert!(fs::read_dir(function.path("d")).unwrap().next().is_none());
+    let other =
+        Function::start(&store.url()).answer(&json!({"action": "list", "source": format!("s3://{BUCKET}/")}));
+    assert_ne!(other["environment"], cold["environment"]);
+}
+
+#[test]
+fn an_open_reads_what_is_asked_for_and_writes_nothing() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", 9 * MIB);
+    let mut function = Function::start(&store.url());
+    for (read, expected, stage) in [
+        (json!("all"), &content[..], "all_seconds"),
+        (json!("1%"), &content[..content.len().div_ceil(100)], "part_seconds"),
+        (json!("2MiB"), &content[..2 * MIB], "part_seconds"),
+        (
+            json!({"offset": 5 * MIB + 7, "length": 100_000}),
+            &content[5 * MIB + 7..][..100_000],
+            "part_seconds",
+        ),
+    ] {
+        let answer = function.answer(&json!({"action": "open", "source": source, "read": read}));
+        assert_eq!(answer["bytes"], expected.len(), "{read}");
+        assert_eq!(answer["crc32c"], crc32c(expected), "{read}");
+        assert!(answer["stages"][stage].is_number() && answer["requests"].as_u64().unwrap() > 0, "{answer}");
+    }
+    assert!(function.names().is_empty(), "{:?}", function.names());
+}
+
+#[test]
+fn a_prefix_is_copied_and_listed() {
+    let store = Store::minio();
+    for number in 0..40 {
+        store.put(
+            &format!("run/{}/f{number:02}", number % 3),
+            &bytes(number, 1000 + usize::try_from(number).unwrap()),
+        );
+    }
+    store.put("run2/other", b"x");
+    let source = format!("s3://{BUCKET}/run/");
+    let mut function = Function::start(&store.url());
+    let listed = function.answer(&json!({"action": "list", "source": source}));
+    assert_eq!((&listed["objects"], &listed["bytes"]), (&json!(40), &json!(40_000 + 39 * 20)));
+    let event = json!({"action": "copy-many", "source": source, "concurrency": 8});
+    let copied = function.answer(&event);
+    assert_eq!((&copied["objects"], &copied["failed"]), (&json!(40), &json!([])), "{copied}");
+    assert!(function.names().is_empty(), "{:?}", function.names());
+
+    let mut event = event;
+    event["keep"] = json!(true);
+    function.answer(&event);
+    for number in 0..40_u64 {
+        let path = function.path(&format!("run/{}/f{number:02}", number % 3));
+        assert!(fs::read(path).unwrap() == bytes(number, 1000 + usize::try_from(number).unwrap()));
+    }
+    event["keep"] = json!(false);
+    function.fails(&event, "BadEvent", &["has files already", "\"keep\": true"]);
+    assert_eq!(function.names(), ["run"]);
+
+    // And back, from the files to the store.
+    let back = json!({"action": "copy-many", "source": function.path("run").to_str().unwrap(), "destination": format!("s3://{BUCKET}/back")});
+    assert_eq!(function.answer(&back)["objects"], 40);
+    assert_eq!(
+        function.answer(&json!({"action": "list", "source": format!("s3://{BUCKET}/back/")}))["objects"],
+        40
+    );
+}
+
+#[test]
+fn a_mount_is_checked_first_and_read_then() {
+    let store = Store::start();
+    let data = scratch();
+    let mut function = Function::start(&store.url());
+    let directory = data.path().to_str().unwrap();
+    let event = json!({"action": "mounted", "directory": directory, "file": "big", "read": "2MiB"});
+    function.fails(&event, "NotMounted", &[directory, "is empty, on "]);
+    let content = bytes(1, 5 * MIB);
+    fs::write(data.path().join("big"), &content).unwrap();
+    let read = function.answer(&event);
+    assert_eq!((&read["bytes"], &read["crc32c"]), (&json!(2 * MIB), &json!(crc32c(&content[..2 * MIB]))));
+    assert!(read["mounted"].as_str().unwrap().contains(" at /"), "{read}");
+    assert!(read["stages"]["ready_seconds"].as_f64() < read["stages"]["part_seconds"].as_f64());
+    let checked = function.answer(&json!({"action": "mounted", "directory": directory}));
+    assert!(checked["bytes"] == 0 && checked["stages"]["opened_seconds"].is_null(), "{checked}");
+
+    let expected = json!({"action": "mounted", "directory": directory, "filesystem": "nfs4"});
+    function.fails(&expected, "NotMounted", &["is on ", "not on nfs4"]);
+    let missing = json!({"action": "mounted", "directory": "/mnt/none", "file": "x"});
+    function.fails(
+        &missing,
+        "NotMounted",
+        &["/mnt/none: there is no such directory; mounted here are", " at /)"],
+    );
+    function.fails(
+        &json!({"action": "mounted", "directory": directory, "file": "none"}),
+        "NotFound",
+        &["none"],
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line_with_a_stable_type() {
+    let store = Store::minio();
+    let (source, _) = store.put_seeded("dir/big", MIB);
+    let mut function = Function::start(&store.url());
+    function.fails(&json!({"action": "upload"}), "BadEvent", &["`upload` is no action", "copy-many"]);
+    function.fails(
+        &json!({"action": "open", "source": source, "raed": 1}),
+        "BadEvent",
+        &["unknown field `raed`"],
+    );
+    function.fails(&json!({"action": "open", "source": "ftp://h/x"}), "BadEvent", &["ftp://h/x"]);
+    function.fails(
+        &json!({"action": "download", "source": source, "continue": "x"}),
+        "BadEvent",
+        &["no token"],
+    );
+    let missing = format!("s3://{BUCKET}/none");
+    for action in ["download", "open"] {
+        function.fails(
+            &json!({"action": action, "source": missing}),
+            "NotFound",
+            &[&missing, "check the name"],
+        );
+    }
+    let directory = format!("s3://{BUCKET}/dir/");
+    function.fails(&json!({"action": "download", "source": directory}), "BadEvent", &["copy-many"]);
+    function.fails(
+        &json!({"action": "list", "source": "s3://nowhere-at-all"}),
+        "NotFound",
+        &["s3://nowhere-at-all"],
+    );
+    let nobody = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});
+    function.fails(&nobody, "Unreachable", &["127.0.0.1:9", "VPC endpoint"]);
+    // It goes on after every failure.
+    assert_eq!(function.answer(&json!({"action": "open", "source": source}))["bytes"], MIB);
+    assert!(function.names().is_empty(), "{:?}", function.names());
+}
+
+#[test]
+fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
+    for store in [Store::start(), Store::minio()] {
+        let (source, _) = store.put_seeded("big", MIB);
+        let tmp = scratch();
+        let mut denied = Function::start_in(&store.url(), tmp.path(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]);
+        denied.fails(
+            &json!({"action": "open", "source": source}),
+            "AccessDenied",
+            &[&source, "lacks s3:GetObject"],
+        );
+        denied.fails(&json!({"action": "list", "source": source}), "AccessDenied", &["lacks s3:ListBucket"]);
+        let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
+        let mut nobody = Function::start_in(&store.url(), tmp.path(), &none);
+        nobody.fails(
+            &json!({"action": "open", "source": source}),
+            "NoCredentials",
+            &["give the function a role"],
+        );
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("big", MIB);
+    let stall = firstbyte_link::Hold {
+        chance: firstbyte_link::Chance::new(1.0),
+        duration: std::time::Duration::from_secs(600),
+    };
+    let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), store.url().trim_start_matches("http://"));
+    let faults = firstbyte_link::Faults { delay: stall, ..Default::default() };
+    let link = firstbyte_link::Link::start(LinkConfig { faults, ..config }).unwrap();
+    let mut function = Function::start(&format!("http://{}", link.address()));
+    for action in ["download", "open", "list", "copy-many"] {
+        match function.invoke(&json!({"action": action, "source": source}), std::time::Duration::from_secs(1))
+        {
+            support::Outcome::Error(error) => {
+                assert_eq!(error["errorType"], "DeadlineNear", "{action}: {error}")
+            }
+            other => panic!("{action}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The example API: its figures are right, it refuses what does not fit with what does, and no
+//! deadline kills it.
+
+mod support;
+
+use std::time::Duration;
+
+use firstbyte_location::{Algorithm, Hasher};
+use firstbyte_testkit::scratch;
+use serde_json::Value;
+use support::{Function, Outcome, Store, http_event};
+
+const MIB: usize = 1 << 20;
+
+/// The status and the body of an answer; `None` if it was killed.
+fn get(api: &mut Function, query: &str, timeout: Duration) -> Option<(u64, Value)> {
+    match api.invoke(&http_event(query), timeout) {
+        Outcome::Answer(answer) => {
+            let body = answer["body"].as_str().unwrap_or_else(|| panic!("{answer}"));
+            Some((answer["statusCode"].as_u64().unwrap(), serde_json::from_str(body).unwrap()))
+        }
+        Outcome::Error(error) => panic!("{error}"),
+        Outcome::Killed => None,
+    }
+}
+
+fn minute(api: &mut Function, query: &str) -> (u64, Value) {
+    get(api, query, Duration::from_secs(60)).expect("an answer within a minute")
+}
+
+#[test]
+fn a_share_or_a_range_is_answered_with_its_lines_and_its_checksum() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", 8 * MIB);
+    let tmp = scratch();
+    let mut api = Function::start_api(&store.url(), tmp.path());
+    for (query, part) in [
+        ("share=1%25".to_owned(), &content[..content.len().div_ceil(100)]),
+        ("share=all".to_owned(), &content[..]),
+        (String::new(), &content[..]),
+        (format!("from={MIB}&length=70000"), &content[MIB..][..70_000]),
+    ] {
+        let (status, body) = minute(&mut api, &format!("source={source}&{query}"));
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(body["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex(), "{query}");
+        assert_eq!(body["lines"], part.iter().filter(|byte| **byte == b'\n').count(), "{query}");
+        assert_eq!(
+            (body["length"].as_u64(), body["size"].as_u64()),
+            (Some(part.len() as u64), Some(8 << 20))
+        );
+    }
+    for (query, status, part) in [
+        ("share=1%25".to_owned(), 400, "give `source`"),
+        (format!("source={source}&share=much"), 400, "`much` is not"),
+        (format!("source={source}&share=1%25&length=5"), 400, "either"),
+        (format!("source={source}&length=five"), 400, "`length` is five"),
+        (format!("source={source}-not&share=1%25"), 404, "not found"),
+    ] {
+        let (found, body) = minute(&mut api, &query);
+        assert!(found == status && body["errorMessage"].as_str().unwrap().contains(part), "{found} {body}");
+    }
+}
+
+#[test]
+fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("big", 64 * MIB);
+    let link = store.behind(16 << 20);
+    let tmp = scratch();
+    let mut api = Function::start_api(&format!("http://{}", link.address()), tmp.path());
+    let timeout = Duration::from_secs(3);
+    let (status, body) =
+        get(&mut api, &format!("source={source}&share=100%25"), timeout).expect("an answer in time");
+    assert_eq!((status, &body["errorType"]), (413, &Value::from("TooLarge")), "{body}");
+    let largest = body["fits"]["largest_bytes"].as_u64().unwrap();
+    assert!(largest > 0 && largest < 64 << 20, "{body}");
+    assert!(link.counters().bytes_to_client < 32 << 20, "it was not refused early: {body}");
+    // Half of what it names fits for certain.
+    let (status, body) = get(&mut api, &format!("source={source}&length={}", largest / 2), timeout).unwrap();
+    assert_eq!(status, 200, "{body}");
+}
+
+#[test]
+fn no_random_share_and_deadline_has_it_killed() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", 16 * MIB);
+    let link = store.behind(16 << 20);
+    let tmp = scratch();
+    let mut api = Function::start_api(&format!("http://{}", link.address()), tmp.path());
+    let mut random = fastrand::Rng::with_seed(18);
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        let (share, timeout) = (random.f64() * 100.0, Duration::from_millis(random.u64(100..1_000)));
+        let share = share * random.f64();
+        let query = format!("source={source}&share={share:.3}%25");
+        let (status, body) =
+            get(&mut api, &query, timeout).unwrap_or_else(|| panic!("killed: {query} in {timeout:?}"));
+        if status == 200 {
+            let length = usize::try_from(body["length"].as_u64().unwrap()).unwrap();
+            assert_eq!(body["crc32c"], Hasher::of(Algorithm::Crc32c, &content[..length]).to_hex());
+        } else {
+            assert!(status == 413 && body["fits"]["largest_share"].is_string(), "{status} {body}");
+        }
+        statuses.push(status);
+    }
+    assert!(statuses.contains(&200) && statuses.contains(&413), "{statuses:?}");
+}

@@ -1,0 +1,186 @@
+//! Work that the deadline stops, and the calls that continue it: in the same environment, in
+//! another one, and after the object has changed.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use firstbyte_location::{Algorithm, Hasher};
+use firstbyte_testkit::{BUCKET, bytes, scratch};
+use serde_json::{Value, json};
+use support::{Function, Outcome, Store};
+
+const MIB: usize = 1 << 20;
+/// The rate of the link to the store. It is high enough for each of the parallel requests to
+/// complete a chunk before the deadline, within which half of an object comes at most.
+const RATE: u64 = 32 << 20;
+const SIZE: usize = 64 * MIB;
+const SHORT: Duration = Duration::from_millis(1_300);
+
+fn bytes_of(answer: &Value, name: &str) -> u64 {
+    answer[name].as_u64().unwrap_or_else(|| panic!("{name}: {answer}"))
+}
+
+#[test]
+fn a_download_that_the_deadline_stops_finishes_over_several_calls() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", SIZE);
+    let link = store.behind(RATE);
+    let mut function = Function::start(&format!("http://{}", link.address()));
+    let answers = function.answers(&json!({"action": "download", "source": source, "keep": true}), SHORT);
+    assert!(answers.len() > 1, "the deadline stopped nothing: {answers:#?}");
+    assert!(fs::read(function.path("big")).unwrap() == content);
+    for pair in answers.windows(2) {
+        assert_eq!(bytes_of(&pair[1], "resumed_bytes"), bytes_of(&pair[0], "done_bytes"), "{pair:#?}");
+        assert!(pair[1].get("began_anew").is_none(), "{}", pair[1]);
+    }
+    let last = answers.last().unwrap();
+    assert_eq!((bytes_of(last, "objects"), bytes_of(last, "bytes")), (1, content.len() as u64));
+    // What is read twice is at most a chunk of 2 MiB for each request of each stopped call, and
+    // what the kernels between hold.
+    let requests: u64 = answers.iter().map(|answer| bytes_of(answer, "requests")).sum();
+    let most = content.len() as u64 + requests * (2 << 20);
+    assert!(link.counters().bytes_to_client < most, "{} > {most}", link.counters().bytes_to_client);
+}
+
+#[test]
+fn another_environment_begins_a_download_anew_and_says_so() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", SIZE);
+    let link = store.behind(RATE);
+    let endpoint = format!("http://{}", link.address());
+    let mut event = json!({"action": "download", "source": source});
+    let stopped = Function::start(&endpoint).answer_within(&event, SHORT);
+    event["continue"] = stopped["continue"].clone();
+    assert!(event["continue"].is_string() && bytes_of(&stopped, "done_bytes") > 0, "{stopped}");
+    let mut other = Function::start(&store.url());
+    event["keep"] = json!(true);
+    // The token has the destination, which here is a directory of the first environment.
+    event["destination"] = json!(other.path("big").to_str().unwrap());
+    let answer = other.answer(&event);
+    assert_eq!(answer["began_anew"], true, "{answer}");
+    assert!(fs::read(other.path("big")).unwrap() == content);
+}
+
+#[test]
+fn an_object_that_changed_between_calls_is_an_error_that_names_both_versions() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("big", SIZE);
+    let link = store.behind(RATE);
+    let mut function = Function::start(&format!("http://{}", link.address()));
+    for action in ["download", "open"] {
+        store.put("big", &bytes(1, SIZE));
+        let mut event = json!({"action": action, "source": source});
+        let stopped = function.answer_within(&event, SHORT);
+        event["continue"] = stopped["continue"].clone();
+        assert!(event["continue"].is_string(), "{stopped}");
+        store.put("big", &bytes(2, SIZE));
+        function.fails(&event, "Changed", &["expected etag", "found etag", "without `continue`"]);
+    }
+}
+
+#[test]
+fn a_read_continues_at_its_offset_in_any_environment() {
+    let store = Store::start();
+    let (source, content) = store.put_seeded("big", 16 * MIB);
+    let link = store.behind(RATE / 4);
+    let endpoint = format!("http://{}", link.address());
+    let part = &content[MIB + 5..][..14 * MIB];
+    let mut event =
+        json!({"action": "open", "source": source, "read": {"offset": MIB + 5, "length": part.len()}});
+    let mut read = 0;
+    loop {
+        let answer = Function::start(&endpoint).answer_within(&event, SHORT);
+        read += bytes_of(&answer, "bytes");
+        assert_eq!(bytes_of(&answer, "done_bytes"), read);
+        if answer["continue"].is_null() {
+            assert_eq!(answer["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex());
+            break;
+        }
+        event["continue"] = answer["continue"].clone();
+    }
+    assert_eq!(read, part.len() as u64);
+}
+
+#[test]
+fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
+    let store = Store::start();
+    let objects: Vec<(String, Vec<u8>)> =
+        (0..120_u64).map(|number| (format!("{number:03}"), bytes(number, 512 << 10))).collect();
+    for (name, content) in &objects {
+        store.put(&format!("run/{name}"), content);
+    }
+    let link = store.behind(RATE);
+    let mut function = Function::start(&format!("http://{}", link.address()));
+    let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
+    let answers = function.answers(&event, SHORT);
+    assert!(answers.len() > 1, "{answers:#?}");
+    for (name, content) in &objects {
+        assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
+    }
+    // Each continues: no call copies all.
+    assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 120), "{answers:#?}");
+}
+
+#[test]
+fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("big", MIB);
+    let mut function = Function::start(&store.url());
+    function.answer(&json!({"action": "open", "source": source}));
+    match function.invoke(&json!({"action": "download", "source": source}), Duration::from_millis(140)) {
+        Outcome::Error(error) => {
+            assert_eq!(error["errorType"], "DeadlineNear");
+            assert!(error["errorMessage"].as_str().unwrap().contains("150 ms are kept"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A file system of its own, too small for what is put there. Mounting it takes root.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mounted() -> Self {
+        let at = scratch();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at.path()).status();
+        assert!(mount.unwrap().success(), "mounting a small tmpfs takes root");
+        Self(at)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        assert!(std::thread::panicking() || unmounted.unwrap().success());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_a_byte_moves() {
+    let store = Store::start();
+    let (source, _) = store.put_seeded("dir/a", 10 * MIB);
+    store.put_seeded("dir/b", MIB);
+    let small = Small::mounted();
+    let mut function = Function::start_in(&store.url(), small.0.path(), &[]);
+    function.fails(
+        &json!({"action": "download", "source": source}),
+        "TmpTooSmall",
+        &["needs 11.0 MiB", "8.00 MiB are free"],
+    );
+    let many = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/dir/")});
+    function.fails(&many, "TmpTooSmall", &["needs 11.0 MiB or more", "8.00 MiB are free"]);
+    assert!(function.names().is_empty(), "{:?}", function.names());
+    // Reading it needs no room.
+    assert_eq!(bytes_of(&function.answer(&json!({"action": "open", "source": source})), "bytes"), 10 << 20);
+    assert_eq!(
+        bytes_of(
+            &function.answer(&json!({"action": "download", "source": format!("s3://{BUCKET}/dir/b")})),
+            "objects"
+        ),
+        1
+    );
+}

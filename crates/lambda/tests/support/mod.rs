@@ -1,0 +1,224 @@
+//! Runs the real programs as Lambda does: with the Runtime API on loopback, one event at a time,
+//! and a kill at the deadline. Objects lie in a real store.
+
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "every test binary uses its own part")]
+
+mod runtime_api;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use firstbyte::{Client, Copy, Options};
+use firstbyte_link::{Link, LinkConfig, Rate, Running};
+use firstbyte_testkit::{
+    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw,
+};
+use serde_json::{Value, json};
+
+use runtime_api::{Reply, RuntimeApi};
+
+/// A store with one bucket.
+pub struct Store {
+    process: Process,
+    directory: tempfile::TempDir,
+}
+
+impl Store {
+    /// versitygw.
+    pub fn start() -> Self {
+        Self::of(versitygw)
+    }
+
+    /// MinIO, whose answers to what is missing or denied differ.
+    pub fn minio() -> Self {
+        Self::of(minio)
+    }
+
+    fn of(server: impl FnOnce(&Path) -> Process) -> Self {
+        set_credentials();
+        let directory = scratch();
+        Self { process: server(directory.path()), directory }
+    }
+
+    pub fn url(&self) -> String {
+        self.process.url()
+    }
+
+    /// Uploads an object.
+    pub fn put(&self, key: &str, content: &[u8]) -> String {
+        let file = self.directory.path().join("upload");
+        std::fs::write(&file, content).unwrap();
+        let mut options = Options::default();
+        options.store.endpoint_url = Some(self.url());
+        let location = format!("s3://{BUCKET}/{key}");
+        let summary = Client::new(options).unwrap().cp(&file, &location, &Copy::default()).unwrap();
+        assert_eq!(summary.objects, 1);
+        location
+    }
+
+    /// Uploads an object of `size` seeded bytes.
+    pub fn put_seeded(&self, key: &str, size: usize) -> (String, Vec<u8>) {
+        let content = bytes(7, size);
+        (self.put(key, &content), content)
+    }
+
+    /// A link to it with a total rate, bytes a second.
+    pub fn behind(&self, rate: u64) -> Running {
+        let config = LinkConfig::new("127.0.0.1:0".parse().unwrap(), self.process.address().to_string());
+        let rate = Some(Rate::bytes_per_second(rate));
+        Link::start(LinkConfig { rate, rtt: Duration::from_millis(2), ..config }).unwrap()
+    }
+}
+
+/// One execution environment.
+pub struct Function {
+    child: Child,
+    api: RuntimeApi,
+    tmp: PathBuf,
+    /// Its directory, if that ends with it.
+    own: Option<tempfile::TempDir>,
+}
+
+/// What became of an invocation.
+#[derive(Debug)]
+pub enum Outcome {
+    Answer(Value),
+    Error(Value),
+    /// It had not answered at its deadline, and was killed.
+    Killed,
+}
+
+impl Function {
+    /// The function, with a directory of its own to write in.
+    pub fn start(endpoint: &str) -> Self {
+        let own = scratch();
+        let mut function = Self::start_in(endpoint, own.path(), &[]);
+        function.own = Some(own);
+        function
+    }
+
+    /// The function, with `tmp` to write in, and more variables.
+    pub fn start_in(endpoint: &str, tmp: &Path, variables: &[(&str, &str)]) -> Self {
+        Self::spawn(env!("CARGO_BIN_EXE_bootstrap"), endpoint, tmp, variables)
+    }
+
+    /// The example API.
+    pub fn start_api(endpoint: &str, tmp: &Path) -> Self {
+        Self::spawn(env!("CARGO_BIN_EXE_api"), endpoint, tmp, &[])
+    }
+
+    fn spawn(program: &str, endpoint: &str, tmp: &Path, variables: &[(&str, &str)]) -> Self {
+        let api = RuntimeApi::start();
+        let mut command = Command::new(program);
+        command.env_clear().env("AWS_LAMBDA_RUNTIME_API", api.address()).env("FIRSTBYTE_TMP", tmp);
+        command.env("AWS_LAMBDA_FUNCTION_NAME", "test").env("AWS_LAMBDA_FUNCTION_VERSION", "1");
+        command.env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "3008").env("FIRSTBYTE_ENDPOINT_URL", endpoint);
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY).env("AWS_SECRET_ACCESS_KEY", SECRET_KEY);
+        command.env("AWS_REGION", "us-east-1").env("AWS_EC2_METADATA_DISABLED", "true");
+        for (name, value) in variables {
+            if value.is_empty() {
+                command.env_remove(name)
+            } else {
+                command.env(name, value)
+            };
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        Self { child, api, tmp: tmp.to_owned(), own: None }
+    }
+
+    /// Has it answer an event, and kills it at the deadline.
+    pub fn invoke(&mut self, event: &Value, timeout: Duration) -> Outcome {
+        match self.api.invoke(event, timeout) {
+            Some(Reply::Answer(answer)) => Outcome::Answer(answer),
+            Some(Reply::Error(error)) => Outcome::Error(error),
+            None => {
+                self.child.kill().unwrap();
+                Outcome::Killed
+            }
+        }
+    }
+
+    /// The answer to an event that succeeds, within a generous deadline.
+    #[track_caller]
+    pub fn answer(&mut self, event: &Value) -> Value {
+        self.answer_within(event, Duration::from_secs(60))
+    }
+
+    #[track_caller]
+    pub fn answer_within(&mut self, event: &Value, timeout: Duration) -> Value {
+        match self.invoke(event, timeout) {
+            Outcome::Answer(answer) => answer,
+            other => panic!("{event}: {other:?}"),
+        }
+    }
+
+    /// The error of an event that fails: its type, with a message of one line that has these parts.
+    #[track_caller]
+    pub fn fails(&mut self, event: &Value, kind: &str, parts: &[&str]) {
+        match self.invoke(event, Duration::from_secs(60)) {
+            Outcome::Error(error) => {
+                let message = error["errorMessage"].as_str().unwrap();
+                assert_eq!(error["errorType"], kind, "{error}");
+                assert!(!message.contains('\n'), "{error}");
+                for part in parts {
+                    assert!(message.contains(part), "{part:?} is not in {message:?}");
+                }
+            }
+            other => panic!("{event}: {other:?}"),
+        }
+    }
+
+    /// Answers `event` and, as long as there is a token, its continuations.
+    #[track_caller]
+    pub fn answers(&mut self, event: &Value, timeout: Duration) -> Vec<Value> {
+        let mut event = event.clone();
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.answer_within(&event, timeout);
+            let token = answer["continue"].clone();
+            answers.push(answer);
+            assert!(answers.len() < 50, "no end: {answers:#?}");
+            if token.is_null() {
+                return answers;
+            }
+            event["continue"] = token;
+        }
+    }
+
+    /// A path below its directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.tmp.join(name)
+    }
+
+    /// The names in its directory.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.tmp)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The event of a function URL or of API Gateway's HTTP API.
+pub fn http_event(query: &str) -> Value {
+    json!({
+        "version": "2.0", "routeKey": "$default", "rawPath": "/query", "rawQueryString": query, "headers": {},
+        "requestContext": {
+            "accountId": "1", "apiId": "a", "domainName": "d", "domainPrefix": "d", "requestId": "r",
+            "routeKey": "$default", "stage": "$default", "time": "t", "timeEpoch": 1,
+            "http": {"method": "GET", "path": "/query", "protocol": "HTTP/1.1", "sourceIp": "127.0.0.1", "userAgent": "u"}
+        },
+        "isBase64Encoded": false
+    })
+}

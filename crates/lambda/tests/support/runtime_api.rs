@@ -1,0 +1,127 @@
+//! The Runtime API of AWS Lambda, as far as one environment uses it: `next`, `response`, `error`.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+/// What the function sent.
+pub enum Reply {
+    Answer(Value),
+    Error(Value),
+}
+
+#[derive(Default)]
+struct State {
+    /// Bodies of events and their deadlines, in milliseconds since 1970.
+    events: VecDeque<(String, u128)>,
+    replies: VecDeque<Reply>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+pub struct RuntimeApi {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+impl RuntimeApi {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, shared) = (stream.unwrap(), Arc::clone(&serving));
+                // It ends with the function's connection.
+                std::thread::spawn(move || while answer(&stream, &shared).is_some() {});
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Gives the function an event. `None`: it has not answered at the deadline.
+    pub fn invoke(&self, event: &Value, timeout: Duration) -> Option<Reply> {
+        // A function's start is not within the time of its first event.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let mut state = self.shared.state.lock().unwrap();
+        state.events.push_back((event.to_string(), timeout.as_millis()));
+        self.shared.changed.notify_all();
+        while !state.events.is_empty() {
+            assert!(SystemTime::now() < UNIX_EPOCH + since + Duration::from_secs(60), "it asks for no event");
+            state = self.shared.changed.wait_timeout(state, Duration::from_secs(1)).unwrap().0;
+        }
+        let ends = Instant::now() + timeout;
+        while state.replies.is_empty() && Instant::now() < ends {
+            let left = ends.saturating_duration_since(Instant::now());
+            state = self.shared.changed.wait_timeout(state, left).unwrap().0;
+        }
+        state.replies.pop_front()
+    }
+}
+
+/// Answers one request; `None` once the connection is closed.
+fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut request = String::new();
+    reader.read_line(&mut request).ok().filter(|read| *read > 0)?;
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let value = || serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {request}"));
+    let path = request.split(' ').nth(1)?;
+    let reply = if path.ends_with("/invocation/next") {
+        return send_next(stream, shared);
+    } else if path.ends_with("/response") {
+        Reply::Answer(value())
+    } else {
+        Reply::Error(value())
+    };
+    let mut state = shared.state.lock().unwrap();
+    state.replies.push_back(reply);
+    shared.changed.notify_all();
+    let mut stream = stream;
+    stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").ok()
+}
+
+fn send_next(mut stream: &TcpStream, shared: &Shared) -> Option<()> {
+    let mut state = shared.state.lock().unwrap();
+    let (event, timeout) = loop {
+        if let Some(event) = state.events.pop_front() {
+            break event;
+        }
+        state = shared.changed.wait(state).unwrap();
+    };
+    shared.changed.notify_all();
+    drop(state);
+    let deadline = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + timeout;
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nlambda-runtime-aws-request-id: 1\r\n\
+         lambda-runtime-deadline-ms: {deadline}\r\nlambda-runtime-invoked-function-arn: arn:test\r\n\
+         lambda-runtime-trace-id: Root=1\r\ncontent-length: {}\r\n\r\n",
+        event.len()
+    );
+    stream.write_all(format!("{head}{event}").as_bytes()).ok()
+}

@@ -1,0 +1,181 @@
+"""What the Python functions share: events in, answers out, in the fields of firstbyte's receipt.
+
+A handler is made by `handler(actions)`. Each action takes a `Call` and returns what it copied or
+read; the rest of the answer is measured here. An error that is raised is Lambda's error object: the
+name of its class is the `errorType`.
+"""
+
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ENVIRONMENT = os.urandom(8).hex()
+TMP = Path(os.environ.get("FIRSTBYTE_TMP", "/tmp"))
+COMMON = {"action", "endpoint_url", "keep"}
+
+
+class BadEvent(Exception):
+    """The function does not know this event, or its values make no sense."""
+
+
+class NotFound(Exception):
+    """There is no such object, file or bucket."""
+
+
+class AccessDenied(Exception):
+    """The role may not do this."""
+
+
+class NotMounted(Exception):
+    """The directory is not there, or is empty."""
+
+
+class TmpTooSmall(Exception):
+    """There is no room for what is to be written."""
+
+
+def process_started() -> float:
+    """The start of this process, in seconds since 1970, to a hundredth of a second."""
+    after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    since_boot = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
+class Environment:
+    """This execution environment."""
+
+    def __init__(self) -> None:
+        self.started = process_started()
+        self.init_seconds = 0.0
+        self.invocations = 0
+
+
+environment = Environment()
+
+
+class Call:
+    """One invocation."""
+
+    def __init__(self, event: dict, context) -> None:
+        self.event, self.context = event, context
+        self.began = time.monotonic()
+        self.stages: dict[str, float] = {}
+        self.made: list[Path] = []
+        environment.invocations += 1
+        self.invocation = environment.invocations
+        self.reached("ready")
+
+    def reached(self, stage: str) -> None:
+        """A stage is reached; only the first time counts."""
+        self.stages.setdefault(f"{stage}_seconds", time.monotonic() - self.began)
+
+    def moved(self, _bytes: int) -> None:
+        """Bytes have arrived; boto3's callback."""
+        self.reached("first_byte")
+
+    def text(self, name: str) -> str:
+        """A field of the event that the action needs."""
+        value = self.event.get(name)
+        if not isinstance(value, str) or not value:
+            raise BadEvent(f"the event of action `{self.event['action']}`: `{name}` is missing; see docs/functions.md")
+        return value
+
+    def destination(self) -> Path:
+        """Where the copy goes: as the event says, else below /tmp under the source's name."""
+        name = self.text("source").rstrip("/").rpartition("/")[2]
+        stated = self.event.get("destination")
+        if stated is None:
+            path = TMP / name
+        else:
+            path = Path(stated) / name if stated.endswith("/") and self.event["action"] == "download" else Path(stated)
+        if TMP in path.parents:
+            self.made.append(path)
+        return path
+
+    def room(self, path: Path, size: int) -> None:
+        """Refuses what cannot fit, before a byte moves."""
+        existing = next(parent for parent in path.parents if parent.exists())
+        if size > (free := shutil.disk_usage(existing).free):
+            raise TmpTooSmall(f"{path}: needs {size} bytes, and {free} are free; give the function more ephemeral storage")
+
+    def answer(self, done: dict) -> dict:
+        """The answer; what was made below /tmp is removed, unless the event keeps it."""
+        seconds, usage = time.monotonic() - self.began, resource.getrusage(resource.RUSAGE_SELF)
+        first_byte = self.stages.get("first_byte_seconds")
+        receipt = {
+            "verb": self.event["action"],
+            "source": self.event.get("source") or self.event.get("directory"),
+            "objects": 0,
+            "bytes": 0,
+            "skipped": 0,
+            "requests": 0,
+            "retries": 0,
+            "hedged": 0,
+            "resumed_bytes": 0,
+            "reread_bytes": 0,
+            "failed": [],
+        } | done
+        receipt |= {
+            "seconds": seconds,
+            "bytes_per_second": receipt["bytes"] / seconds,
+            "peak_memory_bytes": peak_memory(),
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "init_seconds": environment.init_seconds,
+            "tmp_bytes": used(TMP),
+            "environment": ENVIRONMENT,
+            "environment_started": environment.started,
+            "invocation": self.invocation,
+            "stages": self.stages,
+        }
+        if first_byte is not None:
+            receipt["first_byte_seconds"] = first_byte
+        if memory := os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"):
+            receipt["memory_limit_bytes"] = int(memory) << 20
+        self.clean()
+        return receipt | {"remaining_seconds": self.context.get_remaining_time_in_millis() / 1000}
+
+    def clean(self) -> None:
+        """Removes what was made, unless the event keeps it."""
+        for path in [] if self.event.get("keep") else self.made:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def peak_memory() -> int:
+    """Most memory that this process has had resident."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def used(directory: Path) -> int:
+    """Bytes of disk that files below a directory use."""
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*") if not path.is_dir())
+
+
+def handler(actions: dict[str, tuple[set[str], Callable[[Call], dict]]]) -> Callable[[dict, object], dict]:
+    """The handler of a function that has these actions, each with the fields of its event."""
+
+    def handle(event: dict, context) -> dict:
+        action = event.get("action") if isinstance(event, dict) else None
+        if action not in actions:
+            raise BadEvent(f"`{action}` is no action of this function; its actions are {', '.join(actions)}")
+        fields, work = actions[action]
+        if unknown := set(event) - COMMON - fields:
+            raise BadEvent(f"the event of action `{action}`: unknown field `{min(unknown)}`; see docs/functions.md")
+        call = Call(event, context)
+        try:
+            done = work(call)
+        except BaseException:
+            call.clean()
+            raise
+        return call.answer(done)
+
+    environment.init_seconds = time.time() - environment.started
+    return handle

@@ -1,0 +1,68 @@
+"""Packs zips for AWS Lambda: a function from its static binary, a layer from the Python wheel.
+
+    zips.py function BINARY OUT.zip     the binary, as `bootstrap`
+    zips.py layer WHEEL OUT.zip         the package below `python/`, its program as `bin/firstbyte`
+    zips.py handlers DIRECTORY OUT.zip  Python handlers
+
+The same content gives the same zip: times are those of 1980, and names are sorted. A zip above
+15 MB is an error: a cold start fetches it.
+"""
+
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST = 15_000_000
+EPOCH = (1980, 1, 1, 0, 0, 0)
+# The folder of a wheel whose files pip installs as programs.
+SCRIPTS = ".data/scripts/"
+
+
+def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
+    """The name, content and mode of each file of a function."""
+    yield "bootstrap", binary.read_bytes(), 0o755
+
+
+def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
+    """The files of a layer. Lambda unpacks it in /opt; modules are in python/, programs in bin/."""
+    with zipfile.ZipFile(wheel) as packed:
+        for name in packed.namelist():
+            if name.endswith("/"):
+                continue
+            if SCRIPTS in name:
+                yield f"bin/{name.partition(SCRIPTS)[2]}", packed.read(name), 0o755
+            else:
+                yield f"python/{name}", packed.read(name), 0o755 if name.endswith(".so") else 0o644
+
+
+def handlers(directory: Path) -> Iterator[tuple[str, bytes, int]]:
+    """The Python files of a directory."""
+    for path in directory.glob("*.py"):
+        yield path.name, path.read_bytes(), 0o644
+
+
+def pack(files: Iterator[tuple[str, bytes, int]], out: Path) -> None:
+    """Writes a zip, and refuses one that is too large."""
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+        for name, content, mode in sorted(files):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            # A regular file with these permissions, as Unix archivers write it.
+            entry.create_system, entry.external_attr = 3, (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            packed.writestr(entry, content)
+    size = out.stat().st_size
+    if size > MOST:
+        sys.exit(f"zips.py: {out} has {size} bytes, and {MOST} are allowed; a debug build?")
+    print(f"{out}: {size} bytes")
+
+
+def main(words: list[str]) -> None:
+    kinds = {"function": function, "layer": layer, "handlers": handlers}
+    if len(words) != 3 or words[0] not in kinds:
+        sys.exit(__doc__)
+    pack(kinds[words[0]](Path(words[1])), Path(words[2]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
