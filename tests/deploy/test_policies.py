@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
 # Sent in three parts.
 BIG = 20 << 20
-# `ls s3://`, `mb` and `rb` ask for them. No role gets them: they show, make and remove an account's buckets.
+# `ls s3://`, `mb` and `rb` ask for them. No role gets them: they concern all buckets.
 UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets"}
 
 VALUES = {

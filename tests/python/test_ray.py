@@ -53,7 +53,7 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
             running.remove_node(nodes.pop(), allow_graceful=False)
 
     receipt = firstbyte.ray.cp(
-        "s3://bucket/many/", tmp_path / "to", shards=8, limit_rate=OBJECTS * 2_500, progress=progress
+        "s3://bucket/many/", tmp_path / "to", shards=8, limit_rate=OBJECTS * 8_000, progress=progress
     )
     assert receipt["done"]["objects"] == OBJECTS and receipt["missing"]["objects"] == 0
     assert sorted(shard for _, _, shard in over) == list(range(8))
