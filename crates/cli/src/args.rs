@@ -13,8 +13,8 @@ use crate::render::console;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs,
     demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs,
-    ls::LsArgs, manual::ManualArgs, mount::MountArgs, release::ReleaseArgs, serve::ServeArgs, stat::StatArgs,
-    status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
+    ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, rb::RbArgs, release::ReleaseArgs,
+    rm::RmArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
@@ -46,6 +46,9 @@ Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrup
 pub enum Verb {
     Cp(CpArgs),
     Sync(SyncArgs),
+    Rm(RmArgs),
+    Mb(MbArgs),
+    Rb(RbArgs),
     Cat(CatArgs),
     Stat(StatArgs),
     Ls(LsArgs),
@@ -89,8 +92,8 @@ impl Cli {
 }
 
 /// Options that destroy, or let others: a variable that is set for all runs must not arm them.
-const WITHOUT_VARIABLE: [&str; 7] =
-    ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write"];
+const WITHOUT_VARIABLE: [&str; 8] =
+    ["abort-stale", "all", "allow-empty", "delete", "mend", "public-unauthenticated", "write", "yes"];
 
 /// The whole grammar, each option with its variable but [`WITHOUT_VARIABLE`]. Set here, once, so
 /// that no option can be without.

@@ -20,8 +20,8 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Exit, Result};
 use verbs::{
-    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mount, release,
-    serve, stat, status, sync, unmount,
+    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb, mount, rb,
+    release, rm, serve, stat, status, sync, unmount,
 };
 
 fn main() -> ExitCode {
@@ -52,6 +52,9 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Mount(args) => mount::run(args, globals),
         Verb::Unmount(args) => unmount::run(args, globals),
         Verb::Hydrate(args) => hydrate::run(args, globals),
+        Verb::Rm(args) => rm::run(args, globals),
+        Verb::Mb(args) => mb::run(args, globals),
+        Verb::Rb(args) => rb::run(args, globals),
         Verb::Release(args) => release::run(args, globals),
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),

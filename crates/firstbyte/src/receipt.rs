@@ -137,6 +137,12 @@ impl Receipt {
         self.bound_by = summary.bound_by.map(|bound| bound.to_string()).or(self.bound_by.take());
     }
 
+    /// True if nothing was copied, skipped or deleted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects + self.skipped + self.deleted.unwrap_or(0) == 0
+    }
+
     /// Fills in what is measured about the process itself, at its end.
     pub fn finish(&mut self, started: Instant) {
         self.seconds = started.elapsed().as_secs_f64();

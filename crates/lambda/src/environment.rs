@@ -6,10 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use firstbyte::environment::{self, Lookup};
 use firstbyte::{Client, Options};
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Result, tmp};
 
@@ -18,6 +20,8 @@ pub struct Environment {
     id: String,
     /// Seconds since 1970.
     started: f64,
+    /// The age of the process when this was made.
+    age: Duration,
     begun: Instant,
     init_seconds: OnceLock<f64>,
     invocations: AtomicU64,
@@ -33,10 +37,12 @@ impl Environment {
     /// The environment of this process, which has just started.
     #[must_use]
     pub fn begin(lookup: Lookup<'_>) -> Self {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let age = age_of_process().unwrap_or_default();
         Self {
             id: random_id(),
-            started,
+            started: now.saturating_sub(age).as_secs_f64(),
+            age,
             begun: Instant::now(),
             init_seconds: OnceLock::new(),
             invocations: AtomicU64::new(0),
@@ -49,7 +55,7 @@ impl Environment {
 
     /// Initialisation is over: from here on events are asked for.
     pub fn ready(&self) {
-        self.init_seconds.get_or_init(|| self.begun.elapsed().as_secs_f64());
+        self.init_seconds.get_or_init(|| (self.age + self.begun.elapsed()).as_secs_f64());
     }
 
     /// A random name of it.
@@ -64,7 +70,8 @@ impl Environment {
         self.started
     }
 
-    /// The time from the start of the program to the first request for an event.
+    /// The time from the start of the process to the first request for an event, to a hundredth of
+    /// a second.
     #[must_use]
     pub fn init_seconds(&self) -> Option<f64> {
         self.init_seconds.get().copied()
@@ -121,6 +128,17 @@ impl Environment {
     }
 }
 
+/// Since the start of this process, which the kernel reports in ticks of a hundredth of a second: the
+/// 22nd field of proc(5)'s `stat`, the 20th behind the name.
+fn age_of_process() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let started = Duration::from_secs(ticks) / u32::try_from(clock_ticks_per_second()).ok()?;
+    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).ok()?;
+    Some(now.saturating_sub(started))
+}
+
 fn random_id() -> String {
     let mut bytes = [0_u8; 8];
     // It blocks, or fails, only before the system has gathered entropy, which is at its boot.
@@ -128,4 +146,20 @@ fn random_id() -> String {
         bytes = std::process::id().to_le_bytes().repeat(2).try_into().unwrap_or_default();
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_begins_with_its_process() {
+        let age = age_of_process().unwrap();
+        assert!(age < Duration::from_secs(600), "{age:?}");
+        let (one, other) = (Environment::begin(&|_| None), Environment::begin(&|_| None));
+        assert_ne!(one.id(), other.id());
+        one.ready();
+        assert!(one.init_seconds().unwrap() >= age.as_secs_f64() && other.init_seconds().is_none());
+        assert_eq!((one.invoked(), one.invoked(), other.invoked()), (1, 2, 1));
+    }
 }

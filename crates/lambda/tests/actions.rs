@@ -74,7 +74,7 @@ fn an_open_reads_what_is_asked_for_and_writes_nothing() {
 
 #[test]
 fn a_prefix_is_copied_and_listed() {
-    let store = Store::start();
+    let store = Store::minio();
     for number in 0..40 {
         store.put(
             &format!("run/{}/f{number:02}", number % 3),
@@ -145,7 +145,7 @@ fn a_mount_is_checked_first_and_read_then() {
 
 #[test]
 fn what_cannot_be_done_is_one_line_with_a_stable_type() {
-    let store = Store::start();
+    let store = Store::minio();
     let (source, _) = store.put_seeded("dir/big", MIB);
     let mut function = Function::start(&store.url());
     function.fails(&json!({"action": "upload"}), "BadEvent", &["`upload` is no action", "copy-many"]);
@@ -184,23 +184,24 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
 
 #[test]
 fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
-    let store = Store::start();
-    let (source, _) = store.put_seeded("big", MIB);
-    let tmp = scratch();
-    let mut denied = Function::start_in(&store.url(), tmp.path(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]);
-    denied.fails(
-        &json!({"action": "open", "source": source}),
-        "AccessDenied",
-        &[&source, "lacks s3:GetObject"],
-    );
-    denied.fails(&json!({"action": "list", "source": source}), "AccessDenied", &["lacks s3:ListBucket"]);
-    let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
-    let mut nobody = Function::start_in(&store.url(), tmp.path(), &none);
-    nobody.fails(
-        &json!({"action": "open", "source": source}),
-        "NoCredentials",
-        &["give the function a role"],
-    );
+    for store in [Store::start(), Store::minio()] {
+        let (source, _) = store.put_seeded("big", MIB);
+        let tmp = scratch();
+        let mut denied = Function::start_in(&store.url(), tmp.path(), &[("AWS_SECRET_ACCESS_KEY", "wrong")]);
+        denied.fails(
+            &json!({"action": "open", "source": source}),
+            "AccessDenied",
+            &[&source, "lacks s3:GetObject"],
+        );
+        denied.fails(&json!({"action": "list", "source": source}), "AccessDenied", &["lacks s3:ListBucket"]);
+        let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
+        let mut nobody = Function::start_in(&store.url(), tmp.path(), &none);
+        nobody.fails(
+            &json!({"action": "open", "source": source}),
+            "NoCredentials",
+            &["give the function a role"],
+        );
+    }
 }
 
 #[test]

@@ -297,6 +297,24 @@ impl Store {
         failed
     }
 
+    /// Makes a bucket, in the region of the options.
+    ///
+    /// # Errors
+    /// A location that is not a bucket; a name that is taken; errors of the connection or the
+    /// store.
+    pub fn create_bucket(&self, location: &Location) -> Result<()> {
+        self.s3.create_bucket(bucket_of(location)?)
+    }
+
+    /// Deletes an empty bucket.
+    ///
+    /// # Errors
+    /// A location that is not a bucket; a bucket that is missing or not empty; errors of the
+    /// connection or the store.
+    pub fn delete_bucket(&self, location: &Location) -> Result<()> {
+        self.s3.delete_bucket(bucket_of(location)?)
+    }
+
     /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
@@ -307,6 +325,14 @@ impl Store {
             received: self.client.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// The bucket that a location is.
+fn bucket_of(location: &Location) -> Result<&S3Object> {
+    match location {
+        Location::S3(object) if object.key.is_empty() => Ok(object),
+        other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
     }
 }
 

@@ -13,7 +13,8 @@ use crate::report::Done;
 use crate::scheduler::Scheduler;
 use crate::tree::TreeCopy;
 use crate::{
-    Compare, Error, Extras, Job, Jobs, Observer, Result, Settings, Summary, Tree, stream, sync, tree,
+    Compare, Error, Extras, Job, Jobs, Observer, Removal, Result, Settings, Summary, Tree, remove, stream,
+    sync, tree,
 };
 
 /// Moves objects between locations. Cheap to create.
@@ -142,6 +143,14 @@ impl Engine {
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
             run_tree(scope, &copy, &mut jobs, observer)
         })
+    }
+
+    /// Deletes what lies below a location. Links are deleted, never followed.
+    ///
+    /// # Errors
+    /// The listing cannot be started. The summary has the failures of single names.
+    pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| remove::remove(scope, removal, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.

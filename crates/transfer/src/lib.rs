@@ -5,10 +5,10 @@
 //! a run of one job, a tree a run of many; both share the limit of requests, the memory ceiling,
 //! the rate limit and the watch over silent requests.
 //!
-//! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs),
-//! `scheduler` (queue, workers, supervisor), the movers (`download`, `upload`, `relay`, `spool`,
-//! `stream`), then `request` and `context`, and values (`job`, `plan`, `journal`, `verify`,
-//! `report`).
+//! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
+//! (deletions), `scheduler` (queue, workers, supervisor), the movers (`download`, `upload`,
+//! `relay`, `spool`, `stream`), then `request` and `context`, and values (`job`, `plan`, `journal`,
+//! `verify`, `report`).
 
 mod bottleneck;
 mod compare;
@@ -24,6 +24,7 @@ mod local_root;
 mod pieces;
 mod plan;
 mod relay;
+mod remove;
 mod report;
 mod request;
 mod scheduler;
@@ -41,6 +42,7 @@ pub use error::{Error, Failure, Result};
 pub use firstbyte_store::Over;
 pub use job::{Effect, Empty, Extras, Job, Jobs, Levels, Shard, Tree};
 pub use plan::Plan;
+pub use remove::{Extent, Removal};
 pub use report::{Action, Bottleneck, Observer, Silent, Summary, Verified};
 pub use settings::{Compare, Concurrency, Hedging, Settings};
 pub use stop::Stop;

@@ -155,7 +155,7 @@ impl Report {
         match self.ended {
             Some(error) => Err(error),
             None if self.failures == 0 => Ok(Exit::Done),
-            None if self.receipt.objects + self.receipt.skipped == 0 => Ok(Exit::Failed),
+            None if self.receipt.is_empty() => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
         }
     }

@@ -196,7 +196,7 @@ impl Policy {
 
     /// Whether `--include` and `--exclude` take `name`, relative to the source.
     pub fn takes(&self, name: &[u8]) -> bool {
-        self.filter.0.takes(name)
+        self.filter.takes(name)
     }
 
     /// Whether anything is done.
@@ -213,7 +213,14 @@ impl Policy {
 /// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
 /// derived parser would lose.
 #[derive(Clone, Default)]
-struct FilterArgs(Filter);
+pub struct FilterArgs(Filter);
+
+impl FilterArgs {
+    /// Whether `name` is taken, relative to the operand.
+    pub fn takes(&self, name: &[u8]) -> bool {
+        self.0.takes(name)
+    }
+}
 
 impl Args for FilterArgs {
     fn augment_args(command: Command) -> Command {

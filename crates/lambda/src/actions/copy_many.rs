@@ -3,6 +3,7 @@
 //! Objects are listed and started in the order of their names, so that the name up to which all are
 //! done says where the next call continues, in any environment.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use firstbyte::receipt::Failed;
@@ -14,7 +15,7 @@ use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Shard, Stop,
 use crate::call::Call;
 use crate::event::CopyMany;
 use crate::frontier::Frontier;
-use crate::run::Progress;
+use crate::run::{Progress, Run};
 use crate::token::Token;
 use crate::{Access, Answer, Failure, Result, tmp};
 
@@ -36,15 +37,8 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
     let through = token.and_then(|token| token.through);
-    let options = ListOptions {
-        recursive: true,
-        order: Order::Bytes,
-        start_after: through.clone(),
-        requests: Some(run.engine.settings().listing_requests()),
-        ..ListOptions::default()
-    };
-    let mut listing =
-        run.store().list(&source, &options).map_err(|error| Failure::of_store(&error, Access::List))?;
+    let listed = run.store().list(&source, &options(&run, through.clone()));
+    let mut listing = listed.map_err(|error| Failure::of_store(&error, Access::List))?;
     // The first page is here at once: what is too large for the room is refused before it is begun.
     let room = Room::of(&destination);
     let page: Vec<_> = listing.by_ref().take(PAGE).collect();
@@ -53,24 +47,17 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     answer.stages.opened_seconds = call.now();
 
     let frontier = Frontier::after(through);
-    let plan = Plan { source: &source, destination: &destination, frontier: &frontier };
+    let left_out = AtomicU64::new(0);
+    let plan = Plan { source: &source, destination: &destination, frontier: &frontier, left_out: &left_out };
     let rest = listing.inspect(|entry| entry.iter().for_each(|entry| room.add(entry, &run.stop)));
     let mut jobs = page.into_iter().chain(rest).filter_map(|entry| plan.job(entry));
-    let tree = Tree {
-        source: source.clone(),
-        destination: destination.clone(),
-        beginning: String::new(),
-        levels: Levels::All,
-        select: &|_| true,
-        shard: Shard::default(),
-        effect: Effect::Apply,
-    };
     let progress = Progress { meter: &run.meter, frontier: &frontier };
-    let copied = run.engine.copy_listed(&tree, &mut jobs, &progress);
+    let copied = run.engine.copy_listed(&tree(&source, &destination), &mut jobs, &progress);
     let summary = copied.map_err(|error| Failure::of_transfer(&error, Access::CopyTo(COPY)))?;
     room.check()?;
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
+    answer.receipt.left_out = Some(left_out.load(Ordering::Relaxed));
     record(&mut answer, &summary);
     match summary.ended {
         None => answer.stages.all_seconds = call.now(),
@@ -87,6 +74,29 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     Ok(answer)
 }
 
+/// Everything below the source, in the order of names, behind what is done.
+fn options(run: &Run, through: Option<String>) -> ListOptions {
+    ListOptions {
+        recursive: true,
+        order: Order::Bytes,
+        start_after: through,
+        requests: Some(run.engine.settings().listing_requests()),
+        ..ListOptions::default()
+    }
+}
+
+fn tree(source: &Location, destination: &Location) -> Tree<'static> {
+    Tree {
+        source: source.clone(),
+        destination: destination.clone(),
+        beginning: String::new(),
+        levels: Levels::All,
+        select: &|_| true,
+        shard: Shard::default(),
+        effect: Effect::Apply,
+    }
+}
+
 /// Sees that what is removed with the answer was made by this call, or by those that it continues.
 fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()> {
     let Some(path) = call.below_directory(destination).filter(|_| !call.keeps()) else { return Ok(()) };
@@ -101,7 +111,6 @@ fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()>
 }
 
 fn record(answer: &mut Answer, summary: &Summary) {
-    answer.receipt.left_out = Some(0);
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
         let error = Failure::of_transfer(&failure.error, Access::CopyTo(COPY));
@@ -114,6 +123,8 @@ struct Plan<'a> {
     source: &'a Location,
     destination: &'a Location,
     frontier: &'a Frontier,
+    /// Counts pipes, sockets and devices.
+    left_out: &'a AtomicU64,
 }
 
 impl Plan<'_> {
@@ -126,6 +137,9 @@ impl Plan<'_> {
             Ok(entry) => entry,
             Err(error) => return failed(self.source, error),
         };
+        if entry.kind == EntryKind::Other {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
         // Markers of directories end in `/`.
         if entry.kind != EntryKind::File || entry.name.ends_with(b"/") {
             return None;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use firstbyte::{Client, Copy, Options};
 use firstbyte_link::{Link, LinkConfig, Rate, Running};
 use firstbyte_testkit::{
-    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, scratch, set_credentials, versitygw,
+    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw,
 };
 use serde_json::{Value, json};
 
@@ -25,10 +25,20 @@ pub struct Store {
 }
 
 impl Store {
+    /// versitygw.
     pub fn start() -> Self {
+        Self::of(versitygw)
+    }
+
+    /// MinIO, whose answers to what is missing or denied differ.
+    pub fn minio() -> Self {
+        Self::of(minio)
+    }
+
+    fn of(server: impl FnOnce(&Path) -> Process) -> Self {
         set_credentials();
         let directory = scratch();
-        Self { process: versitygw(directory.path()), directory }
+        Self { process: server(directory.path()), directory }
     }
 
     pub fn url(&self) -> String {

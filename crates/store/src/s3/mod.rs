@@ -6,6 +6,7 @@
 //! A call is retried after a transient failure, after the bucket turned out to be in another region
 //! (which is remembered), and once after the service rejected the credentials as expired.
 
+mod bucket;
 mod credentials;
 mod delete;
 mod endpoint;

@@ -1,0 +1,159 @@
+//! `rm` deletes what it is given, and nothing beyond; `mb` and `rb` make and remove buckets.
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use support::servers::S3;
+use support::{World, names_below};
+
+const NAMES: [&str; 6] =
+    ["run/a.txt", "run/b.bam", "run/deep/c.txt", "run/deep/d d.bam", "runner/e.txt", "f"];
+
+fn planted(s3: &S3) -> World {
+    let world = World::with_s3(s3);
+    for name in NAMES {
+        world.write(&format!("tree/{name}"), name.as_bytes());
+    }
+    world.run(&["sync", "tree", "s3://bucket"]).ok();
+    world
+}
+
+fn keys(world: &World) -> Vec<String> {
+    let listed = world.run(&["ls", "-R", "s3://bucket"]).ok();
+    let mut keys: Vec<String> = String::from_utf8(listed.stdout)
+        .unwrap()
+        .lines()
+        .filter(|key| !key.ends_with('/'))
+        .map(str::to_owned)
+        .collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn a_prefix_goes_and_its_neighbours_stay() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = planted(&s3);
+        world.run(&["rm", "s3://bucket/f"]).ok();
+        let planned = world.run(&["rm", "-r", "-n", "s3://bucket/run"]).ok();
+        let planned = String::from_utf8(planned.stdout).unwrap();
+        assert_eq!(planned.matches("would delete").count(), 4, "{planned}");
+        assert_eq!(keys(&world).len(), 5);
+        let receipt =
+            world.run(&["--json", "rm", "-r", "s3://bucket/run", "--exclude", "*.bam"]).ok().receipt();
+        assert_eq!(receipt["deleted"], 2);
+        assert_eq!(keys(&world), ["run/b.bam", "run/deep/d d.bam", "runner/e.txt"], "{}", s3.url);
+        world.run(&["rm", "-r", "s3://bucket/run/"]).ok();
+        assert_eq!(keys(&world), ["runner/e.txt"]);
+    }
+}
+
+#[test]
+fn a_pattern_deletes_what_it_matches_only() {
+    let s3 = S3::minio();
+    let world = planted(&s3);
+    world.run(&["rm", "s3://bucket/run/*.txt"]).ok();
+    assert_eq!(keys(&world), ["f", "run/b.bam", "run/deep/c.txt", "run/deep/d d.bam", "runner/e.txt"]);
+    world.run(&["rm", "tree/run/*"]).ok();
+    assert_eq!(names_below(&world.path("tree/run")), ["deep/c.txt", "deep/d d.bam"]);
+    world.run(&["rm", "s3://bucket/run/*.cram"]).fails(1, &["no name matches"]);
+}
+
+#[test]
+fn no_link_is_followed() {
+    let world = World::new();
+    world.write("outside/kept", b"kept");
+    world.write("tree/file", b"file");
+    symlink(world.path("outside"), world.path("tree/to-directory")).unwrap();
+    symlink(world.path("outside/kept"), world.path("tree/to-file")).unwrap();
+    symlink(world.path("outside"), world.path("link")).unwrap();
+    world.run(&["rm", "-r", "link/"]).fails(2, &["a link"]);
+    world.run(&["rm", "-r", "tree", "link"]).ok();
+    assert_eq!(world.names(), ["outside/kept"]);
+    assert!(!world.path("link").is_symlink() && !world.path("tree").exists());
+}
+
+#[test]
+fn a_tree_goes_with_what_interrupted_copies_left_in_it() {
+    let world = World::new();
+    for name in ["tree/a", "tree/.a.firstbyte-part", "tree/deep/.b.firstbyte-journal", "tree/.hidden/c"] {
+        world.write(name, b"x");
+    }
+    std::fs::create_dir_all(world.path("tree/empty/empty")).unwrap();
+    world.run(&["rm", "-r", "tree"]).ok();
+    assert!(!world.path("tree").exists());
+}
+
+#[test]
+fn what_is_not_meant_to_be_deleted_is_refused() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    world.run(&["rm", "s3://bucket/run"]).fails(2, &["-r"]);
+    world.run(&["rm", "tree"]).fails(2, &["-r"]);
+    for special in [".", "..", "/", "tree/.."] {
+        world.run(&["rm", "-r", special]).fails(2, &[]);
+    }
+    world.run(&["rm", "s3://bucket/missing"]).fails(1, &["missing"]);
+    // Nothing goes if one operand is wrong.
+    world.run(&["rm", "s3://bucket/f", "s3://bucket/missing"]).fails(1, &[]);
+    assert_eq!(keys(&world).len(), NAMES.len());
+    world.run(&["rm", "--yes", "s3://bucket/missing", "s3://bucket/f"]).ok();
+    assert_eq!(keys(&world).len(), NAMES.len() - 1);
+}
+
+#[test]
+fn a_terminal_is_asked_before_many_names_go() {
+    let world = World::new();
+    for number in 0..100 {
+        world.write(&format!("many/{number}"), b"x");
+    }
+    let line = format!("{} rm -r many", env!("CARGO_BIN_EXE_firstbyte"));
+    let answered = |answer: &str| {
+        let mut script = Command::new("sh");
+        let shown = format!("echo {answer} | script -qec '{line}' /dev/null");
+        script.args(["-c", &shown]).current_dir(world.path(".")).output().unwrap()
+    };
+    let refused = answered("n");
+    let said = String::from_utf8_lossy(&refused.stdout);
+    assert!(said.contains("[y/N]") && !refused.status.success(), "{said}");
+    assert_eq!(names_below(&world.path("many")).len(), 100);
+    assert!(answered("y").status.success());
+    assert!(!world.path("many").exists());
+}
+
+#[test]
+fn a_killed_run_deletes_nothing_beyond_and_the_next_one_ends_it() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    for number in 0..3000 {
+        world.write(&format!("tree/run/{number}"), b"x");
+    }
+    world.write("tree/kept/a", b"x");
+    world.run(&["sync", "tree", "s3://bucket"]).ok();
+    for round in 0..4 {
+        let mut child = world.spawn(&["rm", "-r", "s3://bucket/run"]);
+        std::thread::sleep(std::time::Duration::from_millis(20 + 30 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    world.run(&["rm", "--yes", "-r", "s3://bucket/run"]).ok();
+    assert_eq!(keys(&world), ["kept/a"]);
+}
+
+#[test]
+fn buckets_are_made_and_removed_when_empty() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = planted(&s3);
+        world.run(&["mb", "s3://new-one", "s3://new-two"]).ok();
+        world.run(&["mb", "s3://new-one"]).fails(1, &["s3://new-one", "Bucket"]);
+        world.run(&["cp", "tree/f", "s3://new-one/"]).ok();
+        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "rm -r s3://new-one"]);
+        world.run(&["rm", "-r", "s3://new-one"]).ok();
+        assert_eq!(world.run(&["--json", "rb", "s3://new-one", "s3://new-two"]).ok().receipt()["deleted"], 2);
+        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "not found"]);
+        world.run(&["rb", "s3://bucket/run"]).fails(2, &["is not a bucket"]);
+        assert_eq!(keys(&world).len(), NAMES.len());
+    }
+}
