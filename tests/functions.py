@@ -105,7 +105,7 @@ def foreign(bootstrap: Path, stage: Path, environments: int, env: dict[str, str]
             assert time.monotonic() < until, (stage / "watch.log").read_text()
             time.sleep(0.05)
         variables = CLEAN | AWS | env | {
-            "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{port}/.rt",
+            "AWS_LAMBDA_RUNTIME_API": f"http://127.0.0.1:{port}/.rt",
             "AWS_LAMBDA_FUNCTION_NAME": "_",
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",

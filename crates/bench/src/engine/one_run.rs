@@ -77,7 +77,7 @@ impl Scene<'_> {
         let mut run = Run {
             case: self.case.name.clone(),
             contender: contender.name.clone(),
-            basis: basis(contender),
+            basis: basis(contender, &self.prepared.words),
             bytes: self.bytes_of(contender)?,
             ..Run::default()
         };
@@ -326,16 +326,17 @@ fn during(noise: Noise, share: f64) -> Noise {
 }
 
 /// The origin of a contender's figures: those of an emulated function are emulated.
-fn basis(contender: &Contender) -> Basis {
+fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
-        Basis::Measured if contender.function.is_some() || is_on_host_here(contender) => Basis::Emulated,
+        Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => Basis::Emulated,
         basis => basis,
     }
 }
 
 /// True for calls of a function on this machine, whose host stands in for Lambda.
-fn is_on_host_here(contender: &Contender) -> bool {
-    let endpoint = contender.invoke.as_ref().map_or("", |invoke| &invoke.endpoint);
+fn is_on_host_here(contender: &Contender, words: &Words) -> bool {
+    let Some(invoke) = &contender.invoke else { return false };
+    let endpoint = words.fill(&invoke.endpoint).unwrap_or_default();
     ["http://127.", "http://localhost", "http://[::1]"].iter().any(|start| endpoint.starts_with(start))
 }
 
