@@ -6,6 +6,7 @@
 //! cache that another program warms in between. Called by the engine.
 
 mod bring;
+mod environments;
 mod files;
 mod names;
 mod objects;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use firstbyte_advise::result::CacheEvidence;
 
+pub use environments::of_environments;
 use observe::Observation;
 pub use spec::{Object, Spec, Tools, Traffic};
 

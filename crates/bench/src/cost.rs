@@ -12,16 +12,20 @@ use std::path::Path;
 use firstbyte_advise::bill::{self, Reads, Transfer};
 use firstbyte_advise::models::{self, Model};
 use firstbyte_advise::prices::{self, Day};
+use firstbyte_advise::usage::{Item, Unit, Usage};
 use firstbyte_location::units::parse_size;
 use serde::Serialize;
 
 use crate::mounts::{self, Mounts};
-use crate::plan::{Billed, Case, Contender, Plan};
+use crate::plan::{Billed, Case, Contender, Invoke, Plan};
 use crate::targets::LINK;
 use crate::words::Words;
 
 /// Bytes of the smallest request for data: a block of the cache.
 const BLOCK: f64 = 131_072.0;
+
+/// The longest call of a function, in seconds.
+const LONGEST_CALL: f64 = 900.0;
 
 /// File systems on disks of the machine, or in its memory.
 const OF_THE_MACHINE: [&str; 15] = [
@@ -134,7 +138,14 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
         words.set("job", 0);
         let runs = rounds.unwrap_or(case.rounds) + 1;
         for contender in case.contenders.iter().filter(|contender| contender.modelled.is_none()) {
-            let (target, service) = tariff.service(plan, case, contender, &words, mounts.as_ref());
+            let called =
+                contender.invoke.as_ref().map(|invoke| tariff.calls(invoke, contender, &words, runs));
+            let (target, service) = match &called {
+                Some((line, _)) if line.service.is_none() && tariff.endpoint.is_none() => {
+                    ("stand-ins".into(), Service::Unbilled("made here".into()))
+                }
+                _ => tariff.service(plan, case, contender, &words, mounts.as_ref()),
+            };
             let mut line = Line { target, runs, ..Line::default() };
             let cost = match service {
                 Service::Unbilled(why) => {
@@ -147,8 +158,12 @@ pub fn estimate(plan: &Plan, rounds: Option<u32>, tariff: &Tariff) -> Costs {
                 }
                 Service::Known(model) => tariff.price(&mut line, model, contender, &words),
             };
-            costs.runs.insert((case.name.clone(), contender.name.clone()), cost);
+            let of_calls = called.as_ref().map_or(0.0, |(_, usd)| *usd);
+            costs.runs.insert((case.name.clone(), contender.name.clone()), (cost.0 + of_calls, cost.1));
             add(&mut costs.lines, line);
+            if let Some((line, _)) = called {
+                add(&mut costs.lines, line);
+            }
         }
     }
     costs
@@ -191,6 +206,10 @@ impl Tariff {
         if plan.services_of(case).any(|service| stand_in(&service.name)) || text.contains("{data.") {
             return ("stand-ins".into(), Service::Unbilled("made here".into()));
         }
+        if let Some(directory) = mounted(contender, words) {
+            let unknown = || Service::Unknown(format!("what {directory} bills; tell it with --bill-as"));
+            return (directory.clone(), self.declared().unwrap_or_else(unknown));
+        }
         let target = match target_of(contender, words) {
             Ok(Some(target)) => target,
             Ok(None) => return ("local programs".into(), Service::Unbilled("they name no location".into())),
@@ -204,6 +223,48 @@ impl Tariff {
             (Some(_), _) => self.url(&target),
         };
         (target, service)
+    }
+
+    /// What the calls of a function cost: each may take all of its timeout. Returns the line of all
+    /// runs, and the dollars of one. Without a service it is a function on this machine.
+    fn calls(&self, invoke: &Invoke, contender: &Contender, words: &Words, runs: u32) -> (Line, f64) {
+        let filled = |text: &String| words.fill(text);
+        let name = filled(&invoke.function).unwrap_or_else(|_| invoke.function.clone());
+        let mut line = Line { target: format!("lambda:{name}"), runs, ..Line::default() };
+        // The address of a service of the plan is not known yet.
+        if filled(&invoke.endpoint).is_err() {
+            line.free = Some("on this machine".into());
+            return (line, 0.0);
+        }
+        line.service = Some("lambda".into());
+        let memory =
+            filled(&invoke.memory).and_then(|text| parse_size(&text).map_err(|error| error.to_string()));
+        let timeout = filled(&invoke.timeout).map(|text| text.parse::<f64>().unwrap_or(LONGEST_CALL));
+        let (memory, timeout, jobs) = match (memory, timeout, contender.jobs(words)) {
+            (Ok(memory), Ok(timeout), Ok(jobs)) => (memory as f64, timeout, f64::from(jobs)),
+            _ => {
+                line.missing.push("its memory, its timeout or the number of calls".into());
+                return (line, 0.0);
+            }
+        };
+        let Some(region) = &self.region else {
+            line.missing.push("its region; tell it with --region".into());
+            return (line, 0.0);
+        };
+        // Lambda's MB are MiB. The call that changes the configuration costs nothing.
+        let gib = memory / 1e6 / 1024.0;
+        let items = vec![
+            Item::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
+            Item::per_job("lambda/requests", jobs, Unit::Requests),
+        ];
+        let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
+        for missing in &cost.missing {
+            line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
+        }
+        line.gets = jobs * f64::from(runs);
+        line.oldest_days = cost.oldest_days;
+        line.usd = cost.per_job * f64::from(runs);
+        (line, cost.per_job)
     }
 
     /// A bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
@@ -257,8 +318,10 @@ impl Tariff {
         };
         let all = reads.times(if once { 1.0 } else { f64::from(line.runs) });
         (line.gets, line.lists, line.bytes) = (all.gets, all.lists, all.bytes);
-        let usage = bill::usage(model, &reads, self.transfer);
-        if self.transfer.is_none() && reads.bytes > 0.0 {
+        // A function reads in its own region.
+        let transfer = self.transfer.or(contender.invoke.as_ref().map(|_| Transfer::None));
+        let usage = bill::usage(model, &reads, transfer);
+        if transfer.is_none() && reads.bytes > 0.0 {
             line.missing.push("what its bytes cost on their way here; tell it with --transfer".into());
         }
         if usage.items.is_empty() {
@@ -276,6 +339,13 @@ impl Tariff {
         line.usd = cost.per_job * if once { 1.0 } else { f64::from(line.runs) };
         (cost.per_job, once)
     }
+}
+
+/// The directory that a function has mounted, if its call reads a file of it.
+fn mounted(contender: &Contender, words: &Words) -> Option<String> {
+    let event = &contender.invoke.as_ref()?.event;
+    event.get("file")?;
+    words.fill(event.get("directory")?.as_str()?).ok()
 }
 
 /// Everything in which a contender may name a service.

@@ -24,11 +24,10 @@ use sha2::{Digest, Sha256};
 
 use crate::cost::Costs;
 use crate::error::{Error, Result};
-use crate::plan::{Case, Contender, Plan};
+use crate::plan::{Case, Contender, Invoke, Plan};
 use crate::results::Writer;
 use crate::services;
 use crate::stage::Stage;
-use function::Function;
 use one_run::Scene;
 
 /// Failures in a row after which a contender is left out of the rest of its case.
@@ -153,7 +152,7 @@ fn stand_ins(case: &Case, plan: &Plan) -> Vec<String> {
     let functions = case
         .contenders
         .iter()
-        .filter_map(|contender| Some(Function::of(contender, &words).ok()??.to_string()));
+        .filter_map(|contender| Some(function::of(contender, &words).ok()??.to_string()));
     let mut all: Vec<String> = Vec::new();
     for stand_in in services.chain(functions) {
         if !all.contains(&stand_in) {
@@ -184,6 +183,8 @@ fn shown(contender: &Contender) -> String {
         false => word.clone(),
     };
     let job = contender.job.as_ref().map(|job| format!("firstbyte bench job '{job}'"));
+    let call = |invoke: &Invoke| format!("a call of lambda:{} with '{}'", invoke.function, invoke.event);
+    let job = job.or_else(|| contender.invoke.as_ref().map(call));
     let model = contender.modelled.as_ref().map(|modelled| format!("the model of {}", modelled.option));
     let words =
         job.or(model).unwrap_or_else(|| contender.command.iter().map(quoted).collect::<Vec<_>>().join(" "));

@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::functions::sandbox::Sandbox;
 
 /// The first argument of a launcher. Not a verb: it is looked for before arguments are parsed.
 const LAUNCHER: &str = "bench-launcher";
@@ -59,6 +60,9 @@ pub(crate) struct Launch {
     pub(crate) at: PathBuf,
     /// Files into which the launcher writes its process id: it joins a cgroup by that.
     pub(crate) join: Vec<PathBuf>,
+    /// For a command that runs on another machine: words before it, and a file that both machines
+    /// see. A launcher there writes its figures into it.
+    pub(crate) through: Option<(Vec<String>, PathBuf)>,
 }
 
 /// A run that ended.
@@ -78,6 +82,8 @@ pub(crate) struct Ended {
 struct Waiting {
     child: Child,
     figures: PathBuf,
+    /// The figures that a launcher on another machine writes.
+    elsewhere: Option<PathBuf>,
     output: PathBuf,
     errors: PathBuf,
 }
@@ -112,20 +118,22 @@ pub(crate) fn run_together(
 }
 
 /// Runs so many of `launches` together, then the next, until all have run: see [`run_together`].
-/// `timeout` is for all of them.
+/// `timeout` is for all of them; `before` is called before each wave.
 ///
 /// # Errors
-/// A launcher could not be started.
+/// A launcher could not be started, or `before` failed.
 pub(crate) fn run_in_waves(
     launches: &[Launch],
     at_once: usize,
     scratch: &Path,
     timeout: Duration,
     stop: &dyn Fn() -> bool,
+    before: &dyn Fn() -> Result<()>,
 ) -> Result<Vec<Ended>> {
     let until = Instant::now() + timeout;
     let mut ended = Vec::with_capacity(launches.len());
     for wave in launches.chunks(at_once.max(1)) {
+        before()?;
         let left = until.saturating_duration_since(Instant::now());
         ended.extend(run_together(wave, scratch, left, stop)?);
     }
@@ -138,11 +146,17 @@ fn prepare(launch: &Launch, start: io::PipeReader, scratch: &Path) -> Result<Wai
     let create = |path: &PathBuf| File::create(path).map_err(Error::file(path));
     let _ = std::fs::remove_file(&figures);
     let mut command = launcher();
-    command.arg("run").arg(&figures).args(&launch.join).arg("--").args(&launch.command);
+    command.arg("run").arg(&figures).args(&launch.join).arg("--");
+    if let Some((words, figures)) = &launch.through {
+        let program = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+        command.args(words).arg(program).args([LAUNCHER, "run"]).arg(figures).arg("--");
+    }
+    command.args(&launch.command);
     command.env_clear().envs(&launch.env).current_dir(&launch.at);
     command.stdin(start).stdout(create(&output)?).stderr(create(&errors)?).process_group(0);
     let child = command.spawn().map_err(Error::file("/proc/self/exe"))?;
-    Ok(Waiting { child, figures, output, errors })
+    let elsewhere = launch.through.as_ref().map(|(_, figures)| figures.clone());
+    Ok(Waiting { child, figures, elsewhere, output, errors })
 }
 
 /// A command that is this program as a launcher.
@@ -151,6 +165,14 @@ pub(crate) fn launcher() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(LAUNCHER);
     command
+}
+
+/// A launcher that enters a sandbox and becomes `command`.
+pub(crate) fn environment(sandbox: &Sandbox, command: &[PathBuf]) -> Command {
+    let mut launcher = launcher();
+    let sandbox = serde_json::to_string(sandbox).unwrap_or_default();
+    launcher.args(["environment", &sandbox, "--"]).args(command);
+    launcher
 }
 
 fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> bool) -> Result<Vec<Ended>> {
@@ -188,7 +210,13 @@ fn wait_for_all(waiting: Vec<Waiting>, timeout: Duration, stop: &dyn Fn() -> boo
 fn read(one: &Waiting, killed: bool) -> Result<Ended> {
     let text = std::fs::read(&one.figures).map_err(Error::file(&one.figures))?;
     // Killed, it wrote no figures.
-    let figures = serde_json::from_slice(&text).unwrap_or_default();
+    let figures: Figures = serde_json::from_slice(&text).unwrap_or_default();
+    // If what goes to the other machine failed, its own figures say why.
+    let elsewhere = one.elsewhere.as_ref().filter(|_| figures.code == Some(0));
+    let figures = match elsewhere.map(std::fs::read) {
+        Some(Ok(text)) => serde_json::from_slice(&text).unwrap_or(figures),
+        _ => figures,
+    };
     Ok(Ended { figures, output: tail(&one.output)?, errors: tail(&one.errors)?, killed })
 }
 
@@ -213,7 +241,8 @@ pub fn is_launcher(mut arguments: impl Iterator<Item = OsString>) -> bool {
 
 /// Runs this process as a launcher, to its end. The arguments are those of the program.
 ///
-/// `run FIGURES [FILE...] -- COMMAND...` measures a command; `serve -- COMMAND...` becomes it.
+/// `run FIGURES [FILE...] -- COMMAND...` measures a command; `serve -- COMMAND...` becomes it;
+/// `environment SANDBOX -- COMMAND...` enters a sandbox and becomes it.
 /// Returns the exit code.
 pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
     // Services and launchers end with the engine.
@@ -224,13 +253,26 @@ pub fn launcher_main(arguments: impl Iterator<Item = OsString>) -> u8 {
     let Some(dashes) = rest.iter().position(|word| word == "--") else { return 2 };
     let (options, command) = (&rest[..dashes], &rest[dashes + 1..]);
     let Some((program, words)) = command.split_first() else { return 2 };
-    if kind == "serve" {
+    if kind == "environment"
+        && let Err(error) = enter(options)
+    {
+        eprintln!("{error}");
+        return 126;
+    }
+    if kind == "serve" || kind == "environment" {
         let error = Command::new(program).args(words).exec();
         eprintln!("{}: {error}", program.display());
         return 127;
     }
     let Some((figures, join)) = options.split_first() else { return 2 };
     measure(Path::new(figures), join, program, words)
+}
+
+/// Enters the sandbox that the only option describes.
+fn enter(options: &[OsString]) -> std::result::Result<(), String> {
+    let text = options.first().and_then(|text| text.to_str()).unwrap_or_default();
+    let sandbox: Sandbox = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    sandbox.enter()
 }
 
 fn measure(path: &Path, join: &[OsString], program: &OsStr, words: &[OsString]) -> u8 {

@@ -19,16 +19,24 @@ pub struct Suite {
     pub name: &'static str,
     /// The plan, TOML.
     text: &'static str,
+    /// The plan of the same measurements in functions.
+    functions: Option<&'static str>,
     /// The programs of its contenders: name below `{plan}`, and content.
     programs: &'static [(&'static str, &'static str)],
 }
 
 /// All suites, by name.
 pub static SUITES: [Suite; 6] = [
-    Suite { name: "s1", text: include_str!("suites/s1.toml"), programs: &[] },
+    Suite {
+        name: "s1",
+        text: include_str!("suites/s1.toml"),
+        functions: Some(include_str!("suites/s1_functions.toml")),
+        programs: &[],
+    },
     Suite {
         name: "s2",
         text: include_str!("suites/s2.toml"),
+        functions: None,
         programs: &[
             ("netty.sh", include_str!("suites/netty.sh")),
             ("netty/pom.xml", include_str!("suites/netty/pom.xml")),
@@ -50,6 +58,7 @@ pub static SUITES: [Suite; 6] = [
     Suite {
         name: "s3",
         text: include_str!("suites/s3.toml"),
+        functions: None,
         programs: &[
             ("s3/copy.sh", include_str!("suites/s3/copy.sh")),
             ("s3/half.sh", include_str!("suites/s3/half.sh")),
@@ -60,19 +69,25 @@ pub static SUITES: [Suite; 6] = [
     Suite {
         name: "s4",
         text: include_str!("suites/s4.toml"),
+        functions: None,
         programs: &[("churn.py", include_str!("suites/churn.py"))],
     },
     Suite {
         name: "s5",
         text: include_str!("suites/s5.toml"),
+        functions: Some(include_str!("suites/s5_functions.toml")),
         programs: &[
             ("s5_boto3.py", include_str!("suites/s5_boto3.py")),
             ("s5_copy.py", include_str!("suites/s5_copy.py")),
+            ("functions/answer.py", include_str!("../../../deploy/functions/answer.py")),
+            ("functions/boto3_s3.py", include_str!("../../../deploy/functions/boto3_s3.py")),
+            ("functions/mount.py", include_str!("../../../deploy/functions/mount.py")),
         ],
     },
     Suite {
         name: "advise",
         text: include_str!("suites/advise.toml"),
+        functions: None,
         programs: &[
             ("advise/files-20mb.toml", include_str!("suites/advise/files-20mb.toml")),
             ("advise/files-4ms.toml", include_str!("suites/advise/files-4ms.toml")),
@@ -112,6 +127,19 @@ impl Suite {
             return Err(self.wrong(format!("no case for {}", targets.join(" and "))));
         }
         Ok(plan)
+    }
+
+    /// The plan of its measurements in functions, with these variables.
+    ///
+    /// # Errors
+    /// It has none, or a variable is unknown.
+    pub fn plan_in_functions(&self, vars: &BTreeMap<String, String>) -> Result<Plan> {
+        let Some(text) = self.functions else {
+            let known = SUITES.iter().filter(|suite| suite.functions.is_some());
+            let known = known.map(|suite| suite.name).collect::<Vec<_>>().join(" and ");
+            return Err(self.wrong(format!("it does not run in functions; {known} do")));
+        };
+        Plan::parse(&format!("{} in functions", self.name), text, vars)
     }
 
     /// Writes its programs into `directory`.
@@ -169,6 +197,17 @@ mod tests {
             assert_eq!(shown.clone().count(), cells, "{name}");
             assert!(shown.filter(|cell| !cell.published.is_empty()).count() > 0, "{name}");
         }
+    }
+
+    #[test]
+    fn suites_in_functions_are_plans_of_calls() {
+        for suite in SUITES.iter().filter(|suite| suite.functions.is_some()) {
+            let plan = suite.plan_in_functions(&BTreeMap::new()).unwrap_or_else(|error| panic!("{error}"));
+            let mut contenders = plan.cases.iter().flat_map(|case| &case.contenders);
+            assert!(contenders.all(|contender| contender.invoke.is_some()), "{}", suite.name);
+        }
+        let error = Suite::named("s2").unwrap().plan_in_functions(&BTreeMap::new()).unwrap_err();
+        assert!(error.to_string().contains("s1 and s5 do"), "{error}");
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! a case, whose contenders are the ways to reach the data. Targets are only read, unless writing
 //! is allowed. The plan is a value, so `--dry-run` can show it.
 
+mod called;
 mod cases;
 mod function;
 mod probe;
 
 use std::path::PathBuf;
 
-pub(crate) use function::LINK;
+pub use called::Called;
+pub(crate) use function::{LINK, proxy, slow_directory};
 pub use probe::{Found, Shape, Target, probe};
 
 use crate::error::{Error, Result};
@@ -45,6 +47,8 @@ pub struct Request {
     pub cpus: Option<f64>,
     /// Memory of the serverless function that each job runs in, as a size.
     pub function: Option<String>,
+    /// The function that does the work, with the memory that `function` says.
+    pub called: Option<Called>,
     /// Functions that the machine does not hold at once run one after another.
     pub waves: bool,
     /// The endpoint of the S3 targets, if it is not that of AWS.
@@ -67,10 +71,17 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
     }
     let mut cases = Vec::new();
     for target in targets {
-        let names =
-            if request.workloads.is_empty() { cases::fitting(target) } else { request.workloads.clone() };
+        let fitting = match request.called {
+            Some(_) => called::fitting(target),
+            None => cases::fitting(target),
+        };
+        let names = if request.workloads.is_empty() { fitting } else { request.workloads.clone() };
         for workload in names {
-            cases.push(cases::case(target, &workload, request, jobs).map_err(wrong)?);
+            let case = match &request.called {
+                Some(called) => called::case(target, &workload, called, request, jobs),
+                None => cases::case(target, &workload, request, jobs),
+            };
+            cases.push(case.map_err(wrong)?);
         }
     }
     if cases.is_empty() {

@@ -1,4 +1,4 @@
-//! `rm` deletes what it is given, and nothing beyond.
+//! `rm` deletes what it is given, and nothing beyond; `mb` and `rb` make and remove buckets.
 
 mod support;
 
@@ -140,4 +140,20 @@ fn a_killed_run_deletes_nothing_beyond_and_the_next_one_ends_it() {
     }
     world.run(&["rm", "--yes", "-r", "s3://bucket/run"]).ok();
     assert_eq!(keys(&world), ["kept/a"]);
+}
+
+#[test]
+fn buckets_are_made_and_removed_when_empty() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = planted(&s3);
+        world.run(&["mb", "s3://new-one", "s3://new-two"]).ok();
+        world.run(&["mb", "s3://new-one"]).fails(1, &["s3://new-one", "Bucket"]);
+        world.run(&["cp", "tree/f", "s3://new-one/"]).ok();
+        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "rm -r s3://new-one"]);
+        world.run(&["rm", "-r", "s3://new-one"]).ok();
+        assert_eq!(world.run(&["--json", "rb", "s3://new-one", "s3://new-two"]).ok().receipt()["deleted"], 2);
+        world.run(&["rb", "s3://new-one"]).fails(1, &["s3://new-one", "not found"]);
+        world.run(&["rb", "s3://bucket/run"]).fails(2, &["is not a bucket"]);
+        assert_eq!(keys(&world).len(), NAMES.len());
+    }
 }

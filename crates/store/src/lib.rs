@@ -3,7 +3,8 @@
 //!
 //! One handle, [`Store`], over three private backends. Requests are written to blocking sockets;
 //! [`Body`] copies the bytes of a response into the caller's buffer or file, by splice if no
-//! checksum is computed. Callers provide the threads. No S3 or TLS type is public.
+//! checksum is computed. Callers provide the threads. No S3 or TLS type is public. Control calls to
+//! other services of AWS ([`Store::call_service`]) use the same credentials and connections.
 
 mod answer;
 mod body;
@@ -35,6 +36,7 @@ pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, loc
 pub use object::{Metadata, Stat};
 pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
 pub use query::{Directories, Get, Links, ListOptions};
+pub use s3::{ServiceAnswer, ServiceMethod, ServiceRequest};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

@@ -10,13 +10,21 @@ use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
     BRIEFLY, Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending,
-    StaleUpload, Stat, Upload, Written, local,
+    ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
 /// directories.
 pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
+}
+
+impl Listing {
+    /// A listing of entries that the caller has.
+    #[must_use]
+    pub fn of(entries: impl Iterator<Item = Result<Entry>> + Send + 'static) -> Self {
+        Self { entries: Box::new(entries) }
+    }
 }
 
 impl Iterator for Listing {
@@ -74,6 +82,15 @@ impl Store {
             http: Arc::new(Http::new(Arc::clone(&client))),
             client,
         }
+    }
+
+    /// Sends one signed request to another service of AWS, and returns its whole answer, whatever
+    /// the status. It is not repeated.
+    ///
+    /// # Errors
+    /// Missing credentials, a missing region, and errors of the connection.
+    pub fn call_service(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
+        self.s3.call_service(request)
     }
 
     /// Describes the object, file or directory at `location`. One request, or two if an S3 key is
@@ -288,6 +305,24 @@ impl Store {
         failed
     }
 
+    /// Makes a bucket, in the region of the options.
+    ///
+    /// # Errors
+    /// A location that is not a bucket; a name that is taken; errors of the connection or the
+    /// store.
+    pub fn create_bucket(&self, location: &Location) -> Result<()> {
+        self.s3.create_bucket(bucket_of(location)?)
+    }
+
+    /// Deletes an empty bucket.
+    ///
+    /// # Errors
+    /// A location that is not a bucket; a bucket that is missing or not empty; errors of the
+    /// connection or the store.
+    pub fn delete_bucket(&self, location: &Location) -> Result<()> {
+        self.s3.delete_bucket(bucket_of(location)?)
+    }
+
     /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> CounterSnapshot {
@@ -298,6 +333,14 @@ impl Store {
             received: self.client.received(),
             sent: counters.sent.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// The bucket that a location is.
+fn bucket_of(location: &Location) -> Result<&S3Object> {
+    match location {
+        Location::S3(object) if object.key.is_empty() => Ok(object),
+        other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
     }
 }
 

@@ -107,3 +107,35 @@ fn what_is_read_once_is_paid_once() {
     assert!((costs.of_run("one", "reader", true) - costs.usd()).abs() < 1e-12);
     assert!(costs.of_run("one", "reader", false).abs() < 1e-12);
 }
+
+/// A call of a function by 20 jobs; the endpoint is that of AWS unless given.
+fn called(endpoint: &str) -> String {
+    format!(
+        "jobs = 20\ntarget = \"{{target}}\"\nbytes = \"{{size}}\"\n[case.contender.invoke]\nfunction = \"f\"\n\
+         endpoint = \"{endpoint}\"\nmemory = \"1024MB\"\ntimeout = \"30\"\n\
+         event = {{ action = \"download\", source = \"{{target}}\" }}"
+    )
+}
+
+#[test]
+fn calls_of_a_function_cost_all_of_their_timeouts_and_what_they_read() {
+    let costs = estimate(&plan(&called(""), ""), None, &tariff());
+    let of = |target: &str| costs.lines.iter().find(|line| line.target == target).unwrap();
+    // 1,024 MB of Lambda are one GiB. Four rounds with the warm-up.
+    let calls = 20.0 * 30.0 * 1.66667e-5 + 20.0 * 2e-7;
+    assert!((of("lambda:f").usd - 4.0 * calls).abs() < 1e-9, "{costs:?}");
+    let data = of("s3://bucket/big");
+    assert!(data.usd > 0.0 && data.missing.is_empty(), "{costs:?}");
+    let run = costs.of_run("one", "reader", true);
+    assert!((run - calls - data.usd / 4.0).abs() < 1e-9, "{run}");
+    let elsewhere = estimate(&plan(&called(""), ""), None, &Tariff { region: None, ..tariff() });
+    assert!(elsewhere.missing().any(|missing| missing.starts_with("lambda:f: its region")), "{elsewhere:?}");
+}
+
+#[test]
+fn calls_of_a_function_on_this_machine_cost_nothing() {
+    let service = "[[services]]\nname = \"host\"\ncommand = [\"true\"]";
+    let costs = estimate(&plan(&called("{host.url}"), service), None, &Tariff { region: None, ..tariff() });
+    assert!(costs.lines.iter().all(|line| line.free.is_some()), "{costs:?}");
+    assert_eq!((costs.usd(), costs.missing().count()), (0.0, 0));
+}

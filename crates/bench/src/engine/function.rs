@@ -10,27 +10,9 @@ use firstbyte_location::units;
 
 use crate::cgroup::{Group, Limits};
 use crate::error::Error;
-use crate::machine;
+use crate::functions::{FunctionSize, Machine};
 use crate::plan::Contender;
 use crate::words::Words;
-
-/// Memory of a function that has one processor, in bytes, as AWS Lambda documents it.
-const ONE_PROCESSOR: u64 = 1_769_000_000;
-/// The share of the machine's memory that functions may have: services and data need the rest.
-const SHARE: f64 = 0.8;
-
-/// A function.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Function {
-    memory_bytes: u64,
-}
-
-/// The machine's memory and processors, which the functions share.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
-    memory_bytes: u64,
-    processors: usize,
-}
 
 /// The groups of a run.
 #[derive(Debug, Default)]
@@ -39,50 +21,16 @@ pub(super) struct Limited {
     pub(super) groups: Vec<Group>,
     /// Number of functions that run at once; `None` for all jobs.
     pub(super) at_once: Option<u32>,
-    function: Option<Function>,
+    function: Option<FunctionSize>,
 }
 
-impl Function {
-    /// The function of a contender, if it is one.
-    ///
-    /// # Errors
-    /// Its memory is no size.
-    pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<Self>, String> {
-        let Some(text) = &contender.function else { return Ok(None) };
-        let text = words.fill(text)?;
-        match units::parse_size(&text) {
-            Ok(0) => Err("function: a memory above 0 is needed".into()),
-            Ok(memory_bytes) => Ok(Some(Self { memory_bytes })),
-            Err(error) => Err(format!("function: {error}")),
-        }
-    }
-
-    fn processors(self) -> f64 {
-        self.memory_bytes as f64 / ONE_PROCESSOR as f64
-    }
-
-    /// Number of them that fit on `machine` at once.
-    fn fitting(self, machine: Machine) -> u32 {
-        let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
-        let by_time = machine.processors as f64 / self.processors();
-        // One alone may want more processors than there are: that is no limit to it then.
-        by_memory.min(by_time.max(1.0)) as u32
-    }
-}
-
-impl std::fmt::Display for Function {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let megabytes = self.memory_bytes as f64 / 1e6;
-        write!(f, "function: {megabytes:.0} MB and {:.3} processors for each job", self.processors())
-    }
-}
-
-impl Machine {
-    /// This one.
-    pub(super) fn current() -> Self {
-        let memory_bytes = machine::memory(&|name| std::env::var(name).ok());
-        Self { memory_bytes, processors: machine::processors() }
-    }
+/// The function of a contender, if it is one.
+///
+/// # Errors
+/// Its memory is no size.
+pub(super) fn of(contender: &Contender, words: &Words) -> Result<Option<FunctionSize>, String> {
+    let Some(text) = &contender.function else { return Ok(None) };
+    FunctionSize::parse(&words.fill(text)?).map(Some).map_err(|what| format!("function: {what}"))
 }
 
 impl Limited {
@@ -97,12 +45,14 @@ impl Limited {
         words: &Words,
         wrong: &dyn Fn(String) -> Error,
     ) -> Result<Self, Error> {
-        let Some(function) = Function::of(contender, words).map_err(wrong)? else {
+        let Some(function) = of(contender, words).map_err(wrong)? else {
             return Self::together(contender, words, wrong);
         };
         let at_once = at_once(function, jobs, contender.waves, Machine::current()).map_err(wrong)?;
         let limits = Limits { memory_bytes: Some(function.memory_bytes), cpus: Some(function.processors()) };
-        let groups = (0..jobs).map(|job| Group::create(&format!("function-{job}"), &limits));
+        // The host of an invoked function limits its environments itself.
+        let limited = if contender.invoke.is_some() { 0 } else { jobs };
+        let groups = (0..limited).map(|job| Group::create(&format!("function-{job}"), &limits));
         Ok(Self {
             groups: groups.collect::<Result<_, _>>()?,
             at_once: Some(at_once),
@@ -155,7 +105,7 @@ impl Limited {
 /// Whether this machine holds the functions of a contender, as text if not: a measurement is to be
 /// refused before its first run.
 pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> {
-    match Function::of(contender, words)? {
+    match of(contender, words)? {
         None => Ok(()),
         Some(function) => {
             at_once(function, contender.jobs(words)?, contender.waves, Machine::current()).map(drop)
@@ -167,7 +117,7 @@ pub(super) fn check(contender: &Contender, words: &Words) -> Result<(), String> 
 ///
 /// # Errors
 /// Not one fits, or not all of them do and `waves` is false.
-fn at_once(function: Function, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
+fn at_once(function: FunctionSize, jobs: u32, waves: bool, machine: Machine) -> Result<u32, String> {
     let fitting = function.fitting(machine).min(jobs);
     if fitting == jobs || (waves && fitting > 0) {
         return Ok(fitting);
@@ -193,14 +143,8 @@ mod tests {
 
     const MACHINE: Machine = Machine { memory_bytes: 24_000_000_000, processors: 8 };
 
-    const fn function(megabytes: u64) -> Function {
-        Function { memory_bytes: megabytes * 1_000_000 }
-    }
-
-    #[test]
-    fn a_function_has_its_share_of_a_processor() {
-        assert!((function(1769).processors() - 1.0).abs() < 1e-9);
-        assert_eq!(function(512).to_string(), "function: 512 MB and 0.289 processors for each job");
+    const fn function(megabytes: u64) -> FunctionSize {
+        FunctionSize { memory_bytes: megabytes * 1_000_000 }
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Scene<'_> {
         let mut run = Run {
             case: self.case.name.clone(),
             contender: contender.name.clone(),
-            basis: basis(contender),
+            basis: basis(contender, &self.prepared.words),
             bytes: self.bytes_of(contender)?,
             ..Run::default()
         };
@@ -96,8 +96,10 @@ impl Scene<'_> {
         let server = contender.server.as_ref().and_then(|name| self.services(name).next());
         let watched = server.map(|service| resident::peak_of(service.pid()));
         run.at = now();
+        let clock = OffsetDateTime::now_utc().unix_timestamp_nanos() as f64 / 1e9;
         let at_once = limited.at_once.unwrap_or(jobs.len() as u32) as usize;
-        let ended = launch::run_in_waves(&launches, at_once, &scratch, longest, self.settings.stop)?;
+        let before = || self.refresh(contender, words);
+        let ended = launch::run_in_waves(&launches, at_once, &scratch, longest, self.settings.stop, &before)?;
         let _ = std::fs::remove_dir_all(&scratch);
         run.throughput = moved.finish();
         if (self.settings.stop)() {
@@ -121,13 +123,23 @@ impl Scene<'_> {
         {
             run.error = Some(what);
         }
+        let delivered = run.bytes.filter(|_| contender.invoke.is_some() && run.outcome == Outcome::Ok);
+        if let (Some(bytes), Some(expected)) = (delivered, self.bytes_of(contender)?)
+            && bytes != expected
+        {
+            let what = format!("the functions read {bytes} bytes of {expected}");
+            (run.outcome, run.error) = (Outcome::Wrong, Some(what));
+        }
         run.noise = during(
             noise.finish(run.user_seconds + run.system_seconds),
             run.seconds / began.elapsed().as_secs_f64(),
         );
         let traffic =
             Traffic { wire_bytes: run.wire_bytes, requests: run.requests, storage_bytes: run.storage_bytes };
-        (run.cache, run.marks) = cache::conclude(state, &traffic);
+        (run.cache, run.marks) = match &contender.invoke {
+            Some(_) => cache::of_environments(contender.cache.state, clock, &run),
+            None => cache::conclude(state, &traffic),
+        };
         if run.outcome == Outcome::Ok
             && let Err(what) = self.check_all(contender, at, &jobs)
         {
@@ -182,7 +194,8 @@ impl Scene<'_> {
             }
         }
         let spec = Spec {
-            state: plan.state,
+            // The caches of a function are in its environments.
+            state: if contender.invoke.is_some() { CacheState::Any } else { plan.state },
             files: files.into_iter().collect(),
             names: names.into_iter().collect(),
             objects,
@@ -218,9 +231,21 @@ impl Scene<'_> {
             }
             let command = contender.words(words).map_err(wrong)?;
             let join = limited.group(job as u32).map(Group::procs).unwrap_or_default();
-            Ok(Launch { command, env, at: at.to_owned(), join })
+            let through = (!contender.through.is_empty())
+                .then(|| (contender.through.clone(), at.with_extension(format!("job-{job}.figures"))));
+            Ok(Launch { command, env, at: at.to_owned(), join, through })
         };
         jobs.iter().enumerate().map(launch).collect()
+    }
+
+    /// Has a function start new environments for its next calls, if it is to be called cold.
+    fn refresh(&self, contender: &Contender, words: &Words) -> Result<()> {
+        if contender.invoke.is_none() || contender.cache.state != CacheState::Cold {
+            return Ok(());
+        }
+        let mut command = contender.words(words).map_err(|what| self.wrong(contender, what))?;
+        command.push("--refresh".into());
+        do_command(&command, &self.prepared.env, self.settings.stop)
     }
 
     /// The counters of the contender's link, or their sum if each job has its own link.
@@ -301,11 +326,18 @@ fn during(noise: Noise, share: f64) -> Noise {
 }
 
 /// The origin of a contender's figures: those of an emulated function are emulated.
-fn basis(contender: &Contender) -> Basis {
+fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
-        Basis::Measured if contender.function.is_some() => Basis::Emulated,
+        Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => Basis::Emulated,
         basis => basis,
     }
+}
+
+/// True for calls of a function on this machine, whose host stands in for Lambda.
+fn is_on_host_here(contender: &Contender, words: &Words) -> bool {
+    let Some(invoke) = &contender.invoke else { return false };
+    let endpoint = words.fill(&invoke.endpoint).unwrap_or_default();
+    ["http://127.", "http://localhost", "http://[::1]"].iter().any(|start| endpoint.starts_with(start))
 }
 
 /// Puts what the jobs did into the record of their run.
@@ -329,6 +361,9 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
     let printed = ended.iter().map(|one| printed(&one.output)).collect::<std::result::Result<Vec<_>, _>>();
     match printed {
         Ok(mut printed) => {
+            if contender.invoke.is_some() {
+                of_function(run, &printed);
+            }
             if contender.prints() == Prints::Receipt {
                 printed.iter_mut().for_each(|one| one.metrics.retain(|name, _| name != "seconds"));
                 run.limit = printed.iter_mut().find_map(|one| one.bound_by.take());
@@ -338,6 +373,14 @@ fn record(run: &mut Run, contender: &Contender, ended: &[Ended]) {
         }
         Err(what) => (run.outcome, run.error) = (Outcome::Failed, Some(what)),
     }
+}
+
+/// Puts the processor time and memory of functions in the place of those of their callers.
+fn of_function(run: &mut Run, printed: &[Printed]) {
+    let of =
+        |name: &str| printed.iter().filter_map(|one| one.metrics.get(name).copied()).collect::<Vec<f64>>();
+    (run.user_seconds, run.system_seconds) = (of("cpu_seconds").iter().sum(), 0.0);
+    run.peak_memory_bytes = of("peak_memory_bytes").into_iter().fold(0.0, f64::max) as u64;
 }
 
 /// Adopts the figures that the jobs printed: they replace those measured from outside.
@@ -374,10 +417,11 @@ fn jobs_of(ended: &[Ended], printed: &[BTreeMap<String, f64>]) -> Vec<Job> {
     let job = |(index, one): (usize, &Ended)| {
         let Figures { seconds, user_seconds, system_seconds, peak_memory_bytes, .. } = one.figures;
         let metrics = printed.get(index).cloned().unwrap_or_default();
+        let of = |name: &str| metrics.get(name).copied();
         Job {
-            seconds: metrics.get("seconds").copied().unwrap_or(seconds),
-            cpu_seconds: user_seconds + system_seconds,
-            peak_memory_bytes,
+            seconds: of("seconds").unwrap_or(seconds),
+            cpu_seconds: of("cpu_seconds").unwrap_or(user_seconds + system_seconds),
+            peak_memory_bytes: of("peak_memory_bytes").map_or(peak_memory_bytes, |bytes| bytes as u64),
             bytes: metrics.get("bytes").map(|bytes| *bytes as u64),
             metrics,
         }

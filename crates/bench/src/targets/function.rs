@@ -53,9 +53,7 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
         options.extend(["--endpoint-url".into(), format!("{{{LINK}.url}}{path}")]);
     }
     let to = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-    let command = ["{firstbyte}", "--json", "link", "--to", &to, "--preset", "function"];
-    let service = service(&command, Ready::Address);
-    Ok(Linked { service, location, options })
+    Ok(Linked { service: proxy(&to), location, options })
 }
 
 /// The slow file system over the directory of a local target.
@@ -65,13 +63,22 @@ fn directory(location: &str, request: &Request) -> Linked {
         (false, Some(parent), Some(name)) => (parent, format!("/{}", name.to_string_lossy())),
         _ => (&*path, String::new()),
     };
-    let root = root.display().to_string();
-    // A link shows a directory at one that exists.
-    let make = "mkdir mnt && exec \"$@\"";
-    let command = ["sh", "-c", make, "sh", "{firstbyte}", "--json", "link", "--mount", "mnt", "--to", &root];
-    let service = service(&[&command[..], &["--preset", "function"]].concat(), Ready::Line);
+    let service = slow_directory(&root.display().to_string(), &["--preset", "function"]);
     let location = format!("{{{LINK}.dir}}/mnt{below}");
     Linked { service, location, options: request.options.clone() }
+}
+
+/// The network of a function before the server `to`.
+pub(crate) fn proxy(to: &str) -> Service {
+    service(&["{firstbyte}", "--json", "link", "--to", to, "--preset", "function"], Ready::Address)
+}
+
+/// A slow file system, with these options of `link`, that shows the directory `root` as `mnt`.
+pub(crate) fn slow_directory(root: &str, options: &[&str]) -> Service {
+    // A link shows a directory at one that exists.
+    let make = "mkdir mnt && exec \"$@\"";
+    let command = ["sh", "-c", make, "sh", "{firstbyte}", "--json", "link", "--mount", "mnt", "--to", root];
+    service(&[&command[..], options].concat(), Ready::Line)
 }
 
 fn service(command: &[&str], ready: Ready) -> Service {

@@ -67,8 +67,12 @@ impl Address {
 }
 
 fn aws_host(region: &str) -> String {
-    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    format!("s3.{region}.{suffix}")
+    format!("s3.{region}.{}", suffix(region))
+}
+
+/// The end of the host names of a region.
+pub(super) fn suffix(region: &str) -> &'static str {
+    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
 /// True for AWS, which requires the bucket in the host name. Other endpoints may lack wildcard

@@ -6,6 +6,7 @@
 //! A call is retried after a transient failure, after the bucket turned out to be in another region
 //! (which is remembered), and once after the service rejected the credentials as expired.
 
+mod bucket;
 mod credentials;
 mod delete;
 mod endpoint;
@@ -13,8 +14,10 @@ mod environment;
 mod errors;
 mod list;
 mod multipart;
+mod operation;
 mod profile;
 mod read;
+mod service;
 mod sign;
 mod write;
 mod xml;
@@ -28,13 +31,15 @@ use firstbyte_location::{Location, S3Object};
 use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
-use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::wire::{Client, Head, Incoming, Request};
 use crate::{Cancel, Error, Payload, Result};
 
 use credentials::Identity;
 use endpoint::Address;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
+use operation::Operation;
+pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
 const LONGEST_XML: usize = 16 << 20;
@@ -51,7 +56,7 @@ pub(crate) struct S3 {
 
 /// One request to S3, before it has an address and a signature.
 pub(super) struct Call<'a> {
-    method: Method,
+    operation: Operation,
     object: &'a S3Object,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
@@ -61,9 +66,9 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(method: Method, object: &'a S3Object, cancel: &'a Cancel) -> Self {
+    fn new(operation: Operation, object: &'a S3Object, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
-        Self { method, object, query, headers, payload, cancel, throttle: Throttle::default() }
+        Self { operation, object, query, headers, payload, cancel, throttle: Throttle::default() }
     }
 
     fn header(&mut self, name: &str, value: impl Into<String>) {
@@ -100,13 +105,13 @@ impl S3 {
 
     /// Sends a call, and retries after transient failures.
     fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
-        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(&call.place())))
+        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
     /// Like [`call`](Self::call), for a response with a short text.
     fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
         self.retrying(call, |reply| {
-            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&call.place()))?;
+            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
             Ok((head, incoming.collect(LONGEST_XML)?))
         })
     }
@@ -158,7 +163,7 @@ impl S3 {
         let mut request = Request {
             place,
             origin: &address.origin,
-            method: call.method,
+            method: call.operation.method(),
             target: address.target(&call.object.key, &call.query),
             headers: call.headers.clone(),
             payload: call.payload,
@@ -169,10 +174,10 @@ impl S3 {
             request.headers.push(("x-amz-request-payer".to_owned(), "requester".to_owned()));
         }
         if let Some(credentials) = self.identity.credentials(place, options, &cancel)? {
-            sign::sign_request(&mut request, &credentials, region, SystemTime::now())?;
+            sign::sign_request(&mut request, &credentials, (sign::S3, region), SystemTime::now())?;
         }
         let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
-        tracing::debug!(method = call.method.as_str(), place, query = ?call.query, range, region, "request");
+        tracing::debug!(operation = ?call.operation, place, query = ?call.query, range, region, "request");
         self.client.send(&request)
     }
 

@@ -1,5 +1,6 @@
-//! SigV4 for S3: the path is encoded once and not normalised, and the payload is not signed.
-//! Payloads have a CRC instead; hashing them would use a whole core at 10 Gbit/s.
+//! SigV4. For S3 the path is encoded once and not normalised, and the payload is not signed:
+//! payloads have a CRC instead, and hashing them would use a whole core at 10 Gbit/s. Other
+//! services follow the general rules.
 
 use std::time::SystemTime;
 
@@ -11,13 +12,16 @@ use aws_sigv4::http_request::{
 use aws_sigv4::sign::v4;
 
 use crate::wire::Request;
-use crate::{Error, Result, header_value};
+use crate::{Error, Payload, Result, header_value};
 
-/// Adds the authorization headers to `request`.
+/// Name of S3 in signatures.
+pub(super) const S3: &str = "s3";
+
+/// Adds the authorization headers to `request`, which goes to `service` in `region`.
 pub(super) fn sign_request(
     request: &mut Request<'_>,
     credentials: &Credentials,
-    region: &str,
+    (service, region): (&str, &str),
     at: SystemTime,
 ) -> Result<()> {
     let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
@@ -36,14 +40,20 @@ pub(super) fn sign_request(
         }
     }
     let mut settings = SigningSettings::default();
-    settings.percent_encoding_mode = PercentEncodingMode::Single;
-    settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
-    settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    let body = match request.payload {
+        Payload::Bytes(bytes) if service != S3 => SignableBody::Bytes(bytes),
+        _ => SignableBody::UnsignedPayload,
+    };
+    if service == S3 {
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    }
     let identity = credentials.clone().into();
     let params = v4::SigningParams::builder()
         .identity(&identity)
         .region(region)
-        .name("s3")
+        .name(service)
         .time(at)
         .settings(settings)
         .build()
@@ -54,7 +64,7 @@ pub(super) fn sign_request(
     let url = format!("{scheme}://{authority}{}", request.target);
     let host = [("host", authority.as_str())];
     let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(host);
-    let signable = SignableRequest::new(request.method.as_str(), url, headers, SignableBody::UnsignedPayload)
+    let signable = SignableRequest::new(request.method.as_str(), url, headers, body)
         .map_err(|error| refuse(error.to_string()))?;
     let (instructions, _) = sign(signable, &params).map_err(|error| refuse(error.to_string()))?.into_parts();
     let signed: Vec<_> =
@@ -66,8 +76,8 @@ pub(super) fn sign_request(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cancel;
     use crate::wire::{Method, Origin};
-    use crate::{Cancel, Payload};
     use std::time::{Duration, UNIX_EPOCH};
 
     fn signed(target: &str) -> Vec<(String, String)> {
@@ -84,8 +94,8 @@ mod tests {
             throttle: &firstbyte_pacing::Throttle::default(),
         };
         let credentials = Credentials::new("AKID", "secret", Some("token".into()), None, "test");
-        sign_request(&mut request, &credentials, "here-1", UNIX_EPOCH + Duration::from_secs(1_700_000_000))
-            .unwrap();
+        let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        sign_request(&mut request, &credentials, (S3, "here-1"), at).unwrap();
         assert_eq!(request.target, target);
         request.headers
     }

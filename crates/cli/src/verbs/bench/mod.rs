@@ -1,12 +1,15 @@
 //! `bench`: measures storage by the engine of `firstbyte-bench`, and renders the results.
 //!
 //! `run` makes or reads a plan and executes it, `report` renders results, `compare` says what
-//! changed between two of them. `job` and `survive` are what the engine runs as processes of their
-//! own.
+//! changed between two of them, `functions` is a host for functions. `job`, `invoke` and `survive`
+//! are what the engine runs as processes of their own.
 
 mod compare;
 mod cost;
+mod functions;
+mod invoke;
 mod job;
+mod on;
 mod report;
 mod run;
 mod survive;
@@ -30,6 +33,9 @@ enum Action {
     Run(Box<run::RunArgs>),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
+    Functions(Box<functions::FunctionsArgs>),
+    #[command(hide = true)]
+    Invoke(invoke::InvokeArgs),
     #[command(hide = true)]
     Job(job::JobArgs),
     #[command(hide = true)]
@@ -42,6 +48,8 @@ pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
         Action::Run(args) => run::run(args, globals),
         Action::Report(args) => report::run(args),
         Action::Compare(args) => compare::run(args, globals),
+        Action::Functions(args) => functions::run(args, globals),
+        Action::Invoke(args) => invoke::run(args, globals),
         Action::Job(args) => job::run(args),
         Action::Survive(args) => survive::run(args, globals),
     }

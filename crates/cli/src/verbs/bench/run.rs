@@ -12,6 +12,7 @@ use firstbyte_advise::result::{Outcome, Run};
 use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
+use firstbyte_bench::on::On;
 use firstbyte_bench::plan::Plan;
 use firstbyte_bench::results::Writer;
 use firstbyte_bench::suites::{SUITES, Suite};
@@ -21,6 +22,7 @@ use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
 use super::cost::{self, CostArgs};
+use super::on;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -36,6 +38,7 @@ Examples:
   firstbyte bench run s3://bucket/data/ --budget 5USD --transfer internet --region us-east-1
   firstbyte bench run --plan peers/transfer.toml --case minio-big --out results.jsonl
   firstbyte bench run --suite s5 s3://bucket/test/ --out s5.jsonl
+  firstbyte bench run --suite s1 --on lambda:firstbyte-{memory} s3://bucket/big --budget 2USD --out s1.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
 pub struct RunArgs {
     /// What is measured: directories, files, objects, prefixes, buckets
@@ -79,7 +82,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     cpus: Option<f64>,
     /// Run each job as in a serverless function of this memory: with its share of a processor, and
-    /// behind a network of its own (0.6 Gbit/s, 20 ms)
+    /// behind a network of its own (0.6 Gbit/s, 20 ms). With --on, the memory that the function
+    /// gets
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_limit", "cpus", "plan", "suite"])]
     function: Option<String>,
     /// Run functions one after another where the machine does not hold them all at once
@@ -95,6 +99,10 @@ pub struct RunArgs {
     /// Repeat published measurements, on the targets or else on stand-ins
     #[arg(long, value_name = "NAME", value_parser = parse_suite, conflicts_with = "workloads")]
     suite: Option<&'static Suite>,
+    /// Where the jobs run: `local` or `local:CODE` (functions on this machine), `lambda:NAME` or
+    /// `lambda:NAME@ENDPOINT` (with {memory} in NAME for the memory in MB), `slurm` (by srun)
+    #[arg(long, value_name = "WHERE", value_parser = On::parse)]
+    on: Option<On>,
     /// Only these cases of the plan or the suite; may be repeated
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
@@ -131,7 +139,8 @@ fn parse_suite(text: &str) -> std::result::Result<&'static Suite, String> {
     Suite::named(text).ok_or_else(|| format!("the suites are {known}"))
 }
 
-fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
+/// `NAME=VALUE`.
+pub fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
@@ -144,6 +153,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         (None, Some(suite)) => of_suite(suite, args, globals)?,
         (None, None) => of_targets(args, globals)?,
     };
+    let plan = on::place(plan, args.on.as_ref())?;
     let costs = costs_of(&plan, args, globals)?;
     if args.dry_run {
         show(&plan, args, globals)?;
@@ -160,7 +170,7 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
     let settings = Settings {
         firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
         // A plan is measured alike everywhere; targets are reached as the user reaches them.
-        env: if args.targets.is_empty() { clean_environment() } else { std::env::vars_os().collect() },
+        env: if is_of_user(args) { std::env::vars_os().collect() } else { clean_environment() },
         disk: std::env::temp_dir(),
         words: words_of(args.plan.as_deref().and_then(Path::parent), programs.path()),
         rounds: args.rounds,
@@ -179,8 +189,15 @@ pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
         Some(path) => Writer::open(path, header)?,
         None => Writer::in_memory(header),
     };
-    let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| watch(&event, globals))?;
+    let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| watch(&event, globals));
+    on::leave(args.on.as_ref());
+    let ending = ending?;
     finish(ending, &writer, globals)
+}
+
+/// True if what is measured is the user's own, and reached as the user reaches it.
+fn is_of_user(args: &RunArgs) -> bool {
+    !args.targets.is_empty() || matches!(args.on, Some(On::Lambda { .. }))
 }
 
 /// What the runs cost, if that is asked for.
@@ -216,6 +233,7 @@ fn of_targets(args: &RunArgs, globals: &Globals) -> Result<Plan> {
         memory_limit: args.memory_limit.clone(),
         cpus: args.cpus,
         function: args.function.clone(),
+        called: on::called(args.on.as_ref())?,
         waves: args.waves,
         endpoint: globals.endpoint_url.clone().or_else(endpoint_of_environment),
         command: args.command.clone(),
@@ -268,7 +286,15 @@ fn of_suite(suite: &Suite, args: &RunArgs, globals: &Globals) -> Result<Plan> {
         false => target.location.clone(),
     };
     let locations = targets.iter().map(|target| location(target).trim_end_matches('/').to_owned());
-    chosen(suite.plan(&locations.collect::<Vec<_>>(), &vars)?, args)
+    let locations: Vec<String> = locations.collect();
+    let plan = match args.on.as_ref().filter(|on| **on != On::Slurm) {
+        Some(on) => {
+            let endpoint = globals.endpoint_url.clone().or_else(endpoint_of_environment);
+            on::in_functions(suite, on, &targets, &locations, endpoint, vars)?
+        }
+        None => suite.plan(&locations, &vars)?,
+    };
+    chosen(plan, args)
 }
 
 /// Looks at the targets.

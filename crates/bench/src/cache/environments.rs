@@ -1,0 +1,80 @@
+//! The cache state of calls of a function: whether each got a new environment.
+//!
+//! An answer says how many invocations its environment has had, and when it started. Called by the
+//! engine.
+
+use firstbyte_advise::result::{CacheEvidence, CacheState, Run};
+
+/// What the clocks of this machine and of a function may differ by, in seconds.
+const CLOCKS: f64 = 1.0;
+
+/// The evidence that the answers of a run give, and its marks. `began` is the time before new
+/// environments were asked for, in seconds since 1970.
+#[must_use]
+pub fn of_environments(wanted: CacheState, began: f64, run: &Run) -> (CacheEvidence, Vec<String>) {
+    let mut evidence = CacheEvidence { wanted, ..CacheEvidence::default() };
+    if wanted != CacheState::Cold {
+        return (evidence, Vec::new());
+    }
+    let answers =
+        || run.jobs.iter().map(|job| &job.metrics).chain(Some(&run.metrics).filter(|_| run.jobs.is_empty()));
+    let of = |name: &str| answers().filter_map(|metrics| metrics.get(name).copied()).collect::<Vec<f64>>();
+    let (calls, invocations, started) = (answers().count(), of("invocation"), of("environment_started"));
+    if invocations.len() < calls || started.len() < calls {
+        evidence.evidence.push("the answers do not say which environment they come from".into());
+        return (evidence, Vec::new());
+    }
+    let used = invocations.iter().filter(|number| **number > 1.0).count();
+    let old = started.iter().filter(|at| **at < began - CLOCKS).count();
+    evidence.evidence.push(format!("{} of {calls} calls were the first of their environment", calls - used));
+    evidence.evidence.push(format!("{} of {calls} environments started in the run", calls - old));
+    evidence.held = Some(used + old == 0);
+    let mut marks = Vec::new();
+    if used > 0 {
+        marks.push(format!("meant to be cold, but {used} of {calls} calls came to an environment in use"));
+    }
+    if old > 0 {
+        marks.push(format!("meant to be cold, but {old} of {calls} environments had started before the run"));
+    }
+    (evidence, marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use firstbyte_advise::result::Job;
+
+    use super::*;
+
+    fn judged(answers: &[(f64, f64)]) -> (CacheEvidence, Vec<String>) {
+        let job = |(invocation, started): &(f64, f64)| Job {
+            metrics: BTreeMap::from([
+                ("invocation".into(), *invocation),
+                ("environment_started".into(), *started),
+            ]),
+            ..Job::default()
+        };
+        let run = Run { jobs: answers.iter().map(job).collect(), ..Run::default() };
+        of_environments(CacheState::Cold, 100.0, &run)
+    }
+
+    #[test]
+    fn cold_calls_are_the_first_of_environments_that_started_in_the_run() {
+        let (evidence, marks) = judged(&[(1.0, 100.5), (1.0, 99.5)]);
+        assert_eq!((evidence.held, marks.len()), (Some(true), 0));
+        let (evidence, marks) = judged(&[(1.0, 100.5), (2.0, 100.5)]);
+        assert_eq!(evidence.held, Some(false));
+        assert!(marks[0].contains("1 of 2 calls came to an environment in use"), "{marks:?}");
+        let (evidence, marks) = judged(&[(1.0, 50.0), (1.0, 100.5)]);
+        assert_eq!(evidence.held, Some(false));
+        assert!(marks[0].contains("had started before the run"), "{marks:?}");
+    }
+
+    #[test]
+    fn answers_that_say_nothing_prove_nothing() {
+        let run = Run::default();
+        assert_eq!(of_environments(CacheState::Cold, 0.0, &run).0.held, None);
+        assert_eq!(of_environments(CacheState::Any, 0.0, &run).0.evidence.len(), 0);
+    }
+}

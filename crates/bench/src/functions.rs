@@ -1,0 +1,26 @@
+//! Functions: a local host that runs them as AWS Lambda does, and the calls to functions there or
+//! on Lambda.
+//!
+//! The host has Lambda's two sides: environments get events from its Runtime API, callers send
+//! them to its Invoke API. Each environment has the memory, the share of a processor and the
+//! network of a function. Its figures are emulated.
+
+mod calls;
+mod code;
+mod environment;
+mod host;
+mod http;
+mod invoke_api;
+mod launching;
+pub(crate) mod sandbox;
+mod server;
+mod settings;
+mod size;
+mod spawner;
+
+pub use calls::Calls;
+pub use code::Source;
+pub use server::Server;
+pub use settings::{Settings, SlowDirectory};
+pub use size::FunctionSize;
+pub(crate) use size::Machine;

@@ -1,0 +1,212 @@
+//! Calls a function, on Lambda or on the local host, by Lambda's API: our own HTTP and signatures.
+//!
+//! A call that is throttled waits and is repeated, and counted. A call whose answer has a token to
+//! continue is followed by the next. Called by `bench invoke`, one process for each caller.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
+use serde_json::{Value, json};
+
+use super::size::FunctionSize;
+use crate::error::{Error, Result};
+use crate::job::Metrics;
+use crate::plan::Invoke;
+
+/// Lambda's API of functions.
+const API: &str = "/2015-03-31/functions";
+/// The variable whose change has Lambda start new environments.
+const REFRESHED: &str = "FIRSTBYTE_REFRESHED";
+/// What an answer may take beside the function's timeout: the start of an environment, a queue.
+const MARGIN: Duration = Duration::from_secs(60);
+/// The longest timeout of a function.
+const LONGEST: u64 = 900;
+/// How long a change of the configuration may take.
+const UPDATE: Duration = Duration::from_secs(120);
+/// How long throttled calls are repeated.
+const THROTTLED: Duration = Duration::from_secs(120);
+/// The longest wait between two of them.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Figures that add up over the calls of one piece of work.
+const SUMS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedged", "reread_bytes"];
+
+/// A function to call.
+pub struct Calls {
+    store: Store,
+    function: String,
+    endpoint: Option<String>,
+    timeout: u64,
+    memory: Option<FunctionSize>,
+}
+
+impl Calls {
+    /// The function of `invoke`, reached with the credentials, the region and the proxies of
+    /// `options`.
+    ///
+    /// # Errors
+    /// The name, the memory or the timeout is malformed, or the options cannot be used.
+    pub fn new(options: Options, invoke: &Invoke) -> Result<Self> {
+        let function = invoke.function.clone();
+        let place = format!("lambda:{function}");
+        let wrong = |what: String| Error::Target { location: place.clone(), what };
+        let legal = |symbol: char| symbol.is_ascii_alphanumeric() || "-_".contains(symbol);
+        if !(1..=64).contains(&function.len()) || !function.chars().all(legal) {
+            return Err(wrong("not the name of a function: letters, digits, - and _".into()));
+        }
+        let timeout = match invoke.timeout.as_str() {
+            "" => LONGEST,
+            text => text.parse().ok().filter(|seconds| (1..=LONGEST).contains(seconds)).ok_or_else(|| {
+                wrong(format!("timeout {text:?}: whole seconds from 1 to {LONGEST} are needed"))
+            })?,
+        };
+        let memory = Some(&invoke.memory).filter(|text| !text.is_empty());
+        let memory = memory.map(|text| FunctionSize::parse(text)).transpose();
+        let read_deadline = Duration::from_secs(timeout) + MARGIN;
+        let store = Store::new(Options { read_deadline, ..options });
+        Ok(Self {
+            store: store.map_err(|error| wrong(error.to_string()))?,
+            endpoint: Some(invoke.endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+            memory: memory.map_err(|what| wrong(format!("memory: {what}")))?,
+            timeout,
+            function,
+        })
+    }
+
+    /// Has the next calls start new environments, with the memory and the timeout that are asked
+    /// for. It changes the variable `FIRSTBYTE_REFRESHED` of the function, and returns when the
+    /// change is complete.
+    ///
+    /// # Errors
+    /// The function cannot be changed, or the change takes too long.
+    pub fn refresh(&self) -> Result<()> {
+        let before = self.configuration()?;
+        let variables = before.pointer("/Environment/Variables").cloned();
+        let mut variables: BTreeMap<String, String> =
+            variables.and_then(|found| serde_json::from_value(found).ok()).unwrap_or_default();
+        variables.insert(REFRESHED.into(), format!("{:016x}", fastrand::u64(..)));
+        let mut wanted = json!({ "Environment": { "Variables": variables }, "Timeout": self.timeout });
+        if let Some(memory) = self.memory {
+            wanted["MemorySize"] = memory.megabytes().into();
+        }
+        let path = format!("{API}/{}/configuration", self.function);
+        let answer = self.call(ServiceMethod::Put, &path, wanted.to_string().as_bytes())?;
+        self.accepted(&answer)?;
+        let until = Instant::now() + UPDATE;
+        loop {
+            match self.configuration()?.get("LastUpdateStatus").and_then(Value::as_str) {
+                None | Some("Successful") => return Ok(()),
+                Some("Failed") => return Err(self.wrong("its configuration could not be changed")),
+                Some(_) if Instant::now() > until => {
+                    let why = format!("its configuration is not changed after {} s", UPDATE.as_secs());
+                    return Err(self.wrong(&why));
+                }
+                Some(_) => thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+
+    /// Has the function do the work of `event`, by as many calls as it takes. The figures are those
+    /// of its receipt, `call_seconds` as the caller sees them, `calls`, and how often a call was
+    /// `throttled`.
+    ///
+    /// # Errors
+    /// The function's own error, or that of a call.
+    pub fn work(&self, event: &Value) -> Result<Metrics> {
+        let (began, mut event) = (Instant::now(), event.clone());
+        let (mut sums, mut calls, mut throttled) = (Metrics::new(), 0.0, 0.0);
+        loop {
+            let answer = self.invoke(&event, &mut throttled)?;
+            calls += 1.0;
+            let mut figures = figures(&answer);
+            for name in SUMS {
+                let of_call = figures.get(name).copied();
+                if let Some(of_call) = of_call {
+                    *sums.entry(name.to_owned()).or_default() += of_call;
+                }
+            }
+            let Some(token) = answer.get("continue").filter(|token| !token.is_null()) else {
+                figures.extend(sums);
+                figures.insert("calls".into(), calls);
+                figures.insert("throttled".into(), throttled);
+                figures.insert("call_seconds".into(), began.elapsed().as_secs_f64());
+                return Ok(figures);
+            };
+            event["continue"] = token.clone();
+        }
+    }
+
+    /// One call, repeated while it is throttled.
+    fn invoke(&self, event: &Value, throttled: &mut f64) -> Result<Value> {
+        let path = format!("{API}/{}/invocations", self.function);
+        let (until, mut pause) = (Instant::now() + THROTTLED, Duration::from_millis(100));
+        let answer = loop {
+            let answer = self.call(ServiceMethod::Post, &path, event.to_string().as_bytes())?;
+            if answer.status != 429 || Instant::now() > until {
+                break answer;
+            }
+            *throttled += 1.0;
+            thread::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+            pause = (pause * 2).min(PAUSE);
+        };
+        self.accepted(&answer)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| self.wrong(&format!("its answer is no JSON: {error}")))?;
+        if answer.header("x-amz-function-error").is_none() {
+            return Ok(value);
+        }
+        let of = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+        Err(self.wrong(&format!("{}: {}", of("errorType"), of("errorMessage"))))
+    }
+
+    fn configuration(&self) -> Result<Value> {
+        let path = format!("{API}/{}/configuration", self.function);
+        let answer = self.call(ServiceMethod::Get, &path, b"")?;
+        self.accepted(&answer)?;
+        serde_json::from_slice(&answer.body).map_err(|error| self.wrong(&error.to_string()))
+    }
+
+    fn call(&self, method: ServiceMethod, path: &str, body: &[u8]) -> Result<ServiceAnswer> {
+        let (place, cancel) = (format!("lambda:{}", self.function), Cancel::new());
+        let endpoint_url = self.endpoint.as_deref();
+        let request = ServiceRequest {
+            service: "lambda",
+            endpoint_url,
+            method,
+            path,
+            body,
+            place: &place,
+            cancel: &cancel,
+        };
+        self.store.call_service(&request).map_err(|error| self.wrong(&error.to_string()))
+    }
+
+    /// Refuses an answer that is an error of the API. Its message names the action that a role
+    /// lacks.
+    fn accepted(&self, answer: &ServiceAnswer) -> Result<()> {
+        if answer.status < 300 {
+            return Ok(());
+        }
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let message = ["Message", "message"].iter().find_map(|name| said.get(*name)?.as_str());
+        let kind = answer.header("x-amzn-errortype").unwrap_or("error").split(':').next().unwrap_or_default();
+        Err(self.wrong(&format!("{kind} ({}): {}", answer.status, message.unwrap_or("no message"))))
+    }
+
+    fn wrong(&self, what: &str) -> Error {
+        Error::Target { location: format!("lambda:{}", self.function), what: what.to_owned() }
+    }
+}
+
+/// The numbers of an answer, with those of its stages.
+fn figures(answer: &Value) -> Metrics {
+    let of = |value: &Value| {
+        let pairs = value.as_object().into_iter().flatten();
+        pairs.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect::<Metrics>()
+    };
+    let mut figures = of(answer);
+    figures.extend(answer.get("stages").map(of).unwrap_or_default());
+    figures
+}

@@ -1,0 +1,91 @@
+//! The code of a function: a zip, a directory or an executable file, and the command that starts
+//! its runtime. Called by the host.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Name of the executable that a zip without a handler has.
+const BOOTSTRAP: &str = "bootstrap";
+
+/// The code to run.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// A zip, a directory, or an executable file.
+    pub path: PathBuf,
+    /// `MODULE.FUNCTION` of Python; `None` runs the code's own `bootstrap`.
+    pub handler: Option<String>,
+    /// The Python for a handler, with awslambdaric.
+    pub python: PathBuf,
+}
+
+/// Code that is ready to run.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    /// Its directory.
+    pub(super) directory: PathBuf,
+    /// The name of the handler, for the environment.
+    pub(super) handler: String,
+    python: Option<PathBuf>,
+}
+
+impl Code {
+    /// Unpacks the code below `into`, unless it is a directory already.
+    ///
+    /// # Errors
+    /// It is no such code.
+    pub(super) fn prepare(source: &Source, into: &Path) -> Result<Self> {
+        let path = &source.path;
+        let wrong =
+            |what: &str| Error::Target { location: path.display().to_string(), what: what.to_owned() };
+        let about = fs::metadata(path).map_err(Error::file(path))?;
+        let directory = if about.is_dir() {
+            fs::canonicalize(path).map_err(Error::file(path))?
+        } else if starts_as_zip(path) {
+            let mut zip = zip::ZipArchive::new(File::open(path).map_err(Error::file(path))?)
+                .map_err(|error| wrong(&format!("not a zip: {error}")))?;
+            zip.extract(into).map_err(|error| wrong(&format!("cannot be unpacked: {error}")))?;
+            into.to_owned()
+        } else if about.permissions().mode() & 0o111 != 0 {
+            fs::copy(path, into.join(BOOTSTRAP)).map_err(Error::file(path))?;
+            into.to_owned()
+        } else {
+            return Err(wrong("not the code of a function: give a zip, a directory or an executable file"));
+        };
+        let python = source.handler.is_some().then(|| source.python.clone());
+        let start = directory.join(BOOTSTRAP);
+        if python.is_none() && !fs::metadata(&start).is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
+        {
+            return Err(wrong(
+                "it has no executable file bootstrap; Python code needs --handler MODULE.FUNCTION",
+            ));
+        }
+        let handler = source.handler.clone().unwrap_or_else(|| BOOTSTRAP.to_owned());
+        Ok(Self { directory, handler, python })
+    }
+
+    /// True if Python runs it.
+    pub(super) fn is_python(&self) -> bool {
+        self.python.is_some()
+    }
+
+    /// The command that starts its runtime, with the code at `at`.
+    pub(super) fn command(&self, at: &Path) -> Vec<PathBuf> {
+        match &self.python {
+            None => vec![at.join(BOOTSTRAP)],
+            Some(python) => {
+                let words = ["-m", "awslambdaric", &self.handler].map(PathBuf::from);
+                [vec![python.clone()], words.to_vec()].concat()
+            }
+        }
+    }
+}
+
+fn starts_as_zip(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let read = File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut start));
+    read.is_ok() && start == *b"PK\x03\x04"
+}

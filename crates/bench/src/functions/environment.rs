@@ -1,0 +1,332 @@
+//! One environment: a function's runtime as a process, and the Runtime API that it talks to.
+//!
+//! It runs one invocation at a time. When an invocation's deadline passes, its whole process group
+//! is killed, and the environment is of no more use. Whatever way it ends, [`Environment::dispose`]
+//! leaves no process, control group, link, mount or directory. Called by the host.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use serde_json::{Value, json};
+
+use super::http::{self, Answer, Request};
+use crate::cgroup::Group;
+use crate::services::Running;
+
+/// Seconds that a runtime may take to start, beside the function's timeout.
+const INIT: Duration = Duration::from_secs(10);
+/// Most bytes of an event or an answer.
+pub(super) const MOST_BYTES: usize = 6 * 1024 * 1024 + 100;
+/// The path of the Runtime API.
+const API: &str = "/2018-06-01/runtime";
+
+/// What a caller gets for an invocation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outcome {
+    /// `Unhandled` or `Handled` for an error of the function.
+    pub(super) error: Option<&'static str>,
+    pub(super) body: Vec<u8>,
+}
+
+/// An event on its way to the runtime.
+#[derive(Debug)]
+struct Invocation {
+    id: String,
+    event: Vec<u8>,
+    timeout: Duration,
+}
+
+/// Why an environment is of no more use.
+#[derive(Debug)]
+enum End {
+    /// Its process ended.
+    Exited(String),
+    /// It said that it cannot start.
+    Init(Vec<u8>),
+    /// It was ended by the host.
+    Killed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Not yet fetched by the runtime.
+    waiting: Option<Invocation>,
+    /// Fetched and not answered: its id, and when it was fetched.
+    running: Option<(String, Instant)>,
+    outcome: Option<Outcome>,
+    end: Option<End>,
+    /// True once the process was waited for: its number may be another's.
+    reaped: bool,
+}
+
+/// What an environment has to itself beside its process.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    pub(super) group: Option<Group>,
+    /// Its links.
+    pub(super) services: Vec<Running>,
+    /// Its files.
+    pub(super) root: PathBuf,
+}
+
+/// An environment.
+#[derive(Debug)]
+pub(super) struct Environment {
+    /// The ARN of its function.
+    arn: String,
+    /// Which configuration of the function it has.
+    pub(super) generation: u64,
+    born: Instant,
+    pid: Pid,
+    state: Mutex<State>,
+    changed: Condvar,
+    holdings: Mutex<Holdings>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Environment {
+    /// Watches over the process of an environment, and answers what comes to `listener`.
+    ///
+    /// # Errors
+    /// A thread cannot be started. The process is killed then.
+    pub(super) fn new(
+        arn: String,
+        generation: u64,
+        child: Child,
+        listener: TcpListener,
+        holdings: Holdings,
+    ) -> io::Result<Arc<Self>> {
+        let environment = Arc::new(Self {
+            arn,
+            generation,
+            born: Instant::now(),
+            pid: Pid::from_child(&child),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            holdings: Mutex::new(holdings),
+            stop: Arc::default(),
+        });
+        let watched = Arc::clone(&environment);
+        let watch = thread::Builder::new().name("environment".into()).spawn(move || watched.watch(child));
+        let api = Arc::clone(&environment);
+        let answer = move |request| api.answer(request);
+        let served =
+            watch.and_then(|_| http::serve(listener, Arc::clone(&environment.stop), Arc::new(answer)));
+        if let Err(error) = served {
+            environment.dispose();
+            return Err(error);
+        }
+        Ok(environment)
+    }
+
+    /// Runs one invocation and waits for its end. After it, [`is_usable`](Self::is_usable) says
+    /// whether there can be another.
+    pub(super) fn invoke(&self, id: &str, event: Vec<u8>, timeout: Duration) -> Outcome {
+        let called = Instant::now();
+        let mut state = self.state();
+        state.outcome = None;
+        state.waiting = Some(Invocation { id: id.to_owned(), event, timeout });
+        self.changed.notify_all();
+        loop {
+            if let Some(outcome) = state.outcome.take() {
+                return outcome;
+            }
+            if let Some(end) = &state.end {
+                return self.ended(id, end);
+            }
+            let until = match &state.running {
+                Some((_, fetched)) => *fetched + timeout,
+                None => called.max(self.born + INIT) + timeout,
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                state.end = Some(End::Killed);
+                self.kill(&state);
+                return late(id, timeout);
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// True if it can run another invocation.
+    pub(super) fn is_usable(&self) -> bool {
+        self.state().end.is_none()
+    }
+
+    /// Ends it, and removes all that it has. Returns when nothing is left.
+    pub(super) fn dispose(&self) {
+        let mut state = self.state();
+        state.end.get_or_insert(End::Killed);
+        self.kill(&state);
+        self.changed.notify_all();
+        while !state.reaped {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.stop.store(true, Ordering::Relaxed);
+        let mut holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+        let Holdings { group, services, root } = std::mem::take(&mut *holdings);
+        // The group's processes may still use the links.
+        drop(group);
+        drop(services);
+        let _ = std::fs::remove_dir_all(root);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills the process and its group.
+    fn kill(&self, state: &State) {
+        if !state.reaped {
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Waits for the end of the process, and ends what it leaves in its group.
+    fn watch(&self, mut child: Child) {
+        // Without reaping it: until then its number belongs to no other group.
+        let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let mut state = self.state();
+        self.kill(&state);
+        let how = match child.wait() {
+            Ok(status) if status.success() => "Runtime exited without providing a reason".to_owned(),
+            Ok(status) => format!("Runtime exited with error: {}", shown(status)),
+            Err(error) => format!("Runtime exited with error: {error}"),
+        };
+        state.reaped = true;
+        state.end.get_or_insert(End::Exited(how));
+        self.changed.notify_all();
+    }
+
+    /// The answer for an invocation whose environment has ended.
+    fn ended(&self, id: &str, end: &End) -> Outcome {
+        let how = match end {
+            End::Init(body) => return Outcome { error: Some("Unhandled"), body: body.clone() },
+            End::Exited(how) => how.as_str(),
+            End::Killed => "Runtime was ended",
+        };
+        let holdings = self.holdings.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |group: &Group| group.usage().oom_kills.is_some_and(|kills| kills > 0);
+        let kind = match &holdings.group {
+            Some(group) if is_full(group) => "Runtime.OutOfMemory",
+            _ => "Runtime.ExitError",
+        };
+        unhandled(kind, &format!("RequestId: {id} Error: {how}"))
+    }
+
+    /// Answers a request of the runtime.
+    fn answer(&self, request: Request) -> Answer {
+        let Some(rest) = request.path.strip_prefix(API) else { return unknown() };
+        match (request.method.as_str(), rest.split('/').skip(1).collect::<Vec<_>>().as_slice()) {
+            ("GET", ["invocation", "next"]) => self.next(),
+            ("POST", ["invocation", id, "response"]) => {
+                let outcome = match request.body.len() {
+                    0..=MOST_BYTES => Outcome { error: None, body: request.body },
+                    size => {
+                        let why = format!(
+                            "Response payload size ({size} bytes) exceeded maximum allowed payload size (6291556 bytes)."
+                        );
+                        unhandled("Function.ResponseSizeTooLarge", &why)
+                    }
+                };
+                self.done(id, outcome)
+            }
+            ("POST", ["invocation", id, "error"]) => {
+                let kind = request.header("lambda-runtime-function-error-type").unwrap_or_default();
+                let error = if kind.eq_ignore_ascii_case("handled") { "Handled" } else { "Unhandled" };
+                self.done(id, Outcome { error: Some(error), body: request.body })
+            }
+            ("POST", ["init", "error"]) => {
+                let mut state = self.state();
+                state.end.get_or_insert(End::Init(request.body));
+                self.changed.notify_all();
+                accepted()
+            }
+            _ => unknown(),
+        }
+    }
+
+    /// Waits for an event, and hands it to the runtime.
+    fn next(&self) -> Answer {
+        let mut state = self.state();
+        loop {
+            if state.end.is_some() {
+                return Answer::json(
+                    410,
+                    &json!({ "errorType": "Ended", "errorMessage": "the environment ends" }),
+                );
+            }
+            if let Some(Invocation { id, event, timeout }) = state.waiting.take() {
+                state.running = Some((id.clone(), Instant::now()));
+                self.changed.notify_all();
+                let deadline = SystemTime::now() + timeout;
+                let since = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let headers = vec![
+                    ("lambda-runtime-aws-request-id", id),
+                    ("lambda-runtime-deadline-ms", since.as_millis().to_string()),
+                    ("lambda-runtime-invoked-function-arn", self.arn.clone()),
+                    ("lambda-runtime-trace-id", trace(since)),
+                ];
+                return Answer { status: 200, headers, body: event };
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes what the runtime says of an invocation.
+    fn done(&self, id: &str, outcome: Outcome) -> Answer {
+        let mut state = self.state();
+        if state.running.as_ref().is_none_or(|(running, _)| running != id) {
+            let why =
+                json!({ "errorType": "InvalidRequestID", "errorMessage": "no such invocation is running" });
+            return Answer::json(400, &why);
+        }
+        state.running = None;
+        state.outcome = Some(outcome);
+        self.changed.notify_all();
+        accepted()
+    }
+}
+
+/// The answer after the deadline.
+fn late(id: &str, timeout: Duration) -> Outcome {
+    let why = format!("RequestId: {id} Error: Task timed out after {:.2} seconds", timeout.as_secs_f64());
+    unhandled("Sandbox.Timedout", &why)
+}
+
+/// An error object as Lambda writes it.
+pub(super) fn unhandled(kind: &str, message: &str) -> Outcome {
+    let body: Value = json!({ "errorType": kind, "errorMessage": message });
+    Outcome { error: Some("Unhandled"), body: body.to_string().into_bytes() }
+}
+
+fn accepted() -> Answer {
+    Answer::json(202, &json!({ "status": "OK" }))
+}
+
+fn unknown() -> Answer {
+    Answer::json(404, &json!({ "errorType": "NotFound", "errorMessage": "no such path of the Runtime API" }))
+}
+
+fn shown(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(9)) => "signal: killed".to_owned(),
+        (None, signal) => format!("signal: {}", signal.unwrap_or_default()),
+    }
+}
+
+/// A trace id in X-Ray's form.
+fn trace(since: Duration) -> String {
+    let random = |digits: usize| format!("{:032x}", fastrand::u128(..))[..digits].to_owned();
+    format!("Root=1-{:08x}-{};Parent={};Sampled=0", since.as_secs(), random(24), random(16))
+}

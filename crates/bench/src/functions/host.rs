@@ -1,0 +1,278 @@
+//! The host: starts environments as calls need them, keeps them for later calls, and ends them.
+//!
+//! At most `concurrency` environments exist, with those that are being removed: each has its own
+//! memory. A change of the configuration retires all environments, so that the next call gets a new
+//! one. Called by the server of the Invoke API.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::code::Code;
+use super::environment::{Environment, Outcome};
+use super::launching::{self, Blueprint};
+use super::settings::Settings;
+use super::size::FunctionSize;
+use super::spawner::Spawner;
+use crate::error::{Error, Result};
+
+/// The longest timeout of a function.
+const LONGEST: Duration = Duration::from_secs(900);
+/// The account in ARNs, which is no real one.
+const ACCOUNT: &str = "000000000000";
+
+/// What callers may change.
+#[derive(Clone, Debug)]
+struct Configuration {
+    size: Option<FunctionSize>,
+    timeout: Duration,
+    variables: BTreeMap<String, String>,
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<Arc<Environment>>,
+    busy: Vec<Arc<Environment>>,
+    /// Environments that start, and those that are being removed.
+    starting: usize,
+    leaving: usize,
+    stopped: bool,
+}
+
+impl Pool {
+    fn live(&self) -> usize {
+        self.idle.len() + self.busy.len() + self.starting + self.leaving
+    }
+}
+
+/// Why an invocation did not begin.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// All environments are busy.
+    Concurrency,
+    /// No environment can be started.
+    Start(String),
+}
+
+/// A function and its environments.
+pub(super) struct Host {
+    settings: Settings,
+    code: Code,
+    /// The directory for those of environments.
+    root: PathBuf,
+    spawner: Spawner,
+    configuration: Mutex<Configuration>,
+    pool: Mutex<Pool>,
+    changed: Condvar,
+    /// Number of environments so far.
+    started: AtomicU64,
+}
+
+impl Host {
+    /// A host that has no environment yet. `root` is the directory for those of environments.
+    ///
+    /// # Errors
+    /// The thread that starts processes cannot be started.
+    pub(super) fn new(settings: Settings, code: Code, root: PathBuf) -> Result<Self> {
+        let configuration = Configuration {
+            size: settings.size,
+            timeout: settings.timeout,
+            variables: settings.variables.clone(),
+            generation: 0,
+        };
+        Ok(Self {
+            code,
+            root,
+            spawner: Spawner::start().map_err(Error::file("thread"))?,
+            configuration: Mutex::new(configuration),
+            pool: Mutex::default(),
+            changed: Condvar::new(),
+            started: AtomicU64::new(1),
+            settings,
+        })
+    }
+
+    /// Ends all environments, and waits until nothing is left of them. Later calls are refused.
+    pub(super) fn stop(&self) {
+        let mut pool = self.pool();
+        pool.stopped = true;
+        let idle = std::mem::take(&mut pool.idle);
+        pool.leaving += idle.len();
+        // A busy one is ended here; its call removes it.
+        let busy = pool.busy.clone();
+        drop(pool);
+        thread::scope(|scope| {
+            for environment in &idle {
+                scope.spawn(move || self.remove(environment));
+            }
+            for environment in &busy {
+                scope.spawn(move || environment.dispose());
+            }
+        });
+        let mut pool = self.pool();
+        while pool.live() > 0 {
+            pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    pub(super) fn arn(&self) -> String {
+        let region = self.settings.role.get("AWS_REGION").map_or("us-east-1", String::as_str);
+        format!("arn:aws:lambda:{region}:{ACCOUNT}:function:{}", self.settings.name)
+    }
+
+    /// The configuration as Lambda writes it.
+    pub(super) fn configuration(&self) -> Value {
+        let configuration = self.current();
+        let update = if self.pool().leaving > 0 { "InProgress" } else { "Successful" };
+        json!({
+            "FunctionName": self.settings.name,
+            "FunctionArn": self.arn(),
+            "MemorySize": configuration.size.map(FunctionSize::megabytes),
+            "Timeout": configuration.timeout.as_secs(),
+            "Environment": { "Variables": configuration.variables },
+            "Architectures": [std::env::consts::ARCH],
+            "State": "Active",
+            "LastUpdateStatus": update,
+        })
+    }
+
+    /// Changes the configuration, and retires all environments.
+    pub(super) fn configure(&self, wanted: &Value) -> std::result::Result<(), String> {
+        let number = |name: &str| match wanted.get(name) {
+            None => Ok(None),
+            Some(value) => {
+                value.as_u64().filter(|number| *number > 0).map(Some).ok_or(format!("{name}: {value}"))
+            }
+        };
+        let (memory, timeout) = (number("MemorySize")?, number("Timeout")?);
+        if timeout.is_some_and(|seconds| seconds > LONGEST.as_secs()) {
+            return Err(format!("Timeout: at most {} s", LONGEST.as_secs()));
+        }
+        let mut configuration = self.configuration.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(variables) = wanted.get("Environment").and_then(|found| found.get("Variables")) {
+            configuration.variables =
+                serde_json::from_value(variables.clone()).map_err(|error| format!("Variables: {error}"))?;
+        }
+        if let (Some(megabytes), Some(size)) = (memory, &mut configuration.size) {
+            size.memory_bytes = megabytes * 1_000_000;
+        }
+        if let Some(seconds) = timeout {
+            configuration.timeout = Duration::from_secs(seconds);
+        }
+        configuration.generation += 1;
+        drop(configuration);
+        let mut pool = self.pool();
+        let idle = std::mem::take(&mut pool.idle);
+        pool.leaving += idle.len();
+        drop(pool);
+        thread::scope(|scope| {
+            for environment in &idle {
+                scope.spawn(move || self.remove(environment));
+            }
+        });
+        Ok(())
+    }
+
+    /// Runs an invocation in an idle environment, else in a new one.
+    pub(super) fn invoke(&self, id: &str, event: Vec<u8>) -> std::result::Result<Outcome, Refused> {
+        let timeout = self.current().timeout;
+        let environment = self.claim()?;
+        let outcome = environment.invoke(id, event, timeout);
+        let keep = environment.is_usable() && environment.generation == self.current().generation;
+        let mut pool = self.pool();
+        pool.busy.retain(|busy| !Arc::ptr_eq(busy, &environment));
+        if keep && !pool.stopped {
+            pool.idle.push(environment);
+            return Ok(outcome);
+        }
+        pool.leaving += 1;
+        drop(pool);
+        self.remove(&environment);
+        Ok(outcome)
+    }
+
+    /// An environment for one invocation, which is busy from here on.
+    fn claim(&self) -> std::result::Result<Arc<Environment>, Refused> {
+        let mut pool = self.pool();
+        loop {
+            if pool.stopped {
+                return Err(Refused::Start("the host ends".into()));
+            }
+            if let Some(environment) = pool.idle.pop() {
+                if environment.is_usable() {
+                    pool.busy.push(Arc::clone(&environment));
+                    return Ok(environment);
+                }
+                pool.leaving += 1;
+                drop(pool);
+                self.remove(&environment);
+                pool = self.pool();
+            } else if pool.live() < self.settings.concurrency {
+                pool.starting += 1;
+                break;
+            } else if pool.leaving == 0 {
+                return Err(Refused::Concurrency);
+            } else {
+                // One that leaves makes room soon.
+                pool = self.changed.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        drop(pool);
+        let started = self.start();
+        let mut pool = self.pool();
+        pool.starting -= 1;
+        self.changed.notify_all();
+        let environment = started.map_err(|error| Refused::Start(error.to_string()))?;
+        pool.busy.push(Arc::clone(&environment));
+        // The host may have ended meanwhile, and has not seen this one.
+        if pool.stopped {
+            drop(pool);
+            environment.dispose();
+        }
+        Ok(environment)
+    }
+
+    fn start(&self) -> Result<Arc<Environment>> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let root = self.root.join(format!("environment-{number}"));
+        std::fs::create_dir_all(&root).map_err(Error::file(&root))?;
+        let configuration = self.current();
+        let blueprint = Blueprint {
+            settings: self.settings.clone(),
+            code: self.code.clone(),
+            arn: self.arn(),
+            root,
+            number,
+            size: configuration.size,
+            variables: configuration.variables,
+            generation: configuration.generation,
+        };
+        // Processes end with the thread that started them.
+        self.spawner.run(move || launching::launch(blueprint))
+    }
+
+    /// Removes an environment that is counted as leaving.
+    fn remove(&self, environment: &Environment) {
+        environment.dispose();
+        self.pool().leaving -= 1;
+        self.changed.notify_all();
+    }
+
+    fn current(&self) -> Configuration {
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

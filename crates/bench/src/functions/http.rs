@@ -1,0 +1,297 @@
+//! HTTP/1.1 for the two APIs of the host: requests with small bodies, answers in one piece.
+//!
+//! Connections are kept alive, each with a thread of its own. The grammar is httparse's. Only
+//! loopback addresses are listened on, and a request that a web page could have sent is refused.
+//! Called by the Runtime API and the Invoke API.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Longest head of a request.
+const HEAD: usize = 64 << 10;
+/// Longest body that is read. The APIs themselves allow less.
+const BODY: usize = 32 << 20;
+/// Headers of a request.
+const HEADERS: usize = 100;
+/// How often a listener looks whether it is to end, in nanoseconds.
+const LOOK: i64 = 50_000_000;
+
+/// A request.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) method: String,
+    /// The path without its query.
+    pub(super) path: String,
+    /// Names in lower case, and values.
+    headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Request {
+    /// The value of a header, whose name is in lower case.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// An answer with a JSON body.
+    pub(super) fn json(status: u16, body: &serde_json::Value) -> Self {
+        Self { status, headers: Vec::new(), body: body.to_string().into_bytes() }
+    }
+}
+
+/// What answers requests.
+pub(super) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+
+/// Answers the requests that come to `listener`, on threads of its own, until `stop` is true.
+pub(super) fn serve(listener: TcpListener, stop: Arc<AtomicBool>, handler: Handler) -> io::Result<()> {
+    let accept = move || {
+        while !stop.load(Ordering::Relaxed) {
+            let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+            let wait = Timespec { tv_sec: 0, tv_nsec: LOOK };
+            if !matches!(poll(&mut ready, Some(&wait)), Ok(1..)) {
+                continue;
+            }
+            let Ok((socket, _)) = listener.accept() else { continue };
+            let handler = Arc::clone(&handler);
+            // If no thread can be started, the connection closes.
+            let _ =
+                thread::Builder::new().name("connection".into()).spawn(move || converse(socket, &handler));
+        }
+    };
+    thread::Builder::new().name("listener".into()).spawn(accept).map(drop)
+}
+
+/// Answers the requests of one connection.
+fn converse(socket: TcpStream, handler: &Handler) {
+    let _ = socket.set_nodelay(true);
+    let mut connection = Connection { socket, ahead: Vec::new() };
+    loop {
+        let answer = match connection.request() {
+            Ok(Some(request)) if request.header("origin").is_some() || !is_local(&request) => {
+                Answer::json(403, &serde_json::json!({ "message": "requests of web pages are refused" }))
+            }
+            Ok(Some(request)) => handler(request),
+            Ok(None) => return,
+            Err(error) => {
+                let answer = Answer::json(400, &serde_json::json!({ "message": error.to_string() }));
+                let _ = connection.send(&answer, "close");
+                return;
+            }
+        };
+        if connection.send(&answer, "keep-alive").is_err() {
+            return;
+        }
+    }
+}
+
+/// True if the request names this machine as its host: a page can give its own name our address.
+fn is_local(request: &Request) -> bool {
+    let host = request.header("host").unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    ["localhost", "[::1]"].contains(&name) || name.starts_with("127.")
+}
+
+struct Connection {
+    socket: TcpStream,
+    /// Bytes that were read and belong to no request yet.
+    ahead: Vec<u8>,
+}
+
+impl Connection {
+    /// The next request; `None` at the end of the connection.
+    fn request(&mut self) -> io::Result<Option<Request>> {
+        let (mut request, length) = loop {
+            if let Some(head) = head(&self.ahead)? {
+                break head;
+            }
+            if self.ahead.len() > HEAD {
+                return Err(malformed("the head is too long"));
+            }
+            if self.fill()? == 0 {
+                return if self.ahead.is_empty() { Ok(None) } else { Err(malformed("an incomplete head")) };
+            }
+        };
+        self.ahead.drain(..length);
+        if request.header("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue")) {
+            self.socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        }
+        request.body = match (request.header("transfer-encoding"), request.header("content-length")) {
+            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => self.chunks()?,
+            (None, Some(length)) => {
+                let length = length.parse().map_err(|_| malformed("content-length is no number"))?;
+                self.take(length)?
+            }
+            (None, None) => Vec::new(),
+            _ => return Err(malformed("transfer-encoding and content-length")),
+        };
+        Ok(Some(request))
+    }
+
+    /// Reads more bytes, and returns how many.
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut buffer = [0; 16 << 10];
+        let read = self.socket.read(&mut buffer)?;
+        self.ahead.extend_from_slice(&buffer[..read]);
+        Ok(read)
+    }
+
+    /// The next `length` bytes.
+    fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        if length > BODY {
+            return Err(malformed("the body is too long"));
+        }
+        while self.ahead.len() < length {
+            if self.fill()? == 0 {
+                return Err(malformed("an incomplete body"));
+            }
+        }
+        Ok(self.ahead.drain(..length).collect())
+    }
+
+    /// A body in chunks; trailers are skipped.
+    fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let (used, size) = match httparse::parse_chunk_size(&self.ahead) {
+                Ok(httparse::Status::Complete(found)) => found,
+                Ok(httparse::Status::Partial) if self.ahead.len() < HEAD && self.fill()? > 0 => continue,
+                _ => return Err(malformed("a chunk without its size")),
+            };
+            self.take(used)?;
+            if size == 0 {
+                break;
+            }
+            if body.len() as u64 + size > BODY as u64 {
+                return Err(malformed("the body is too long"));
+            }
+            body.append(&mut self.take(size as usize)?);
+            self.take(2)?;
+        }
+        loop {
+            let line = self.ahead.windows(2).position(|pair| pair == b"\r\n");
+            match line {
+                Some(0) => return self.take(2).map(|_| body),
+                Some(end) => drop(self.take(end + 2)?),
+                None if self.ahead.len() < HEAD && self.fill()? > 0 => {}
+                None => return Err(malformed("an incomplete body")),
+            }
+        }
+    }
+
+    fn send(&mut self, answer: &Answer, connection: &str) -> io::Result<()> {
+        let mut text = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
+        text += &format!("content-length: {}\r\nconnection: {connection}\r\n", answer.body.len());
+        if !answer.headers.iter().any(|(name, _)| *name == "content-type") {
+            text += "content-type: application/json\r\n";
+        }
+        for (name, value) in &answer.headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += "\r\n";
+        self.socket.write_all(&[text.as_bytes(), &answer.body].concat())
+    }
+}
+
+/// The request at the start of `bytes` and the length of its head; `None` if it is incomplete.
+fn head(bytes: &[u8]) -> io::Result<Option<(Request, usize)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let length = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(malformed(&error.to_string())),
+    };
+    let target = parsed.path.unwrap_or_default();
+    let owned = |header: &httparse::Header<'_>| {
+        (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
+    };
+    let request = Request {
+        method: parsed.method.unwrap_or_default().to_owned(),
+        path: target.split('?').next().unwrap_or_default().to_owned(),
+        headers: parsed.headers.iter().map(owned).collect(),
+        body: Vec::new(),
+    };
+    Ok(Some((request, length)))
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        202 => "Accepted",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        413 => "Content Too Large",
+        429 => "Too Many Requests",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(sent: &[u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let echo = |request: Request| Answer {
+            status: 200,
+            headers: vec![("x-path", request.path)],
+            body: request.body,
+        };
+        serve(listener, Arc::clone(&stop), Arc::new(echo)).unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.write_all(sent).unwrap();
+        socket.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        stop.store(true, Ordering::Relaxed);
+        answer
+    }
+
+    #[test]
+    fn bodies_of_both_framings_are_read_on_one_connection() {
+        let answer = exchange(
+            b"POST /a?b HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Length: 3\r\n\r\noneGET /c HTTP/1.1\r\nhost: localhost\r\n\
+            Transfer-Encoding: chunked\r\n\r\n2\r\ntw\r\n1\r\no\r\n0\r\nTrailer: 1\r\n\r\n",
+        );
+        let found: Vec<&str> = answer.split("HTTP/1.1 200 OK\r\n").skip(1).collect();
+        assert_eq!(found.len(), 2, "{answer}");
+        assert!(found[0].contains("x-path: /a\r\n") && found[0].ends_with("\r\n\r\none"), "{answer}");
+        assert!(found[1].contains("x-path: /c\r\n") && found[1].ends_with("\r\n\r\ntwo"), "{answer}");
+    }
+
+    #[test]
+    fn malformed_requests_and_those_of_pages_are_refused() {
+        for (sent, status) in [
+            ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n", "403"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", "400"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nshort", "400"),
+            ("nonsense\r\n\r\n", "400"),
+        ] {
+            let answer = exchange(sent.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{sent:?}: {answer}");
+        }
+    }
+}

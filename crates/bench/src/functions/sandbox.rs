@@ -1,0 +1,129 @@
+//! What the process of an environment does before it becomes the function's runtime: it joins its
+//! control group and takes a private `/tmp`.
+//!
+//! As root, the process has a mount namespace of its own: `/tmp` is a directory of its own or a
+//! file system of a given size, `/mnt/task` is the function's code, and `/mnt/data` the directory
+//! that is mounted for it. All of it disappears with the process. Called by the launcher.
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mounts::Mounts;
+
+/// The function's code in its namespace.
+pub(crate) const TASK: &str = "/mnt/task";
+/// The mounted directory in its namespace.
+pub(crate) const DATA: &str = "/mnt/data";
+
+/// The surroundings of an environment.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Sandbox {
+    /// Files of control groups into which the process writes its id.
+    pub(crate) join: Vec<PathBuf>,
+    /// The namespace; `None` without the privilege to make one.
+    pub(crate) private: Option<Private>,
+    /// The working directory.
+    pub(crate) at: PathBuf,
+}
+
+/// A mount namespace.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Private {
+    /// The directory, or the file with a file system, that is `/tmp`.
+    pub(crate) tmp: PathBuf,
+    /// The code.
+    pub(crate) task: PathBuf,
+    /// The directory that is mounted.
+    pub(crate) data: Option<PathBuf>,
+    /// The directory of all environments.
+    pub(crate) stage: PathBuf,
+}
+
+impl Sandbox {
+    /// Enters it. A message says what failed.
+    pub(crate) fn enter(&self) -> Result<(), String> {
+        for file in &self.join {
+            let joined = fs::write(file, std::process::id().to_string());
+            joined.map_err(|error| format!("{}: cannot join the cgroup: {error}", file.display()))?;
+        }
+        if let Some(private) = &self.private {
+            private.enter()?;
+        }
+        std::env::set_current_dir(&self.at).map_err(|error| format!("{}: {error}", self.at.display()))
+    }
+}
+
+impl Private {
+    fn enter(&self) -> Result<(), String> {
+        // SAFETY: the call takes flags alone; this process has one thread.
+        if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+            return Err(format!("cannot make a mount namespace: {}", io::Error::last_os_error()));
+        }
+        mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "").map_err(cannot("make mounts private"))?;
+        // Opened first: what is mounted hides directories.
+        let open = |path: &Path| {
+            let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
+            opened.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let (tmp, task) = (open(&self.tmp)?, open(&self.task)?);
+        let data = self.data.as_deref().map(open).transpose()?;
+        mount("none", "/mnt", "tmpfs", 0, "size=64k,mode=755").map_err(cannot("/mnt"))?;
+        for (opened, at) in [(Some(&task), TASK), (data.as_ref(), DATA)] {
+            let Some(opened) = opened else { continue };
+            fs::create_dir(at).and_then(|()| bind(opened, at)).map_err(cannot(at))?;
+        }
+        self.leave_others();
+        if self.tmp.is_dir() { bind(&tmp, "/tmp").map_err(cannot("/tmp")) } else { mount_image(&self.tmp) }
+    }
+
+    /// Unmounts the slow file systems of all environments here, which the namespace has inherited:
+    /// they could not end before this one.
+    fn leave_others(&self) {
+        for mount in
+            Mounts::current().unwrap_or_default().iter().filter(|mount| mount.at.starts_with(&self.stage))
+        {
+            let Ok(at) = CString::new(mount.at.as_os_str().as_encoded_bytes()) else { continue };
+            // SAFETY: the path ends with a zero byte and outlives the call.
+            unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}
+
+/// The message of a failure to do `what`, or to mount something at that path.
+fn cannot(what: &str) -> impl Fn(io::Error) -> String {
+    let what = if what.starts_with('/') { format!("mount {what}") } else { what.to_owned() };
+    move |error| format!("cannot {what}: {error}")
+}
+
+/// Mounts the file system in a file at `/tmp`. The kernel frees its loop device with the namespace.
+fn mount_image(image: &Path) -> Result<(), String> {
+    let mounted = Command::new("mount").args(["-o", "loop"]).arg(image).arg("/tmp").output();
+    match mounted {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("cannot mount /tmp: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("mount: {error}")),
+    }
+}
+
+/// Shows what was opened at `at`.
+fn bind(opened: &fs::File, at: &str) -> io::Result<()> {
+    mount(&format!("/proc/self/fd/{}", opened.as_raw_fd()), at, "", libc::MS_BIND, "")
+}
+
+fn mount(from: &str, at: &str, kind: &str, flags: libc::c_ulong, options: &str) -> io::Result<()> {
+    let [from, at, kind, options] =
+        [from, at, kind, options].map(|text| CString::new(text).map_err(io::Error::other));
+    let (from, at, kind, options) = (from?, at?, kind?, options?);
+    // SAFETY: all four are strings that end with a zero byte and outlive the call.
+    let done = unsafe {
+        libc::mount(from.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast::<libc::c_void>())
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,70 @@
+//! A running host on a loopback address. Called by `bench functions`.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::code::Code;
+use super::host::Host;
+use super::settings::Settings;
+use super::{http, invoke_api, launching};
+use crate::error::{Error, Result};
+use crate::plan::Place;
+use crate::stage::Stage;
+
+/// A running host. Dropping it ends it and removes everything.
+pub struct Server {
+    host: Arc<Host>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    /// Its files, removed at last.
+    _stage: Stage,
+}
+
+impl Server {
+    /// Starts a host.
+    ///
+    /// # Errors
+    /// There is no such code, the address cannot be listened on, or limits cannot be set
+    /// here.
+    pub fn start(settings: Settings) -> Result<Self> {
+        let wrong = |what: String| Error::Service { name: settings.name.clone(), what };
+        if !settings.listen.ip().is_loopback() {
+            return Err(wrong(format!(
+                "{}: not an address of this machine alone: any caller that reaches it runs the code; listen on 127.0.0.1",
+                settings.listen
+            )));
+        }
+        launching::check(&settings)?;
+        let stage = Stage::new(&settings.disk)?;
+        let code = Code::prepare(&settings.source, &stage.directory(Place::Disk, "code")?)?;
+        let listener = TcpListener::bind(settings.listen)
+            .map_err(|error| wrong(format!("{}: {error}", settings.listen)))?;
+        let address = listener.local_addr().map_err(|error| wrong(error.to_string()))?;
+        let root = stage.directory(Place::Disk, "environments")?;
+        let host = Arc::new(Host::new(settings, code, root)?);
+        let (called, stop) = (Arc::clone(&host), Arc::new(AtomicBool::new(false)));
+        let handler = move |request| invoke_api::answer(&called, request);
+        http::serve(listener, Arc::clone(&stop), Arc::new(handler)).map_err(Error::file("thread"))?;
+        Ok(Self { host, address, stop, _stage: stage })
+    }
+
+    /// The endpoint for callers.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.host.stop();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}

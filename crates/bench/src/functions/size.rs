@@ -1,0 +1,87 @@
+//! The memory of a function, the share of a processor that goes with it, and how many of them a
+//! machine holds. Called by the engine for emulated functions, and by the local host.
+
+use firstbyte_location::units;
+
+use crate::machine;
+
+/// Memory of a function that has one processor, in bytes, as AWS Lambda documents it.
+const ONE_PROCESSOR: u64 = 1_769_000_000;
+/// The share of the machine's memory that functions may have: services and data need the rest.
+const SHARE: f64 = 0.8;
+
+/// A function's size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FunctionSize {
+    /// Its memory.
+    pub memory_bytes: u64,
+}
+
+/// The machine's memory and processors, which the functions share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) memory_bytes: u64,
+    pub(crate) processors: usize,
+}
+
+impl FunctionSize {
+    /// From text such as `512MB`.
+    ///
+    /// # Errors
+    /// It is no size above 0.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match units::parse_size(text) {
+            Ok(0) => Err("a memory above 0 is needed".into()),
+            Ok(memory_bytes) => Ok(Self { memory_bytes }),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Its share of the processors.
+    #[must_use]
+    pub fn processors(self) -> f64 {
+        self.memory_bytes as f64 / ONE_PROCESSOR as f64
+    }
+
+    /// Its memory in MB, the unit of Lambda.
+    #[must_use]
+    pub fn megabytes(self) -> u64 {
+        (self.memory_bytes + 500_000) / 1_000_000
+    }
+
+    /// Number of them that fit on `machine` at once.
+    pub(crate) fn fitting(self, machine: Machine) -> u32 {
+        let by_memory = machine.memory_bytes as f64 * SHARE / self.memory_bytes as f64;
+        let by_time = machine.processors as f64 / self.processors();
+        // One alone may want more processors than there are: that is no limit to it then.
+        by_memory.min(by_time.max(1.0)) as u32
+    }
+}
+
+impl std::fmt::Display for FunctionSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "function: {} MB and {:.3} processors for each job", self.megabytes(), self.processors())
+    }
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn current() -> Self {
+        let memory_bytes = machine::memory(&|name| std::env::var(name).ok());
+        Self { memory_bytes, processors: machine::processors() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_has_its_share_of_a_processor() {
+        let of = |megabytes: u64| FunctionSize { memory_bytes: megabytes * 1_000_000 };
+        assert!((of(1769).processors() - 1.0).abs() < 1e-9);
+        assert_eq!(of(512).to_string(), "function: 512 MB and 0.289 processors for each job");
+        assert_eq!(FunctionSize::parse("512MB"), Ok(of(512)));
+        assert!(FunctionSize::parse("0").unwrap_err().contains("above 0"));
+    }
+}

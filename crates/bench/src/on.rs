@@ -1,0 +1,112 @@
+//! Where the jobs of a measurement run, if not as processes of this machine: in functions here or
+//! on Lambda, or on the nodes of a Slurm cluster.
+//!
+//! It changes a plan before it is executed, so that the engine, its results and its tables stay the
+//! same. Called by `bench run --on`.
+
+use std::path::PathBuf;
+
+use firstbyte_location::units::parse_size;
+
+use crate::plan::Plan;
+
+/// A place for jobs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum On {
+    /// Functions on this machine, with this code; `None` for that beside this program.
+    Local(Option<PathBuf>),
+    /// A function of Lambda.
+    Lambda {
+        /// Its name. `{memory}` in it is the memory in MB.
+        name: String,
+        /// The endpoint, if it is not that of AWS.
+        endpoint: Option<String>,
+    },
+    /// The nodes of a Slurm cluster.
+    Slurm,
+}
+
+impl On {
+    /// From text such as `lambda:NAME`.
+    ///
+    /// # Errors
+    /// It is no such place.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "local" => Ok(Self::Local(None)),
+            None if text == "slurm" => Ok(Self::Slurm),
+            Some(("local", code)) if !code.is_empty() => Ok(Self::Local(Some(code.into()))),
+            Some(("lambda", function)) if !function.is_empty() => {
+                let (name, endpoint) = match function.split_once('@') {
+                    Some((name, endpoint)) => (name, Some(endpoint.to_owned())),
+                    None => (function, None),
+                };
+                Ok(Self::Lambda { name: name.to_owned(), endpoint })
+            }
+            _ => Err("write local, local:CODE, lambda:NAME, lambda:NAME@ENDPOINT or slurm".into()),
+        }
+    }
+}
+
+/// Has the calls of a plan go to functions that exist: nothing of it is emulated, and all calls of
+/// a run go out at once. Contenders that name a variable in `unknown`, which has no value there,
+/// are left out.
+pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
+    plan.env.clear();
+    for case in &mut plan.cases {
+        case.uses = Some(Vec::new());
+        case.contenders.retain(|contender| {
+            let text = serde_json::json!(contender.invoke).to_string();
+            !unknown.iter().any(|name| text.contains(&format!("{{{name}}}")))
+        });
+        for contender in &mut case.contenders {
+            (contender.function, contender.waves) = (None, false);
+        }
+    }
+    plan.cases.retain(|case| !case.contenders.is_empty());
+}
+
+/// Has every command and job of a plan run by `srun`, as Slurm jobs of this name. Limits of memory
+/// and processors are Slurm's.
+///
+/// # Errors
+/// A limit is no size.
+pub fn in_slurm(plan: &mut Plan, name: &str) -> Result<(), String> {
+    for contender in plan.cases.iter_mut().flat_map(|case| &mut case.contenders) {
+        if contender.modelled.is_some() || contender.invoke.is_some() {
+            continue;
+        }
+        let fixed = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--unbuffered", "--export=ALL"];
+        let mut words = fixed.map(str::to_owned).to_vec();
+        words.push(format!("--job-name={name}"));
+        if let Some(size) = contender.memory_limit.take() {
+            let bytes = parse_size(&size).map_err(|error| format!("{}: {error}", contender.name))?;
+            words.push(format!("--mem={}K", bytes.div_ceil(1024)));
+        }
+        if let Some(cpus) = contender.cpus.take() {
+            words.push(format!("--cpus-per-task={}", cpus.ceil()));
+        }
+        (contender.function, contender.waves) = (None, false);
+        contender.through = words;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        assert_eq!(On::parse("local"), Ok(On::Local(None)));
+        assert_eq!(On::parse("local:a.zip"), Ok(On::Local(Some("a.zip".into()))));
+        let lambda =
+            |endpoint: Option<&str>| On::Lambda { name: "f".into(), endpoint: endpoint.map(str::to_owned) };
+        assert_eq!(On::parse("lambda:f"), Ok(lambda(None)));
+        assert_eq!(On::parse("lambda:f@http://127.0.0.1:9001"), Ok(lambda(Some("http://127.0.0.1:9001"))));
+        assert_eq!(On::parse("slurm"), Ok(On::Slurm));
+        for wrong in ["", "lambda", "lambda:", "local:", "batch"] {
+            assert!(On::parse(wrong).unwrap_err().contains("lambda:NAME"), "{wrong}");
+        }
+    }
+}

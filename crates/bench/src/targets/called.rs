@@ -1,0 +1,143 @@
+//! Makes the case of a workload that a function does: calls in new environments, at each number of
+//! jobs. Called for `bench run TARGET --on lambda:NAME`.
+
+use std::collections::BTreeMap;
+
+use firstbyte_advise::result::CacheState;
+use serde_json::{Value, json};
+
+use super::{Found, Request, Target};
+use crate::functions::FunctionSize;
+use crate::plan::{Cache, Case, Contender, Count, Invoke};
+
+/// Workloads that a function does.
+const WORKLOADS: [&str; 6] = ["open", "one-big", "seq-read", "many-small", "copy-tree", "list"];
+/// The longest run, seconds.
+const TIMEOUT: f64 = 1800.0;
+
+/// A function of Lambda, or of a host of one's own.
+#[derive(Clone, Debug, Default)]
+pub struct Called {
+    /// Its name.
+    pub name: String,
+    /// The endpoint of the Invoke API; empty: that of AWS.
+    pub endpoint: String,
+    /// The timeout that it gets, in seconds; empty: the longest.
+    pub timeout: String,
+}
+
+/// The workloads that fit a target.
+pub(super) fn fitting(target: &Target) -> Vec<String> {
+    let names: &[&str] = match target.found {
+        Found::Object(_) => &["open", "one-big"],
+        Found::Tree(_) => &["many-small", "list"],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The case of a workload.
+pub(super) fn case(
+    target: &Target,
+    workload: &str,
+    called: &Called,
+    request: &Request,
+    jobs: &[u32],
+) -> Result<Case, String> {
+    if target.local {
+        return Err(format!("{}: a function does not see paths of this machine", target.location));
+    }
+    let (event, bytes) = event(target, workload, request)?;
+    let memory = request.function.clone().unwrap_or_default();
+    let mut vars = BTreeMap::new();
+    if !memory.is_empty() {
+        let size = FunctionSize::parse(&memory).map_err(|what| format!("--function: {what}"))?;
+        vars.insert("memory".to_owned(), size.megabytes().to_string());
+    }
+    let contender = |jobs: &u32| Contender {
+        name: format!("{jobs} at once"),
+        invoke: Some(Invoke {
+            function: called.name.clone(),
+            endpoint: called.endpoint.clone(),
+            memory: memory.clone(),
+            timeout: called.timeout.clone(),
+            event: event.clone(),
+        }),
+        jobs: Some(Count::Number(*jobs)),
+        cache: Cache { state: CacheState::Cold, ..Cache::default() },
+        bytes: bytes.map(|bytes| bytes.to_string()),
+        workload: workload.to_owned(),
+        target: target.location.clone(),
+        parameters: BTreeMap::from([("jobs".to_owned(), f64::from(*jobs))]),
+        ..Contender::default()
+    };
+    Ok(Case {
+        name: format!("{workload} {}", target.location),
+        title: format!("{workload} of {} in lambda:{}", target.location, called.name),
+        vars,
+        contenders: jobs.iter().map(contender).collect(),
+        timeout: TIMEOUT,
+        ..Case::default()
+    })
+}
+
+/// The event of a workload, and the bytes that a call reads if they are known.
+fn event(target: &Target, workload: &str, request: &Request) -> Result<(Value, Option<u64>), String> {
+    let source = &target.location;
+    let below = format!("{}/", source.trim_end_matches('/'));
+    let misfit = |needs: &str| Err(format!("{workload} needs {needs}: {source} is not one"));
+    match (workload, &target.found) {
+        ("open", Found::Object(_)) => {
+            Ok((json!({ "action": "open", "source": source, "read": request.read }), None))
+        }
+        ("seq-read", Found::Object(size)) => {
+            Ok((json!({ "action": "open", "source": source, "read": "all" }), Some(*size)))
+        }
+        ("one-big", Found::Object(size)) => {
+            Ok((json!({ "action": "download", "source": source }), Some(*size)))
+        }
+        ("many-small" | "copy-tree", Found::Tree(shape)) => {
+            let bytes = shape.complete.then(|| shape.sizes.values().sum());
+            let mut event = json!({ "action": "copy-many", "source": below });
+            if let Some(concurrency) = request.concurrency {
+                event["concurrency"] = concurrency.into();
+            }
+            Ok((event, bytes))
+        }
+        ("list", Found::Tree(_)) => Ok((json!({ "action": "list", "source": below }), None)),
+        ("open" | "seq-read" | "one-big", _) => misfit("an object"),
+        ("many-small" | "copy-tree" | "list", _) => misfit("a prefix"),
+        _ => Err(format!("no function does {workload}; functions do {}", WORKLOADS.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shape;
+    use super::*;
+
+    fn made(workload: &str, found: Found) -> Result<Case, String> {
+        let target = Target { location: "s3://b/k".into(), local: false, found };
+        let request = Request { read: "1%".into(), function: Some("512MB".into()), ..Request::default() };
+        let called = Called { name: "f".into(), ..Called::default() };
+        case(&target, workload, &called, &request, &[1, 20])
+    }
+
+    #[test]
+    fn a_workload_is_calls_of_an_action_at_each_number_of_jobs() {
+        let case = made("one-big", Found::Object(7)).unwrap();
+        let names: Vec<&str> = case.contenders.iter().map(|contender| contender.name.as_str()).collect();
+        assert_eq!(names, ["1 at once", "20 at once"]);
+        let invoke = case.contenders[1].invoke.as_ref().unwrap();
+        assert_eq!(invoke.event, json!({ "action": "download", "source": "s3://b/k" }));
+        assert_eq!((invoke.memory.as_str(), case.contenders[1].bytes.as_deref()), ("512MB", Some("7")));
+        let many = made("many-small", Found::Tree(Shape::default())).unwrap();
+        assert_eq!(many.contenders[0].invoke.as_ref().unwrap().event["source"], "s3://b/k/");
+    }
+
+    #[test]
+    fn what_no_function_does_is_refused() {
+        assert!(made("fio", Found::Object(7)).unwrap_err().contains("functions do open"));
+        assert!(made("list", Found::Object(7)).unwrap_err().contains("needs a prefix"));
+        assert!(made("open", Found::Tree(Shape::default())).unwrap_err().contains("needs an object"));
+    }
+}

@@ -1,0 +1,146 @@
+//! `bench functions`: runs a function on this machine, behind the APIs of AWS Lambda, until it is
+//! stopped.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use firstbyte::environment;
+use firstbyte_bench::functions::{FunctionSize, Server, Settings, SlowDirectory, Source};
+use firstbyte_location::units::{parse_duration, parse_size};
+use serde_json::json;
+
+use super::run::{clean_environment, parse_pair};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::signals::{self, Ending};
+
+/// The time that environments may take to end.
+const GRACE: Duration = Duration::from_secs(10);
+/// Variables of the caller that are the function's role.
+const ROLE: [&str; 4] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"];
+
+/// Run a function on this machine as AWS Lambda would, until stopped
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte bench functions firstbyte-lambda.zip --function 512MB --environments 4 --timeout 29s
+  firstbyte bench functions bootstrap --link-to 127.0.0.1:9000 --mount /srv/data
+  firstbyte bench functions handlers/ --handler app.handler --python .venv/bin/python
+  aws lambda invoke --endpoint-url http://127.0.0.1:9001 --function-name firstbyte \\
+    --cli-binary-format raw-in-base64-out --payload '{\"action\": \"list\", \"source\": \"s3://bucket/\"}' answer.json
+Memory and the share of a processor are limited by control groups (root), as in bench run --function. Signatures
+are not checked: the address is one of this machine alone. Each environment has a /tmp of its own (root).")]
+pub struct FunctionsArgs {
+    /// The code: a zip, a directory, or an executable that is the runtime
+    #[arg(value_name = "CODE")]
+    code: PathBuf,
+    /// The handler of Python code, run by awslambdaric: MODULE.FUNCTION
+    #[arg(long, value_name = "HANDLER")]
+    handler: Option<String>,
+    /// The Python for a handler, which has awslambdaric
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Name of the function
+    #[arg(long, value_name = "NAME", default_value = "firstbyte")]
+    name: String,
+    /// Memory of an environment, with the share of a processor that goes with it; without limits
+    /// if left out
+    #[arg(long, value_name = "SIZE", value_parser = FunctionSize::parse)]
+    function: Option<FunctionSize>,
+    /// Environments at once; more calls are refused, as by Lambda
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    environments: usize,
+    /// The longest time of a call, after which its environment is killed
+    #[arg(long, value_name = "TIME", default_value = "29s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Where callers connect, on this machine
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001")]
+    listen: String,
+    /// A server that each environment reaches by a link of its own: 0.6 Gbit/s, 20 ms. It is the
+    /// function's AWS_ENDPOINT_URL
+    #[arg(long, value_name = "HOST:PORT")]
+    link_to: Option<String>,
+    /// A directory that each environment sees as /mnt/data, by a slow file system of its own (root)
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+    /// Delay of each request to that file system
+    #[arg(long, value_name = "TIME", default_value = "2ms", requires = "mount")]
+    mount_rtt: String,
+    /// Rate of that file system
+    #[arg(long, value_name = "RATE", default_value = "60MB", requires = "mount")]
+    mount_rate: String,
+    /// Size of /tmp; that of the disk if left out (root)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    tmp: Option<u64>,
+    /// A variable of the function; may be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    variables: Vec<(String, String)>,
+}
+
+/// Runs it.
+pub fn run(args: &FunctionsArgs, globals: &Globals) -> Result<Exit> {
+    let ending = Ending { interrupted: GRACE, terminated: GRACE, exit: Exit::Done };
+    // Before anything starts, so that a signal always ends everything.
+    let stop = signals::interruption(ending)?;
+    let role = ROLE.into_iter().filter_map(|name| Some((name.to_owned(), environment::variable(name)?)));
+    let server = Server::start(Settings {
+        name: args.name.clone(),
+        source: Source {
+            path: args.code.clone(),
+            handler: args.handler.clone(),
+            python: found(&args.python),
+        },
+        size: args.function,
+        timeout: args.timeout,
+        concurrency: args.environments,
+        listen: resolve(&args.listen)?,
+        link_to: args.link_to.clone(),
+        directory: args.mount.as_ref().map(|path| SlowDirectory {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            rtt: args.mount_rtt.clone(),
+            rate: args.mount_rate.clone(),
+        }),
+        tmp_bytes: args.tmp,
+        role: role.collect(),
+        variables: args.variables.iter().cloned().collect::<BTreeMap<_, _>>(),
+        env: clean_environment(),
+        firstbyte: std::env::current_exe().map_err(|error| Error::io("this program's own path", &error))?,
+        disk: std::env::temp_dir(),
+    })?;
+    let url = server.url();
+    let call = format!("{url}/2015-03-31/functions/{}/invocations", args.name);
+    if !globals.quiet {
+        console::say(format_args!(
+            "call it: curl -d '{{\"action\": \"list\", \"source\": \"s3://BUCKET/\"}}' {call}"
+        ));
+    }
+    if globals.json {
+        console::print(json!({ "verb": "functions", "function": args.name, "url": url }))?;
+    } else {
+        console::print(&url)?;
+    }
+    // It fails only once the signals were handled.
+    let _ = stop.recv();
+    drop(server);
+    Ok(Exit::Done)
+}
+
+/// The path of a program: what has no slash is looked for where programs are.
+fn found(program: &PathBuf) -> PathBuf {
+    if program.components().count() > 1 {
+        return std::path::absolute(program).unwrap_or_else(|_| program.clone());
+    }
+    let path = environment::variable("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).map(|directory| directory.join(program));
+    all.into_iter().find(|path| path.is_file()).unwrap_or_else(|| program.clone())
+}
+
+fn resolve(address: &str) -> Result<SocketAddr> {
+    let wrong = |why: String| Error::usage(format!("--listen {address}: {why}")).advise("write HOST:PORT");
+    let mut addresses = address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    addresses.next().ok_or_else(|| wrong("no such host".into()))
+}

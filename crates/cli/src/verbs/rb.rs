@@ -1,0 +1,45 @@
+//! `rb`: removes empty buckets.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::mb;
+use crate::globals::Globals;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::report::{Output, Report};
+
+/// Remove empty buckets
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte rb s3://old-bucket
+  firstbyte rm -r s3://old-bucket && firstbyte rb s3://old-bucket    # with all that is in it")]
+pub struct RbArgs {
+    /// Buckets to remove
+    #[arg(required = true, value_name = "s3://BUCKET")]
+    buckets: Vec<OsString>,
+}
+
+/// Runs it.
+pub fn run(args: &RbArgs, globals: &Globals) -> Result<Exit> {
+    let buckets = mb::parse(&args.buckets)?;
+    let store = globals.store()?;
+    let mut report = Report::new("rb", super::joined(&args.buckets), None);
+    report.receipt().deleted = Some(0);
+    for bucket in &buckets {
+        match store.delete_bucket(bucket) {
+            Ok(()) => *report.receipt().deleted.get_or_insert(0) += 1,
+            Err(error) => {
+                let error = Error::from(error);
+                report.fail(match error.message.contains("BucketNotEmpty") {
+                    true => error.advise(format!("empty it by firstbyte rm -r {bucket}")),
+                    false => error,
+                });
+                break;
+            }
+        }
+    }
+    report.receipt().requests = store.counters().requests;
+    report.end(globals, Output::Free)
+}

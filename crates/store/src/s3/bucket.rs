@@ -1,0 +1,32 @@
+//! CreateBucket and DeleteBucket.
+
+use firstbyte_location::S3Object;
+
+use super::{Call, Operation, S3, endpoint, xml};
+use crate::{Cancel, Payload, Result};
+
+impl S3 {
+    /// `CreateBucket`, in the region of the options.
+    pub(crate) fn create_bucket(&self, bucket: &S3Object) -> Result<()> {
+        let region = self.region(&bucket.bucket)?;
+        // A request without a body means the first region, whose name no body may have.
+        let body = if region == endpoint::FIRST_REGION {
+            String::new()
+        } else {
+            let region = xml::escape(&region);
+            format!(
+                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+            )
+        };
+        let cancel = Cancel::new();
+        let mut call = Call::new(Operation::CreateBucket, bucket, &cancel);
+        call.payload = Payload::Bytes(body.as_bytes());
+        self.call_text(&call).map(drop)
+    }
+
+    /// `DeleteBucket`, which refuses a bucket that is not empty.
+    pub(crate) fn delete_bucket(&self, bucket: &S3Object) -> Result<()> {
+        let cancel = Cancel::new();
+        self.call_text(&Call::new(Operation::DeleteBucket, bucket, &cancel)).map(drop)
+    }
+}

@@ -1,0 +1,112 @@
+//! Control calls to other services of AWS, such as Lambda, with the credentials of S3 calls.
+//!
+//! A call is one signed request with a JSON body, and a whole answer in memory. It is not retried:
+//! the caller knows whether repeating it is harmless.
+
+use std::time::SystemTime;
+
+use firstbyte_location::redacted;
+use firstbyte_pacing::Throttle;
+
+use super::{S3, sign};
+use crate::wire::{Method, Origin, Request};
+use crate::{Cancel, Error, Payload, Result};
+
+/// Longest answer accepted: what Lambda allows, and some more.
+const LONGEST_ANSWER: usize = 8 << 20;
+
+/// The method of a [`ServiceRequest`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ServiceMethod {
+    /// `GET`.
+    Get,
+    /// `PUT`.
+    Put,
+    /// `POST`.
+    Post,
+}
+
+/// A request to a service of AWS.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceRequest<'a> {
+    /// The service as in host names and signatures, for example `lambda`.
+    pub service: &'a str,
+    /// The endpoint instead of that of AWS, `http(s)://HOST[:PORT]`.
+    pub endpoint_url: Option<&'a str>,
+    /// The method.
+    pub method: ServiceMethod,
+    /// Path and query, encoded.
+    pub path: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+    /// What is called, for error messages.
+    pub place: &'a str,
+    /// Ends the request.
+    pub cancel: &'a Cancel,
+}
+
+/// The answer of a service.
+#[derive(Clone, Debug)]
+pub struct ServiceAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Names in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl ServiceAnswer {
+    /// The value of a header, whose name is in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl S3 {
+    /// Sends one request to a service, and reads its answer.
+    pub(crate) fn call_service(&self, call: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
+        let cancel = self.client.scoped_cancel(call.cancel);
+        let options = &self.client.options;
+        let configured = &self.identity.place(options)?.region;
+        // A stand-in for a service does not care.
+        let region = match (configured, call.endpoint_url) {
+            (Some(region), _) => region.as_str(),
+            (None, Some(_)) => super::endpoint::FIRST_REGION,
+            (None, None) => {
+                return Err(Error::Options {
+                    what: format!("{}: no region", call.place),
+                    why: "give one with --region or AWS_REGION".to_owned(),
+                });
+            }
+        };
+        let aws = || format!("https://{}.{region}.{}", call.service, super::endpoint::suffix(region));
+        let url = call.endpoint_url.map_or_else(aws, ToOwned::to_owned);
+        let origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
+            what: format!("endpoint {}", redacted(&url)),
+            why: "write http(s)://HOST[:PORT]".to_owned(),
+        })?;
+        let mut request = Request {
+            place: call.place,
+            origin: &origin,
+            method: match call.method {
+                ServiceMethod::Get => Method::Get,
+                ServiceMethod::Put => Method::Put,
+                ServiceMethod::Post => Method::Post,
+            },
+            target: call.path.to_owned(),
+            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            payload: Payload::Bytes(call.body),
+            cancel: &cancel,
+            throttle: &Throttle::default(),
+        };
+        if let Some(credentials) = self.identity.credentials(call.place, options, &cancel)? {
+            sign::sign_request(&mut request, &credentials, (call.service, region), SystemTime::now())?;
+        }
+        tracing::debug!(place = call.place, path = call.path, region, "request to a service");
+        let (head, incoming) = self.client.send(&request)?;
+        let headers = head.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(ServiceAnswer { status: head.status, headers, body: incoming.collect(LONGEST_ANSWER)? })
+    }
+}
