@@ -128,8 +128,8 @@ impl Environment {
     }
 }
 
-/// Since the start of this process, which the kernel reports in ticks of a hundredth of a second: the
-/// 22nd field of proc(5)'s `stat`, the 20th behind the name.
+/// Since the start of this process, which the kernel reports in ticks of a hundredth of a second:
+/// the 22nd field of proc(5)'s `stat`, the 20th behind the name.
 fn age_of_process() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
