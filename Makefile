@@ -27,7 +27,7 @@ check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@python3 scripts/check.py fast
 
 test: ## everything: check, conformance on real servers, client compatibility, the Python package, docs, audit
-	@scripts/need.sh build mounts servers clients python
+	@scripts/need.sh build mounts servers clients python deploy
 	@python3 scripts/check.py full
 
 docs: build ## docs/options.md, and the man pages in target/man1, from the command line's own definition

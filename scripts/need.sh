@@ -2,13 +2,15 @@
 # Installs what a step needs, and only what is missing, so that every make target works on a fresh machine and costs
 # nothing on a prepared one.
 #
-#   need.sh build|mounts|servers|clients|python|peers|dist ...
+#   need.sh build|mounts|servers|clients|python|deploy|peers|dist ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Pinned: the servers that the conformance suite and the benchmarks are stated against.
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+# The last one with a free licence; what it formats, newer ones format alike.
+TERRAFORM=github.com/hashicorp/terraform@v1.5.7
 # From here on `go` fetches by itself the newer toolchain a module asks for.
 GO_LEAST=1.21
 
@@ -65,30 +67,39 @@ mounts() {
 # older A B: whether version A comes before version B.
 older() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -1)" = "$1" ]; }
 
-servers() {
-    apt nginx=nginx curl=curl openssl=openssl jq=jq
-    command -v versitygw >/dev/null && command -v minio >/dev/null && return
+golang() {
     apt go=golang-go
     local have
     have=$(go env GOVERSION 2>/dev/null || go version | cut -d' ' -f3)
     older "${have#go}" "$GO_LEAST" &&
         die "$have is too old to build the test servers, go $GO_LEAST is needed: see https://go.dev/doc/install"
+    return 0
+}
+
+servers() {
+    apt nginx=nginx curl=curl openssl=openssl jq=jq
+    command -v versitygw >/dev/null && command -v minio >/dev/null && return
+    golang
     command -v versitygw >/dev/null || { echo "need.sh: building versitygw" >&2; go install "$VERSITYGW"; }
     command -v minio >/dev/null || { echo "need.sh: building minio" >&2; go install "$MINIO"; }
 }
 
-# venv FILE: installs the versions pinned in FILE into .venv; a copy of FILE in it marks that as done.
+# venv FILE [DIR]: installs the versions pinned in FILE into DIR, by default .venv; a copy of FILE in it marks that as
+# done.
 venv() {
-    local stamp=.venv/$(echo "$1" | tr / -)
+    local dir=${2:-.venv} stamp
+    stamp=$dir/$(echo "$1" | tr / -)
     cmp -s "$1" "$stamp" && return
     python3 -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
-    [ -x .venv/bin/python ] || python3 -m venv .venv
-    .venv/bin/pip install --quiet --disable-pip-version-check --requirement "$1" >&2
+    [ -x "$dir/bin/python" ] || python3 -m venv "$dir"
+    "$dir/bin/pip" install --quiet --disable-pip-version-check --requirement "$1" >&2
     cp "$1" "$stamp"
 }
 
 clients() {
     apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+
+    # A cluster of its own, which the tests start and end.
+    apt slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
     venv tests/clients/requirements.txt
 }
 
@@ -97,6 +108,17 @@ python() {
     venv tests/python/requirements.txt
     # CPython's own tests; Debian has them in a package of their own.
     .venv/bin/python -c 'import test.test_os' 2>/dev/null || apt_install libpython3-testsuite
+}
+
+# What checks deploy/. Nothing of it reaches AWS.
+deploy() {
+    venv tests/deploy/requirements.txt
+    venv tests/deploy/checkov-requirements.txt .venv/checkov
+    golang
+    [ -x "$(go env GOPATH)/bin/terraform" ] && return
+    echo "need.sh: building Terraform" >&2
+    # Not into GOBIN: the tests want this version, whatever else is installed.
+    GOBIN=$(go env GOPATH)/bin go install "$TERRAFORM"
 }
 
 peers() {

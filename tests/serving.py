@@ -11,6 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+# The long runs have another build of it.
+PROGRAM = Path(os.environ.get("FIRSTBYTE_PROGRAM", TARGET / "debug" / "firstbyte"))
 START_TIMEOUT = 30
 # Long enough for a loaded machine; a client that hangs fails its test only.
 CLIENT_TIMEOUT = 120
@@ -56,12 +58,15 @@ class Served:
 
 
 @contextmanager
-def serving(root: Path, *options: str):
-    """`serve --write` over a directory, for as long as the block lasts."""
+def serving(root: Path, *options: str, log: Path | None = None):
+    """`serve --write` over a directory, for as long as the block lasts. Its standard error goes to
+    `log`.
+    """
     process = subprocess.Popen(
-        [TARGET / "debug" / "firstbyte", "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
+        [PROGRAM, "serve", root, "--write", "--listen", "127.0.0.1:0", *options],
         env=CLEAN,
         stdout=subprocess.PIPE,
+        stderr=log.open("w") if log else None,
         text=True,
     )
     try:

@@ -6,7 +6,9 @@ files in hash-prefix directories.
 
 `open` gives an object of S3, of a web server or of a slow file system as a file, of which only what
 is read is fetched, and kept; `hydrate`, `status` and `release` bring objects here, say what is here
-and let it go; `cp` copies objects and trees. `firstbyte.filesystem` is the same for fsspec.
+and let it go; `cp` copies objects and trees. `plan` divides a copy among workers, and `merge` says
+what they did; `firstbyte.ray` runs them as Ray tasks. `firstbyte.filesystem` is the same for
+fsspec.
 
 Everything waits without the interpreter's lock and may be used from any thread; from asyncio, by
 `asyncio.to_thread`.
@@ -21,6 +23,7 @@ from firstbyte._listdir import listdir
 from firstbyte._native import DirEntry, __version__
 from firstbyte._open import File, RawFile, open
 from firstbyte._scandir import ScandirIterator, scandir
+from firstbyte._shard import merge, plan
 from firstbyte._walk import walk
 
 __all__ = [
@@ -39,7 +42,9 @@ __all__ = [
     "iter_batches",
     "list_arrow",
     "listdir",
+    "merge",
     "open",
+    "plan",
     "release",
     "scandir",
     "status",

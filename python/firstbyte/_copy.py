@@ -19,9 +19,11 @@ class PartialError(OSError):
 
 
 def cp(
-    source: Location,
+    source: Location | None,
     destination: Location,
     *,
+    manifest: Location | None = None,
+    shard: str | None = None,
     recursive: bool = False,
     checksum: str | None = None,
     limit_rate: int | str | None = None,
@@ -40,8 +42,13 @@ def cp(
     stands for its contents. What a tree's destination has already, unchanged, is skipped.
 
     Args:
-        source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        source: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path; None with
+            `manifest`.
         destination: likewise.
+        manifest: what `plan` wrote, instead of `source`. Its objects are copied in the versions
+            that they had then; what the destination has already, unchanged, is skipped.
+        shard: which part of the manifest, such as "0/8"; "auto" in an array job of AWS Batch,
+            Slurm or Kubernetes.
         recursive: whether directories are copied with everything below them.
         checksum: what the one object copied must have, such as "sha256:HEX" or "crc64nvme:HEX".
         limit_rate: bytes a second, as a number or like "40MB".
@@ -64,6 +71,12 @@ def cp(
     client = _native.connect(
         memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
     )
+    if manifest is not None:
+        if source is not None or checksum is not None or shard is None:
+            raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
+        return receipt(_native.cp_shard(client, manifest, shard, destination, limit_rate))
+    if source is None or shard is not None:
+        raise ValueError("give a source, or a manifest and its shard")
     return receipt(_native.cp(client, source, destination, recursive, checksum, limit_rate))
 
 
@@ -76,7 +89,7 @@ def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, An
     if not failures:
         return fields
     first = errors[0][1]
-    if failures == 1 and not fields["objects"]:
+    if failures == 1 and not fields["objects"] and "shard" not in fields:
         raise first
     line = f"{failures} failed, the first of them: {first.strerror or first}"
     error = PartialError(first.errno, line, first.filename)

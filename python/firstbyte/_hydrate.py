@@ -9,8 +9,10 @@ from firstbyte._typing import Any
 
 
 def hydrate(
-    location: Location,
+    location: Location | None = None,
     *,
+    manifest: Location | None = None,
+    shard: str | None = None,
     recursive: bool = False,
     pin: bool = False,
     limit_rate: int | str | None = None,
@@ -30,6 +32,8 @@ def hydrate(
 
     Args:
         location: `s3://BUCKET/KEY`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        manifest: what `plan` wrote, instead of `location`.
+        shard: which part of the manifest, such as "0/8"; "auto" in an array job.
         recursive: whether everything below is meant.
         pin: whether it stays whatever else needs room, until it is released.
         limit_rate: bytes a second, as a number or like "40MB".
@@ -62,6 +66,12 @@ def hydrate(
         region=region,
         anonymous=anonymous,
     )
+    if manifest is not None:
+        if location is not None or shard is None:
+            raise ValueError("with manifest, give shard, and no location, which the manifest has")
+        return receipt(_native.hydrate_shard(client, manifest, shard, pin, limit_rate))
+    if location is None or shard is not None:
+        raise ValueError("give a location, or a manifest and its shard")
     return receipt(_native.hydrate(client, location, recursive, pin, limit_rate))
 
 

@@ -27,14 +27,18 @@ __all__ = [
     "connect",
     "copy_many",
     "cp",
+    "cp_shard",
     "delete",
     "disconnect",
     "hydrate",
+    "hydrate_shard",
     "iter_batches",
     "list",
     "list_arrow",
     "listdir",
+    "merge",
     "open",
+    "plan",
     "put",
     "release",
     "stat",
@@ -229,6 +233,20 @@ def cp(
     checksum: str | None,
     limit_rate: int | str | None,
 ) -> _Outcome: ...
+def cp_shard(
+    client: Client, manifest: Location, shard: str, destination: Location, limit_rate: int | str | None
+) -> _Outcome: ...
+def hydrate_shard(
+    client: Client, manifest: Location, shard: str, pin: bool, limit_rate: int | str | None
+) -> _Outcome: ...
+def plan(
+    client: Client,
+    sources: builtins.list[Location],
+    out: Location,
+    shards: int,
+    patterns: builtins.list[tuple[bool, str]],
+) -> str: ...
+def merge(manifest: Location, receipts: builtins.list[Location]) -> str: ...
 def copy_many(
     client: Client, pairs: builtins.list[tuple[Location, Location]]
 ) -> builtins.list[tuple[str, OSError]]: ...

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import data
+import manifest
 import mounts
 from data import Failed
 from servers import AWS, CLEAN, Server, Servers
@@ -206,6 +207,31 @@ def serve_model(soak: Soak) -> int:
     return tested("firstbyte-serve", "model", FIRSTBYTE_OPERATIONS=2_000 * soak.times, FIRSTBYTE_SEED=soak.draws.randrange(1 << 32))
 
 
+def manifests(soak: Soak) -> int:
+    """a manifest of 10,000,000 objects, written and read within 256 MiB"""
+    return manifest.run(soak.firstbyte, soak.stage, CLEAN | AWS, 10_000_000)
+
+
+def array_jobs(soak: Soak) -> int:
+    """100,000 objects in 8 shards of array jobs of Slurm: a lost node, a shard run twice"""
+    # The same test as in `make test`, with more of everything.
+    counts = {"FIRSTBYTE_SLURM_OBJECTS": "100000", "FIRSTBYTE_SLURM_SHARDS": "8"}
+    return python_tested(soak, "tests/clients/test_slurm.py", counts)
+
+
+def ray_tasks(soak: Soak) -> int:
+    """100,000 objects by Ray tasks on four nodes, one of them lost; a Dataset of 200,000 keys"""
+    counts = {"FIRSTBYTE_RAY_OBJECTS": "100000", "FIRSTBYTE_RAY_KEYS": "200000", "FIRSTBYTE_RAY_NODES": "4"}
+    return python_tested(soak, "tests/python/test_ray.py", counts)
+
+
+def python_tested(soak: Soak, test: str, counts: dict[str, str]) -> int:
+    """Whether one of the tests in Python fails with this much work."""
+    command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={soak.stage}/tests", test]
+    program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
+    return int(subprocess.run(command, env=os.environ | program | counts, check=False).returncode != 0)
+
+
 def stop_all(_soak: Soak) -> int:
     """every verb against every faulty server, ended by signals and deadlines"""
     return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
@@ -226,7 +252,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:

@@ -13,8 +13,9 @@ use crate::render::console;
 use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs,
     demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs,
-    ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, rb::RbArgs, release::ReleaseArgs,
-    rm::RmArgs, serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
+    ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, plan::PlanArgs, rb::RbArgs,
+    receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, serve::ServeArgs, stat::StatArgs,
+    status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
 };
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
@@ -60,6 +61,8 @@ pub enum Verb {
     Release(ReleaseArgs),
     Status(StatusArgs),
     Layout(LayoutArgs),
+    Plan(PlanArgs),
+    Receipts(ReceiptsArgs),
     Link(LinkArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),

@@ -20,8 +20,8 @@ use args::{Cli, Verb};
 use render::console;
 use render::error::{Exit, Result};
 use verbs::{
-    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb, mount, rb,
-    release, rm, serve, stat, status, sync, unmount,
+    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb, mount,
+    plan, rb, receipts, release, rm, serve, stat, status, sync, unmount,
 };
 
 fn main() -> ExitCode {
@@ -55,6 +55,8 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Rm(args) => rm::run(args, globals),
         Verb::Mb(args) => mb::run(args, globals),
         Verb::Rb(args) => rb::run(args, globals),
+        Verb::Plan(args) => plan::run(args, globals),
+        Verb::Receipts(args) => receipts::run(args, globals),
         Verb::Release(args) => release::run(args, globals),
         Verb::Status(args) => status::run(args, globals),
         Verb::Layout(args) => layout::run(args, globals),

@@ -111,7 +111,7 @@ fn completions_and_help_are_there_for_every_verb() {
         let script = String::from_utf8(world.run(&["completions", shell]).ok().stdout).unwrap();
         assert!(script.contains("firstbyte") && script.contains("no-sign-request"), "{shell}");
     }
-    for verb in ["cp", "sync", "cat", "stat", "serve", "link"] {
+    for verb in ["cp", "sync", "cat", "stat", "plan", "serve", "link"] {
         let help = String::from_utf8(world.run(&[verb, "--help"]).ok().stdout).unwrap();
         assert!(help.contains("Example"), "{verb}");
     }

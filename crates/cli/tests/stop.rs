@@ -71,6 +71,7 @@ const VERBS: &[Verb] = &[
     verb(&["ls", "--sort", "name", "s3://b/p/*.gz"]),
     verb(&["ls", "-R", "URL/tree/"]),
     verb(&["du", "s3://b/p/"]),
+    verb(&["plan", "s3://b/p/", "--out", "m"]),
     verb(&["hydrate", "s3://b/key"]),
     verb(&["hydrate", "-r", "s3://b/p/"]),
     verb(&["doctor"]),

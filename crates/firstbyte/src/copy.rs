@@ -4,9 +4,10 @@
 use std::ffi::OsStr;
 
 use firstbyte_store::Checksum;
-use firstbyte_transfer::{Effect, Engine, Levels, Settings, Shard, Silent, Stop, Summary, Tree};
+use firstbyte_transfer::{Effect, Engine, Levels, Names, Settings, Shard, Silent, Stop, Summary, Tree};
 
 use crate::copy_rules::{Destination, Source, Wildcards};
+use crate::manifest::{ShardRun, ShardTarget};
 use crate::{Client, Depth, Result};
 
 /// How one copy is done.
@@ -49,19 +50,14 @@ impl Client {
         let (source, destination) = (source.as_ref().to_owned(), destination.as_ref());
         let parsed = Source::parse(&source, copy.depth, Wildcards::Off, self.store())?;
         let target = parsed.target(&Destination::parse(destination, &[source], Wildcards::Off)?)?;
-        let settings = Settings {
-            checksum: copy.checksum.clone(),
-            limit_rate: copy.limit_rate.or(self.copies.limit_rate),
-            stop: copy.stop.clone(),
-            ..self.copies.clone()
-        };
-        let engine = Engine::new(self.store().clone(), settings);
+        let engine = self.engine(copy);
         let root = match parsed {
             Source::Object(source) => return Ok(engine.copy(&source, &target, &Silent)?),
             Source::Tree { root, .. } | Source::Glob { base: root, .. } => root,
         };
         let tree = Tree {
             source: root,
+            names: Names::Listed,
             destination: target,
             beginning: String::new(),
             levels: Levels::All,
@@ -74,5 +70,45 @@ impl Client {
             Some(error) => Err(error.into()),
             None => Ok(summary),
         }
+    }
+
+    /// Copies a shard of a manifest. Returns what was done of each source; `run` knows which
+    /// objects are done.
+    ///
+    /// # Errors
+    /// What ended it. Failures of single objects are in the summaries.
+    pub fn cp_shard(
+        &self,
+        run: &ShardRun,
+        destination: impl AsRef<OsStr>,
+        copy: &Copy,
+    ) -> Result<Vec<Summary>> {
+        let (mut summaries, mut ended) = (Vec::new(), None);
+        let mut report = |copied: firstbyte_transfer::Result<Summary>| {
+            match copied {
+                Ok(mut summary) => {
+                    ended = summary.ended.take();
+                    summaries.push(summary);
+                }
+                Err(error) => ended = Some(error),
+            }
+            ended.is_none()
+        };
+        let target = ShardTarget::Copy(destination.as_ref());
+        run.copy(&self.engine(copy), target, Effect::Apply, &Silent, &mut report)?;
+        match ended {
+            Some(error) => Err(error.into()),
+            None => Ok(summaries),
+        }
+    }
+
+    fn engine(&self, copy: &Copy) -> Engine {
+        let settings = Settings {
+            checksum: copy.checksum.clone(),
+            limit_rate: copy.limit_rate.or(self.copies.limit_rate),
+            stop: copy.stop.clone(),
+            ..self.copies.clone()
+        };
+        Engine::new(self.store().clone(), settings)
     }
 }

@@ -127,19 +127,34 @@ impl Source {
 }
 
 impl Destination {
+    /// The location as written.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        match self {
+            Self::Into(location) | Self::There(location) | Self::As(location) => location,
+        }
+    }
+
     /// Parses `text`. Several sources, or one with a pattern, need a directory.
     ///
     /// # Errors
     /// Text that is not a location; several sources and no directory.
     pub fn parse(text: &OsStr, sources: &[OsString], wildcards: Wildcards) -> Result<Self> {
+        let is_glob = |text: &OsString| {
+            Location::parse(text).is_ok_and(|location| matches!(Glob::parse(text, &location), Ok(Some(_))))
+        };
+        Self::of(text, sources.len() > 1 || (wildcards == Wildcards::On && sources.iter().any(is_glob)))
+    }
+
+    /// Parses `text`, the destination of one source or of `several`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn of(text: &OsStr, several: bool) -> Result<Self> {
         let location = Location::parse(text)?;
         if is_written_as_directory(text, &location) {
             return Ok(Self::Into(location));
         }
-        let is_glob = |text: &OsString| {
-            Location::parse(text).is_ok_and(|location| matches!(Glob::parse(text, &location), Ok(Some(_))))
-        };
-        let several = sources.len() > 1 || (wildcards == Wildcards::On && sources.iter().any(is_glob));
         match location.as_local().is_some_and(|path| path.is_dir()) {
             true if several => Ok(Self::Into(location)),
             true => Ok(Self::There(location)),

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use firstbyte_store::Proxies;
 
+use crate::{Error, Result};
+
 /// Looks a variable up. The seam that lets tests run without touching the process's own
 /// environment.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -67,6 +69,49 @@ pub fn function_directory(lookup: Lookup<'_>) -> PathBuf {
 #[must_use]
 pub fn function_memory(lookup: Lookup<'_>) -> Option<u64> {
     lookup("AWS_LAMBDA_FUNCTION_MEMORY_SIZE").and_then(|mb| mb.parse::<u64>().ok()).map(|mb| mb << 20)
+}
+
+/// The place of this process among the tasks of an array job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayTask {
+    /// From 0.
+    pub index: u32,
+    /// The number of tasks, if the scheduler says it.
+    pub count: Option<u32>,
+}
+
+/// The variables of the schedulers whose array jobs are known, as they are named in errors.
+pub const ARRAY_VARIABLES: &str = "AWS_BATCH_JOB_ARRAY_INDEX, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX";
+
+/// The task of an array job of AWS Batch, Slurm or Kubernetes (an indexed job) that this process
+/// is. `None` outside of one.
+///
+/// # Errors
+/// [`Error::Option`]: a variable that is no number; tasks that are not evenly spaced.
+pub fn array_task(lookup: Lookup<'_>) -> Result<Option<ArrayTask>> {
+    let number = |name: &str| {
+        let parsed = lookup(name).map(|text| text.trim().parse::<u32>().map_err(|_| text));
+        parsed.transpose().map_err(|text| Error::Option {
+            name: name.to_owned(),
+            why: format!("`{text}` is no number from 0 on"),
+        })
+    };
+    if let Some(index) = number("AWS_BATCH_JOB_ARRAY_INDEX")? {
+        return Ok(Some(ArrayTask { index, count: number("AWS_BATCH_JOB_ARRAY_SIZE")? }));
+    }
+    if let Some(id) = number("SLURM_ARRAY_TASK_ID")? {
+        let least = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
+        let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+        let count = number("SLURM_ARRAY_TASK_COUNT")?;
+        return match id.checked_sub(least) {
+            Some(behind) if behind % step == 0 => Ok(Some(ArrayTask { index: behind / step, count })),
+            _ => Err(Error::Option {
+                name: "SLURM_ARRAY_TASK_ID".into(),
+                why: format!("{id} is not {least} plus a multiple of {step}; write --array=A-B or A-B:STEP"),
+            }),
+        };
+    }
+    Ok(number("JOB_COMPLETION_INDEX")?.map(|index| ArrayTask { index, count: None }))
 }
 
 /// Where files go that are gone when the process is: `TMPDIR`, else `/var/tmp`, which is on a disk
@@ -158,6 +203,29 @@ mod tests {
             cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])),
             Path::new("/h/.cache/firstbyte")
         );
+    }
+
+    #[test]
+    fn the_place_in_an_array_is_counted_from_zero_whatever_the_scheduler() {
+        let task = |index, count| Some(ArrayTask { index, count });
+        let batch = with(&[("AWS_BATCH_JOB_ARRAY_INDEX", "3"), ("AWS_BATCH_JOB_ARRAY_SIZE", "8")]);
+        assert_eq!(array_task(&batch).unwrap(), task(3, Some(8)));
+        let slurm = with(&[
+            ("SLURM_ARRAY_TASK_ID", "9"),
+            ("SLURM_ARRAY_TASK_MIN", "5"),
+            ("SLURM_ARRAY_TASK_STEP", "2"),
+            ("SLURM_ARRAY_TASK_COUNT", "4"),
+        ]);
+        assert_eq!(array_task(&slurm).unwrap(), task(2, Some(4)));
+        assert_eq!(array_task(&with(&[("JOB_COMPLETION_INDEX", "1")])).unwrap(), task(1, None));
+        assert_eq!(array_task(&with(&[])).unwrap(), None);
+        let uneven = with(&[
+            ("SLURM_ARRAY_TASK_ID", "6"),
+            ("SLURM_ARRAY_TASK_MIN", "5"),
+            ("SLURM_ARRAY_TASK_STEP", "2"),
+        ]);
+        assert!(array_task(&uneven).unwrap_err().to_string().contains("multiple of 2"));
+        assert!(array_task(&with(&[("JOB_COMPLETION_INDEX", "x")])).is_err());
     }
 
     #[test]

@@ -38,6 +38,14 @@ pub enum Error {
         /// Why, and what to do instead.
         why: String,
     },
+    /// A manifest, or a receipt of one of its shards, that cannot be used.
+    #[error("{path}: {why}")]
+    Manifest {
+        /// The file.
+        path: String,
+        /// Why, and what to do instead.
+        why: String,
+    },
     /// A source and a destination of which one is the other or lies in it.
     #[error("{why}")]
     Overlap {
@@ -99,7 +107,9 @@ impl Error {
             Self::Read(Read::NoLength { .. }) => ErrorKind::Unsupported,
             Self::Store(error) | Self::Transfer(Transfer::Store(error)) => kind_of(error),
             Self::Read(Read::Store(error)) => kind_of(error),
-            Self::Read(Read::Changed { .. }) => ErrorKind::StaleNetworkFileHandle,
+            Self::Read(Read::Changed { .. }) | Self::Transfer(Transfer::Replaced { .. }) => {
+                ErrorKind::StaleNetworkFileHandle
+            }
             Self::Read(Read::Deadline { .. }) | Self::Transfer(Transfer::Deadline { .. }) => {
                 ErrorKind::TimedOut
             }

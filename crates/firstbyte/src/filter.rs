@@ -38,6 +38,12 @@ impl Filter {
         self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
     }
 
+    /// Whether it takes every name because no pattern was given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether `name`, relative to the source, is taken.
     #[must_use]
     pub fn takes(&self, name: &[u8]) -> bool {

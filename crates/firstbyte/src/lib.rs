@@ -40,6 +40,7 @@ pub mod environment;
 mod error;
 mod file;
 pub mod filter;
+pub mod manifest;
 pub mod operand;
 mod options;
 pub mod pattern;

@@ -12,6 +12,7 @@ use firstbyte_transfer::Summary;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::manifest::ShardReceipt;
 use crate::size::{human, whole};
 
 /// The extent to which content was checked.
@@ -105,6 +106,9 @@ pub struct Receipt {
     /// In a function: bytes of files below `/tmp` at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmp_bytes: Option<u64>,
+    /// The shard of a manifest that this was, and which of its objects are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardReceipt>,
 }
 
 impl Receipt {

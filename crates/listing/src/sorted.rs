@@ -344,5 +344,6 @@ pub(crate) fn describe(
         modified: stat.and_then(|stat| stat.modified.system()),
         etag: None,
         storage_class: None,
+        version: None,
     })
 }

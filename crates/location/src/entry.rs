@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use crate::Version;
+
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -44,4 +46,7 @@ pub struct Entry {
     pub etag: Option<String>,
     /// S3 storage class; `None` for the standard one.
     pub storage_class: Option<String>,
+    /// The version that is wanted, if the entry is of a manifest; listings have no more than an
+    /// `ETag`.
+    pub version: Option<Box<Version>>,
 }

@@ -138,6 +138,59 @@ impl Location {
         }
     }
 
+    /// The text that [`parse`](Self::parse) reads as this location, to be kept in a file. `None` if
+    /// it would show a password or a signature.
+    #[must_use]
+    pub fn to_text(&self) -> Option<String> {
+        let text = match self {
+            Self::Local(path) => match path.to_str() {
+                Some(text) => text.to_owned(),
+                None => format!("file://{}", percent_encode(path.as_os_str().as_bytes(), PATH_UNSAFE)),
+            },
+            Self::S3(_) | Self::Http(_) => self.to_string(),
+        };
+        (Self::parse(OsStr::new(&text)).as_ref() == Ok(self)).then_some(text)
+    }
+
+    /// The name that, [joined](Self::join) to `root`, gives this location.
+    #[must_use]
+    pub fn name_below(&self, root: &Self) -> Option<Vec<u8>> {
+        fn rest<'a>(whole: &'a [u8], root: &[u8]) -> Option<&'a [u8]> {
+            let rest = whole.strip_prefix(root)?;
+            if root.is_empty() || root.ends_with(b"/") { Some(rest) } else { rest.strip_prefix(b"/") }
+        }
+        match (self, root) {
+            (Self::Local(path), Self::Local(root)) => {
+                rest(path.as_os_str().as_bytes(), root.as_os_str().as_bytes()).map(<[u8]>::to_vec)
+            }
+            (Self::S3(object), Self::S3(root)) if object.bucket == root.bucket => {
+                rest(object.key.as_bytes(), root.key.as_bytes()).map(<[u8]>::to_vec)
+            }
+            (Self::Http(url), Self::Http(root)) if url.authority == root.authority && url.tls == root.tls => {
+                let root = root.target.split(['?', '#']).next()?;
+                Some(percent_decode(rest(url.target.as_bytes(), root.as_bytes())?).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// The directory or prefix of an object, to which its name can be joined.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        match self {
+            Self::Local(path) => Some(Self::Local(path.parent()?.to_owned())),
+            Self::S3(S3Object { bucket, key }) if !key.is_empty() => {
+                let key = key[..key.rfind('/').map_or(0, |slash| slash + 1)].to_owned();
+                Some(Self::S3(S3Object { bucket: bucket.clone(), key }))
+            }
+            Self::Http(url) if !url.target.contains('?') => {
+                let target = url.target[..=url.target.rfind('/')?].to_owned();
+                Some(Self::Http(HttpUrl { target, ..url.clone() }))
+            }
+            Self::S3(_) | Self::Http(_) => None,
+        }
+    }
+
     /// The last component of the name, decoded: the name of a copy in a directory. `None` for a
     /// bucket, a host, `/` and `..`.
     #[must_use]
@@ -264,6 +317,23 @@ mod tests {
         assert_eq!(parse("s3://").join(b"b").to_string(), "s3://b/");
         let Location::Local(path) = parse("/d").join(b"\xff") else { panic!() };
         assert_eq!(path.as_os_str().as_bytes(), b"/d/\xff");
+    }
+
+    #[test]
+    fn a_location_is_its_name_below_its_parent_and_survives_a_file() {
+        for text in ["s3://b/a//b", "s3://b/k", "/d/x", "/x", "http://h/d/a%20b", "http://h/x"] {
+            let location = parse(text);
+            let parent = location.parent().unwrap();
+            let name = location.name_below(&parent).unwrap();
+            assert_eq!(parent.join(&name), location, "{text}");
+            assert_eq!(location.to_text().as_deref(), Some(text));
+        }
+        let raw = parse("/d").join(b"\xff%");
+        assert_eq!(parse(&raw.to_text().unwrap()), raw);
+        assert_eq!(parse("/d/e/f").name_below(&parse("/d/")).unwrap(), b"e/f");
+        assert_eq!(parse("/data").name_below(&parse("/d")), None);
+        assert_eq!(parse("https://me:secret@h/x").to_text(), None);
+        assert!(parse("s3://b").parent().is_none() && parse("http://h/x?y").parent().is_none());
     }
 
     #[test]

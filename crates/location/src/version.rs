@@ -33,6 +33,14 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// True if both can be of the same content. Devices are not compared: each machine numbers the
+    /// device of a network file system differently, and two files do not share inode and both times
+    /// by chance.
+    #[must_use]
+    pub fn agrees_with(self, other: Self) -> bool {
+        Self { device: other.device, ..self } == other
+    }
+
     /// Device, inode, modified and changed as text: JSON numbers are limited to 64 bits.
     #[must_use]
     pub fn to_words(self) -> [String; 4] {
@@ -101,7 +109,7 @@ impl Version {
         same(self.size.as_ref(), other.size.as_ref())
             && same(self.etag.as_ref(), other.etag.as_ref())
             && same(self.version_id.as_ref(), other.version_id.as_ref())
-            && same(self.file.as_ref(), other.file.as_ref())
+            && self.file.zip(other.file).is_none_or(|(one, other)| one.agrees_with(other))
             && (self.if_match().is_some() || same(self.last_modified.as_ref(), other.last_modified.as_ref()))
     }
 }
@@ -147,6 +155,13 @@ mod tests {
         assert_eq!(FileIdentity::from_words(&words), Some(file));
         words[0] = "-1".into();
         assert_eq!(FileIdentity::from_words(&words), None);
+    }
+
+    #[test]
+    fn a_file_seen_from_another_machine_agrees_and_one_written_since_does_not() {
+        let file = FileIdentity { device: 1, inode: 2, modified_ns: 3, changed_ns: 4 };
+        assert!(file.agrees_with(FileIdentity { device: 9, ..file }));
+        assert!(!file.agrees_with(FileIdentity { changed_ns: 5, ..file }));
     }
 
     #[test]

@@ -118,6 +118,6 @@ fn errors(py: Python<'_>, failed: Vec<(String, Error)>) -> PyResult<Bound<'_, Py
     PyList::new(py, failed.collect::<Vec<_>>())
 }
 
-fn located(failed: Vec<Failure>) -> Vec<(String, Error)> {
+pub(crate) fn located(failed: Vec<Failure>) -> Vec<(String, Error)> {
     failed.into_iter().map(|Failure { location, error }| (location, Error::from(error))).collect()
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Instant, UNIX_EPOCH};
 
 use firstbyte::hydrate::cache::{Pin, Status};
+use firstbyte::hydrate::{Failure, Job};
 use firstbyte::{Depth, Error, Hydrate, Keep, Receipt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -34,6 +35,15 @@ pub(crate) fn hydrate<'py>(
     let (started, wanted) = (Instant::now(), location.clone());
     let job = interruptible(py, || (), move || engine.hydrate(&wanted, &how))?;
     let job = job.map_err(|error| fail(py, &error, &location))?;
+    let (receipt, failed) = followed(py, &job, location.to_string_lossy().into_owned())?;
+    let failed = failed.into_iter();
+    let failed: Vec<_> =
+        failed.map(|failure| (failure.location.to_string(), Error::from(failure.error))).collect();
+    outcome(py, receipt, started, failed.len() as u64, failed)
+}
+
+/// Waits for a job. Its receipt, and what could not be brought here.
+pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(Receipt, Vec<Failure>)> {
     let done = loop {
         let progress = py.detach(|| job.wait(TICK));
         if progress.is_over {
@@ -45,12 +55,9 @@ pub(crate) fn hydrate<'py>(
         objects: done.files_done,
         bytes: done.bytes_here,
         resumed_bytes: done.bytes_here.saturating_sub(done.fetched),
-        ..Receipt::new("hydrate", location.to_string_lossy().into_owned(), None)
+        ..Receipt::new("hydrate", source, None)
     };
-    let failed = done.failed.into_iter();
-    let failed: Vec<_> =
-        failed.map(|failure| (failure.location.to_string(), Error::from(failure.error))).collect();
-    outcome(py, receipt, started, failed.len() as u64, failed)
+    Ok((receipt, done.failed))
 }
 
 /// What is here of an object or a tree; of everything without a location.

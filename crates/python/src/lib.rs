@@ -22,6 +22,7 @@ mod objects;
 mod place;
 mod reading;
 mod scandir;
+mod shard;
 mod wait;
 mod walk;
 mod writer;
@@ -69,6 +70,8 @@ mod _native {
     use crate::objects::{delete, list, put, stat};
     #[pymodule_export]
     use crate::scandir::Scandir;
+    #[pymodule_export]
+    use crate::shard::{cp_shard, hydrate_shard, merge, plan};
     #[pymodule_export]
     use crate::walk::Ahead;
     #[pymodule_export]

@@ -19,6 +19,14 @@ pub struct Listing {
     entries: Box<dyn Iterator<Item = Result<Entry>> + Send>,
 }
 
+impl Listing {
+    /// A listing of entries that the caller has.
+    #[must_use]
+    pub fn of(entries: impl Iterator<Item = Result<Entry>> + Send + 'static) -> Self {
+        Self { entries: Box::new(entries) }
+    }
+}
+
 impl Iterator for Listing {
     type Item = Result<Entry>;
 

@@ -148,9 +148,10 @@ impl Comparisons {
             let same = || match with {
                 Comparison::Content(other) => same(&store, &location, &other, &cancelled),
                 // If the store fails, the copy reports why.
-                Comparison::Modified(modified) => Ok(store
-                    .stat(&location)
-                    .is_ok_and(|stat| stat.modified.is_some_and(|time| whole_seconds(time) == modified))),
+                Comparison::Modified(modified) => Ok(store.stat(&location).is_ok_and(|stat| {
+                    let wanted = source.version.as_ref().is_none_or(|it| it.agrees_with(&stat.version));
+                    wanted && stat.modified.is_some_and(|time| whole_seconds(time) == modified)
+                })),
             };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
             // Fails if the run has ended meanwhile.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use firstbyte_location::{ChecksumError, Location, shown};
+use firstbyte_location::{ChecksumError, Location, Version, shown};
 use firstbyte_store::Error as StoreError;
 
 /// This crate's results.
@@ -41,6 +41,16 @@ pub enum Error {
         /// Objects that only the destination has, as far as the listing shows.
         kept: u64,
     },
+    /// The object is in another version than the manifest has.
+    #[error("{location}: changed since it was planned: expected {expected}, found {found}")]
+    Replaced {
+        /// The object.
+        location: String,
+        /// The version in the manifest.
+        expected: Box<Version>,
+        /// The version found.
+        found: Box<Version>,
+    },
     /// The request makes no sense for this place.
     #[error("{location}: {why}")]
     Invalid {
@@ -71,6 +81,7 @@ impl Error {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Store(error) => error.advice(),
+            Self::Replaced { .. } => Some("plan again to copy the new version"),
             Self::Deadline { .. } => Some("give a longer --deadline"),
             Self::ExtrasKept { .. } => Some("mend or leave out what could not be listed and sync again"),
             Self::EmptySource { .. } => {

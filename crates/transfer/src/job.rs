@@ -7,10 +7,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use firstbyte_location::{Entry, Location};
-use firstbyte_store::Over;
+use firstbyte_location::{Entry, Location, Version};
+use firstbyte_store::{Error as StoreError, Listing, Over};
 
-use crate::{Error, Failure};
+use crate::{Error, Failure, Result};
 
 /// One object to copy.
 #[derive(Clone, Debug)]
@@ -29,6 +29,43 @@ impl Job {
     /// Length according to the listing, bytes.
     pub(crate) fn listed_size(&self) -> Option<u64> {
         self.entry.as_ref()?.size
+    }
+
+    /// The version to request, as far as the entry has it.
+    pub(crate) fn listed_version(&self) -> Option<Version> {
+        let entry = self.entry.as_ref()?;
+        match &entry.version {
+            Some(version) => Some(Version::clone(version)),
+            None if entry.etag.is_some() || entry.size.is_some() => {
+                Some(Version { size: entry.size, etag: entry.etag.clone(), ..Version::default() })
+            }
+            None => None,
+        }
+    }
+
+    /// Fails if the source is found in another version than the manifest has.
+    pub(crate) fn check_version(&self, found: &Version) -> Result<()> {
+        match self.entry.as_ref().and_then(|entry| entry.version.as_ref()) {
+            Some(expected) if !expected.agrees_with(found) => Err(StoreError::Changed {
+                location: self.source.to_string(),
+                expected: expected.clone(),
+                found: Box::new(found.clone()),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says of an object that has changed, whether it has since it was planned.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match error {
+            Error::Store(StoreError::Changed { location, expected, found })
+                if self.entry.as_ref().is_some_and(|entry| entry.version.is_some()) =>
+            {
+                Error::Replaced { location, expected, found }
+            }
+            other => other,
+        }
     }
 }
 
@@ -136,10 +173,22 @@ pub enum Levels {
     All,
 }
 
+/// Where the names of a tree come from.
+#[derive(Clone, Copy, Default)]
+pub enum Names<'a> {
+    /// The source is listed.
+    #[default]
+    Listed,
+    /// The caller has them, as from a manifest: the files of the source, in byte order.
+    Given(&'a (dyn Fn() -> firstbyte_store::Result<Listing> + Sync)),
+}
+
 /// A tree to copy or to bring up to date.
 pub struct Tree<'a> {
     /// Everything below it is copied.
     pub source: Location,
+    /// Its names.
+    pub names: Names<'a>,
     /// Each name is joined to it.
     pub destination: Location,
     /// A prefix of all names; the store is asked for no others.
@@ -167,7 +216,8 @@ impl Tree<'_> {
 }
 
 /// Whether a name is of a file that an unfinished copy leaves beside its destination: not content.
-pub(crate) fn is_unfinished(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_unfinished(name: &[u8]) -> bool {
     let ours = name.ends_with(b".firstbyte-part") || name.ends_with(b".firstbyte-journal");
     ours && name.rsplit(|byte| *byte == b'/').next().is_some_and(|last| last.starts_with(b"."))
 }

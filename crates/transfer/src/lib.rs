@@ -40,7 +40,7 @@ mod verify;
 pub use engine::Engine;
 pub use error::{Error, Failure, Result};
 pub use firstbyte_store::Over;
-pub use job::{Effect, Empty, Extras, Job, Jobs, Levels, Shard, Tree};
+pub use job::{Effect, Empty, Extras, Job, Jobs, Levels, Names, Shard, Tree, is_unfinished};
 pub use plan::Plan;
 pub use remove::{Extent, Removal};
 pub use report::{Action, Bottleneck, Observer, Silent, Summary, Verified};

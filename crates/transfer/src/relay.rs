@@ -42,6 +42,7 @@ struct Relay {
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
     let context = requester.context;
     let stat = requester.stat(&job.source)?;
+    job.check_version(&stat.version)?;
     let Some(size) = stat.size().filter(|_| stat.version.strength() > Strength::None) else {
         return spool::copy(requester, job);
     };

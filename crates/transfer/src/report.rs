@@ -36,6 +36,8 @@ pub trait Observer: Sync {
     fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {}
     /// An object was found unchanged.
     fn skipped(&self, _source: &Location) {}
+    /// A directory, or its marker in a store, was created at the destination or is not needed.
+    fn made_directory(&self, _source: &Location) {}
     /// An object failed for good.
     fn failed(&self, _failure: &Failure) {}
     /// A dry run would do this.

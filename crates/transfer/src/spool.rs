@@ -18,6 +18,7 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
     let sink = Sink::new(tempfile::tempfile().map_err(Error::io("a temporary file"))?);
     let (body, cancel) = requester.open(&job.source, &Get { checksum: true, ..Get::default() })?;
     let stat = body.stat().clone();
+    job.check_version(&stat.version)?;
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
     let mut body = Some(body);
     let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {

@@ -58,7 +58,7 @@ pub(crate) fn jobs<'a>(
 /// The listing of the source. One without objects is an error if that would delete everything.
 fn open_source(scope: &Scope<'_>, tree: &Tree<'_>, options: &ListOptions, extras: Extras) -> Result<Side> {
     let store = &scope.store;
-    let listing = match store.list(&tree.source, options) {
+    let listing = match tree::source(store, tree, options) {
         Err(StoreError::NotFound { .. })
             if extras == Extras::Delete(Empty::Allow) && tree::is_prefix(&tree.source) =>
         {

@@ -13,7 +13,7 @@ use crate::job::{JobResult, Route, as_path};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::{
-    Action, Compare, Effect, Error, Failure, Job, Levels, Observer, Result, Settings, Summary, Tree,
+    Action, Compare, Effect, Error, Failure, Job, Levels, Names, Observer, Result, Settings, Summary, Tree,
 };
 
 /// Counts of a run over a tree, beside its jobs.
@@ -71,7 +71,11 @@ impl<'a> TreeCopy<'a> {
     pub(crate) fn job(&self, entry: Entry, over: Over, observer: &dyn Observer) -> Option<JobResult> {
         let source = self.tree.source.join(&entry.name);
         let destination = match self.place(&entry) {
-            Ok(destination) => destination?,
+            Ok(Some(destination)) => destination,
+            Ok(None) => {
+                observer.made_directory(&source);
+                return None;
+            }
             Err(error) => return Some(Err(Failure { location: source.to_string(), error })),
         };
         let size = entry.size;
@@ -167,6 +171,18 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
     }
 }
 
+/// The entries of a source: its listing, or those that the caller has.
+pub(crate) fn source(
+    store: &Store,
+    tree: &Tree<'_>,
+    options: &ListOptions,
+) -> firstbyte_store::Result<Listing> {
+    match tree.names {
+        Names::Listed => store.list(&tree.source, options),
+        Names::Given(open) => open(),
+    }
+}
+
 /// Lists a tree. Returns `None` if it does not exist yet.
 pub(crate) fn list(store: &Store, location: &Location, options: &ListOptions) -> Result<Option<Listing>> {
     match store.list(location, options) {
@@ -188,7 +204,7 @@ pub(crate) fn jobs<'a>(
     Ok(Jobs {
         copy,
         observer,
-        listing: scope.store.list(&tree.source, &list_options(tree, Order::Any, settings))?,
+        listing: source(&scope.store, tree, &list_options(tree, Order::Any, settings))?,
         compared: settings.compare != Compare::None
             && copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         comparisons: Comparisons::new(&scope.store, settings.concurrency, route),

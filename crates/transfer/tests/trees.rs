@@ -7,7 +7,9 @@ use std::time::Duration;
 use firstbyte_location::Location;
 use firstbyte_store::{Options, Store};
 use firstbyte_testkit::{Reply, Scripted, bytes, scratch};
-use firstbyte_transfer::{Compare, Effect, Empty, Engine, Extras, Levels, Settings, Shard, Silent, Tree};
+use firstbyte_transfer::{
+    Compare, Effect, Empty, Engine, Extras, Levels, Names, Settings, Shard, Silent, Tree,
+};
 
 fn engine(settings: Settings) -> Engine {
     Engine::new(Store::new(Options::default()).unwrap(), settings)
@@ -16,6 +18,7 @@ fn engine(settings: Settings) -> Engine {
 fn tree(source: &Path, destination: &Path) -> Tree<'static> {
     Tree {
         source: Location::Local(source.to_owned()),
+        names: Names::Listed,
         destination: Location::Local(destination.to_owned()),
         beginning: String::new(),
         levels: Levels::All,

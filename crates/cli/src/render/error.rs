@@ -152,6 +152,7 @@ impl From<firstbyte::Error> for Error {
             Library::Store(error) => error.into(),
             Library::Read(error) => error.into(),
             Library::Transfer(error) => error.into(),
+            Library::Manifest { .. } => Self::failed(error.to_string()),
             Library::Directory { .. } => {
                 Self::usage(error.to_string()).advise("add -r to copy what is in it")
             }

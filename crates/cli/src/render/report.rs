@@ -1,9 +1,13 @@
 //! Collects the results of the transfers of one verb, prints the receipt and returns the exit code.
 //! Verbs that transfer own one [`Report`] each.
 
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte::receipt::{Failed, Receipt};
+use firstbyte_location::shown;
+use firstbyte_store::{Durability, LocalFile, Metadata, Privacy};
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
@@ -29,6 +33,8 @@ pub struct Report {
     ended: Option<Error>,
     /// The reader of the results has left: there is nothing to tell, and nothing has failed.
     unread: bool,
+    /// A file that the receipt is written to as well.
+    kept: Option<PathBuf>,
 }
 
 /// Entries of a tree that were not copied.
@@ -50,7 +56,13 @@ impl Report {
             left_out: LeftOut::default(),
             ended: None,
             unread: false,
+            kept: None,
         }
+    }
+
+    /// Has the receipt written to a file as well, in one step at the end.
+    pub fn keep_in(&mut self, path: Option<PathBuf>) {
+        self.kept = path;
     }
 
     /// The receipt so far.
@@ -139,6 +151,9 @@ impl Report {
             self.receipt.failed.push(Failed { location, error });
         }
         self.receipt.finish(self.started);
+        if let Some(path) = &self.kept {
+            keep(path, &json::line(&self.receipt))?;
+        }
         if self.unread {
             return Ok(Exit::Done);
         }
@@ -155,10 +170,20 @@ impl Report {
         match self.ended {
             Some(error) => Err(error),
             None if self.failures == 0 => Ok(Exit::Done),
+            // A shard is a part of something: whatever became of it, the rest can be done.
+            None if self.receipt.shard.is_some() => Ok(Exit::Partial),
             None if self.receipt.is_empty() => Ok(Exit::Failed),
             None => Ok(Exit::Partial),
         }
     }
+}
+
+/// Writes a receipt to a file, which holds the old content or the whole new one.
+fn keep(path: &Path, line: &str) -> Result<()> {
+    let partial = LocalFile::open(path, Privacy::Usual)?;
+    partial.empty()?;
+    writeln!(partial.file(), "{line}").map_err(|error| Error::io(shown(path), &error))?;
+    Ok(partial.commit(&Metadata::default(), Durability::None)?)
 }
 
 impl LeftOut {

@@ -14,11 +14,12 @@ use std::time::Duration;
 use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte::manifest::ShardTarget;
 use firstbyte::operand::Glob;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Failure, Job, Levels, Observer, Over, Settings, Stop, Summary, Tree,
+    Action, Effect, Engine, Failure, Job, Levels, Names, Observer, Over, Settings, Shard, Stop, Summary, Tree,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -26,6 +27,7 @@ use rustix::io::Errno;
 use super::cat::is_closed_pipe;
 use super::input::Input;
 use super::policy::Policy;
+use super::shard_copy;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -46,6 +48,7 @@ Examples:
   firstbyte cp https://host/db.tar.gz . --checksum sha256:9f86d0...
   tar c dir | firstbyte cp - s3://bucket/dir.tar
   firstbyte cp big.vcf.gz s3://bucket --metadata run=7,lab=x --storage-class STANDARD_IA
+  firstbyte cp --manifest m.parquet --shard auto data/   # one worker's part of what `plan` wrote
   firstbyte cp --abort-stale=7d s3://bucket              # unfinished uploads older than 7 days
 
 With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare decides what counts as unchanged).")]
@@ -61,7 +64,7 @@ pub struct CpArgs {
     #[arg(long)]
     no_glob: bool,
     /// What the one object copied must have: sha256:HEX, crc64nvme:HEX, crc32c:HEX, md5:HEX
-    #[arg(long, value_name = "ALGO:HEX", value_parser = Checksum::parse)]
+    #[arg(long, value_name = "ALGO:HEX", value_parser = Checksum::parse, conflicts_with = "manifest")]
     checksum: Option<Checksum>,
     /// Abort multipart uploads below the locations that began longer ago than AGE
     #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "1d")]
@@ -76,9 +79,17 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     if let Some(age) = args.abort_stale {
         return abort_stale(&args.operands, age, args, globals);
     }
+    if let Some(run) = args.policy.shard_of_manifest()? {
+        let [destination] = args.operands.as_slice() else {
+            return Err(Error::usage("with --manifest, cp takes the destination alone")
+                .advise("the manifest has the sources"));
+        };
+        return shard_copy::run("cp", &run, ShardTarget::Copy(destination), &args.policy, globals);
+    }
     let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
     };
+    let shard = args.policy.sharding().of_names()?;
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
     let destination = CopyDestination::parse(last, sources, wildcards)?;
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
@@ -87,10 +98,11 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop.clone()) };
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
+    report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let parsed: Result<Vec<CopySource>> =
         sources.iter().map(|text| CopySource::parse(text, args.depth(), wildcards, engine.store())).collect();
-    let copy = Copy { args, globals, engine, stop };
+    let copy = Copy { args, globals, engine, stop, shard };
     let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
     outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
     report.end(
@@ -176,6 +188,8 @@ struct Copy<'a> {
     globals: &'a Globals,
     engine: Engine,
     stop: Stop,
+    /// This worker's share of the names of trees.
+    shard: Shard,
 }
 
 impl Copy<'_> {
@@ -292,11 +306,12 @@ impl Copy<'_> {
         let one_level = depth == Depth::Object && glob.is_some_and(|glob| glob.levels == Some(1));
         let tree = Tree {
             source: root.clone(),
+            names: Names::Listed,
             destination,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: if one_level { Levels::One } else { Levels::All },
             select: &select,
-            shard: self.args.policy.shard(),
+            shard: self.shard,
             effect: self.args.policy.effect(),
         };
         let run = self.engine.copy_tree(&tree, progress);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use firstbyte::manifest::ShardRun;
 use firstbyte::receipt::Failed;
 use firstbyte_hydrate::{Failure, Hydrator, Progress, Wanted, WantedList, wanted};
 use firstbyte_location::{Location, shown, units};
@@ -15,6 +16,7 @@ use firstbyte_store::Store;
 use firstbyte_transfer::{Observer, Stop};
 
 use super::cached::{CacheArgs, Place};
+use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -32,12 +34,13 @@ Examples:
   firstbyte hydrate s3://bucket/big.bam                  # into the cache; open, mount and Python find it there
   firstbyte hydrate -r /mnt/data/db --wait               # by the mount's daemon; its readers come first
   firstbyte hydrate -r s3://bucket/run7/ --limit-rate 50MB --pin
+  firstbyte hydrate --manifest m.parquet --shard auto    # one worker's part of what `plan` wrote
   firstbyte hydrate --replay order.txt                   # what `mount --record` noted, in that order
 
 Kill it and run it again: what is here is not fetched again.")]
 pub struct HydrateArgs {
     /// What to bring here
-    #[arg(value_name = "LOC", required_unless_present = "replay")]
+    #[arg(value_name = "LOC", required_unless_present_any = ["replay", "manifest"])]
     operands: Vec<OsString>,
     /// Directories and prefixes with everything below
     #[arg(short, long)]
@@ -55,17 +58,29 @@ pub struct HydrateArgs {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     #[command(flatten)]
+    sharding: Sharding,
+    #[command(flatten)]
     cache: CacheArgs,
 }
 
 /// Runs it.
 pub fn run(args: &HydrateArgs, globals: &Globals) -> Result<Exit> {
+    let shard = args.sharding.of_manifest()?;
+    if shard.is_none() && args.sharding.names_shard() {
+        return Err(Error::usage("hydrate takes --shard with --manifest only"));
+    }
+    if shard.is_some() && !(args.operands.is_empty() && args.replay.is_none()) {
+        return Err(Error::usage("with --manifest, hydrate takes no LOC and no --replay")
+            .advise("the manifest has the objects"));
+    }
     let places = Place::parse_all(&args.operands)?;
     let stop = stop_on_signal(None)?;
-    let mut report = Report::new("hydrate", super::joined(&args.operands), None);
+    let sources = shard.as_ref().map_or_else(|| super::joined(&args.operands), ShardRun::sources);
+    let mut report = Report::new("hydrate", sources, None);
+    report.keep_in(args.sharding.receipt());
     let (mounted, others): (Vec<Place>, Vec<Place>) =
         places.into_iter().partition(|place| place.mounted.is_some());
-    let outcome = here(args, globals, others, &stop, &mut report).and_then(|()| {
+    let outcome = here(args, globals, others, shard.as_ref(), &stop, &mut report).and_then(|()| {
         mounted.iter().try_for_each(|place| by_daemon(args, globals, place, &stop, &mut report))
     });
     outcome.unwrap_or_else(|error| report.fail(error));
@@ -82,10 +97,11 @@ fn here(
     args: &HydrateArgs,
     globals: &Globals,
     places: Vec<Place>,
+    shard: Option<&ShardRun>,
     stop: &Stop,
     report: &mut Report,
 ) -> Result<()> {
-    if places.is_empty() && args.replay.is_none() {
+    if places.is_empty() && args.replay.is_none() && shard.is_none() {
         return Ok(());
     }
     let store = globals.store()?.scoped(stop.cancel());
@@ -93,7 +109,9 @@ fn here(
     let replayed = args.replay.as_deref().map(replayed).transpose()?;
     let (recursive, lister) = (args.recursive, store.clone());
     let found = places.into_iter().flat_map(move |place| self::found(place, recursive, &lister));
-    let mut list: WantedList = Box::new(found.chain(replayed.into_iter().flatten()));
+    let planned = shard.map(ShardRun::wanted).transpose()?;
+    let mut list: WantedList =
+        Box::new(found.chain(replayed.into_iter().flatten()).chain(planned.into_iter().flatten()));
     if let Some(cache) = hydrator.cache().filter(|_| args.pin) {
         list = wanted::pinned(list, cache, &store);
     }
@@ -109,7 +127,12 @@ fn here(
     report.receipt().requests += counters.requests;
     report.receipt().retries += counters.retries;
     if stop.is_stopped() {
+        report.receipt().shard = shard.map(ShardRun::receipt);
         return Err(Error::interrupted());
+    }
+    if let Some(shard) = shard {
+        shard.hydrated(&job.progress().failed)?;
+        report.receipt().shard = Some(shard.receipt());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
-//! options that `cp` and `sync` share, `listed` the parts that `ls` and `du` share, `cached` the
-//! options of a cache.
+//! options that `cp` and `sync` share, `sharding` those of one worker among many, `listed` the
+//! parts that `ls` and `du` share, `cached` the options of a cache.
 
 pub mod advise;
 pub mod bench;
@@ -20,11 +20,15 @@ pub mod ls;
 pub mod manual;
 pub mod mb;
 pub mod mount;
+pub mod plan;
 mod policy;
 pub mod rb;
+pub mod receipts;
 pub mod release;
 pub mod rm;
 pub mod serve;
+mod shard_copy;
+mod sharding;
 pub mod stat;
 pub mod status;
 pub mod sync;

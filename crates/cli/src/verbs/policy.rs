@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use firstbyte::filter::{Filter, Verdict};
+use firstbyte::manifest::ShardRun;
 use firstbyte_location::units;
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
-use firstbyte_transfer::{Compare, Effect, Settings, Shard, Stop};
+use firstbyte_transfer::{Compare, Effect, Settings, Stop};
 
+use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::signals::Deadline;
@@ -34,9 +36,8 @@ pub struct Policy {
     /// Show what would be copied and deleted, without copying or deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// This worker's share of the names, counted from 0: 0/4 to 3/4
-    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
-    shard: Option<Shard>,
+    #[command(flatten)]
+    sharding: Sharding,
     /// Server-side encryption of what is uploaded
     #[arg(long, value_enum, value_name = "KIND")]
     sse: Option<Encryption>,
@@ -95,15 +96,6 @@ impl From<CompareName> for Compare {
             CompareName::Checksum => Self::Checksum,
             CompareName::None => Self::None,
         }
-    }
-}
-
-fn parse_shard(text: &str) -> std::result::Result<Shard, String> {
-    let parts =
-        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
-    match parts {
-        Some((index, count)) if index < count => Ok(Shard { index, count }),
-        _ => Err("write I/N with I from 0 to N-1, for example 0/4".into()),
     }
 }
 
@@ -204,16 +196,26 @@ impl Policy {
         if self.dry_run { Effect::DryRun } else { Effect::Apply }
     }
 
-    /// This worker's share.
-    pub fn shard(&self) -> Shard {
-        self.shard.unwrap_or_default()
+    /// This worker's share, and where its receipt goes.
+    pub fn sharding(&self) -> &Sharding {
+        &self.sharding
+    }
+
+    /// The shard of a manifest to copy, if one is named.
+    pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
+        let run = self.sharding.of_manifest()?;
+        if run.is_some() && !self.filter.0.is_empty() {
+            return Err(Error::usage("--include and --exclude were decided when the manifest was written")
+                .advise("give them to firstbyte plan"));
+        }
+        Ok(run)
     }
 }
 
 /// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
 /// derived parser would lose.
 #[derive(Clone, Default)]
-pub struct FilterArgs(Filter);
+pub struct FilterArgs(pub Filter);
 
 impl FilterArgs {
     /// Whether `name` is taken, relative to the operand.

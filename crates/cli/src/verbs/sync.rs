@@ -4,12 +4,14 @@ use std::ffi::OsString;
 
 use clap::Args;
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
+use firstbyte::manifest::ShardTarget;
 use firstbyte_location::Location;
-use firstbyte_transfer::{Empty, Engine, Extras, Levels, Tree};
+use firstbyte_transfer::{Empty, Engine, Extras, Levels, Names, Tree};
 
 use super::policy::Policy;
+use super::shard_copy;
 use crate::globals::Globals;
-use crate::render::error::{Exit, Result};
+use crate::render::error::{Error, Exit, Result};
 use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
@@ -25,14 +27,12 @@ Examples:
 Links below SRC are followed. None below DST is: one in a file's place is replaced, one that only DST has is itself
 deleted by --delete, and nothing is written or deleted behind one.")]
 pub struct SyncArgs {
-    /// What is copied: always the contents, with or without a `/` at its end
-    #[arg(value_name = "SRC")]
-    source: OsString,
-    /// What is brought up to date
-    #[arg(value_name = "DST")]
-    destination: OsString,
+    /// What is copied, always the contents, with or without a `/` at its end; and what is brought
+    /// up to date
+    #[arg(required = true, num_args = 1..=2, value_names = ["SRC", "DST"])]
+    operands: Vec<OsString>,
     /// Delete what only DST has; never by a variable, and never if SRC holds no object
-    #[arg(long)]
+    #[arg(long, conflicts_with = "manifest")]
     delete: bool,
     /// Let --delete empty DST if SRC holds no object
     #[arg(long, requires = "delete")]
@@ -43,12 +43,24 @@ pub struct SyncArgs {
 
 /// Runs it.
 pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
-    let (source, destination) = (Location::parse(&args.source)?, Location::parse(&args.destination)?);
+    if let Some(run) = args.policy.shard_of_manifest()? {
+        let [destination] = args.operands.as_slice() else {
+            return Err(Error::usage("with --manifest, sync takes the destination alone")
+                .advise("the manifest has the sources"));
+        };
+        let destination = Location::parse(destination)?;
+        return shard_copy::run("sync", &run, ShardTarget::Contents(&destination), &args.policy, globals);
+    }
+    let [source, destination] = args.operands.as_slice() else {
+        return Err(Error::usage("sync needs a source and a destination").advise("see firstbyte sync --help"));
+    };
+    let named = source;
+    let (source, destination) = (Location::parse(source)?, Location::parse(destination)?);
     refuse_into_itself(&source, &destination)?;
     if args.delete {
         refuse_to_delete_source(&source, &destination)?;
     }
-    let stop = stop_on_signal(args.policy.deadline(&args.source))?;
+    let stop = stop_on_signal(args.policy.deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
     let engine = Engine::new(args.policy.store(globals)?, settings);
     let mut report = Report::new("sync", source.to_string(), Some(destination.to_string()));
@@ -57,13 +69,15 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
         (true, false) => Extras::Delete(Empty::Refuse),
         (true, true) => Extras::Delete(Empty::Allow),
     };
+    report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
     let select = |name: &[u8]| args.policy.takes(name);
-    let (shard, effect) = (args.policy.shard(), args.policy.effect());
+    let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
-    let tree = Tree { source, destination, beginning, levels, select: &select, shard, effect };
+    let tree =
+        Tree { source, names: Names::Listed, destination, beginning, levels, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
     report.output(progress);
     report.end(globals, Output::Free)

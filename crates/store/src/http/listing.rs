@@ -176,7 +176,7 @@ fn entry(line: Line) -> Entry {
         line.name_hex.and_then(|bytes| hex::decode(bytes).ok()).unwrap_or_else(|| name.as_bytes().to_vec());
     // The listing has it without the quotes of the header.
     let etag = line.etag.map(|etag| if etag.ends_with('"') { etag } else { format!("\"{etag}\"") });
-    Entry { name, kind, size: line.size, modified, etag, storage_class: None }
+    Entry { name, kind, size: line.size, modified, etag, storage_class: None, version: None }
 }
 
 /// The links of a directory page (nginx, Apache, Python) that lead one level down. Sizes are
@@ -203,7 +203,15 @@ fn links(page: &str, url: &HttpUrl) -> Vec<Entry> {
         let kind = if relative.ends_with('/') { Kind::Directory } else { Kind::File };
         let name: Vec<u8> = percent_decode_str(name).collect();
         if seen.insert(name.clone()) {
-            entries.push(Entry { name, kind, size: None, modified: None, etag: None, storage_class: None });
+            entries.push(Entry {
+                name,
+                kind,
+                size: None,
+                modified: None,
+                etag: None,
+                storage_class: None,
+                version: None,
+            });
         }
     }
     entries

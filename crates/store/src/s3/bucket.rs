@@ -2,8 +2,7 @@
 
 use firstbyte_location::S3Object;
 
-use super::{Call, S3, endpoint, xml};
-use crate::wire::Method;
+use super::{Call, Operation, S3, endpoint, xml};
 use crate::{Cancel, Payload, Result};
 
 impl S3 {
@@ -20,7 +19,7 @@ impl S3 {
             )
         };
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Put, bucket, &cancel);
+        let mut call = Call::new(Operation::CreateBucket, bucket, &cancel);
         call.payload = Payload::Bytes(body.as_bytes());
         self.call_text(&call).map(drop)
     }
@@ -28,6 +27,6 @@ impl S3 {
     /// `DeleteBucket`, which refuses a bucket that is not empty.
     pub(crate) fn delete_bucket(&self, bucket: &S3Object) -> Result<()> {
         let cancel = Cancel::new();
-        self.call_text(&Call::new(Method::Delete, bucket, &cancel)).map(drop)
+        self.call_text(&Call::new(Operation::DeleteBucket, bucket, &cancel)).map(drop)
     }
 }

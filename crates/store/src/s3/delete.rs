@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use firstbyte_location::{Location, S3Object};
 
-use crate::wire::Method;
 use crate::{Algorithm, Cancel, Error, Hasher, PAGE, Payload, Result};
 
+use super::errors::denied;
+use super::operation::Operation;
 use super::xml::{self, Deletion};
 use super::{Call, S3, protocol};
 
@@ -14,7 +15,7 @@ impl S3 {
     /// `DeleteObject`. A missing key is not an error.
     pub(crate) fn delete(&self, object: &S3Object) -> Result<()> {
         let cancel = Cancel::new();
-        match self.call_text(&Call::new(Method::Delete, object, &cancel)) {
+        match self.call_text(&Call::new(Operation::DeleteObject, object, &cancel)) {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other.map(drop),
         }
@@ -38,7 +39,7 @@ impl S3 {
                     let object = batch.iter().find(|object| object.key == refused.key)?;
                     let location = located(object);
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((location.clone(), Error::Denied { location: location.to_string(), detail }))
+                    Some((location.clone(), denied(location.to_string(), &detail, Operation::DeleteObjects)))
                 });
                 failed.collect()
             }
@@ -63,7 +64,7 @@ impl S3 {
             key: String::new(),
         };
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Post, &bucket, &cancel);
+        let mut call = Call::new(Operation::DeleteObjects, &bucket, &cancel);
         call.query.push(("delete", String::new()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");

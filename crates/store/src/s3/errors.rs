@@ -9,7 +9,8 @@ use crate::wire::{Head, Incoming};
 use crate::{Error, Result};
 
 use super::credentials::is_region;
-use super::{LONGEST_XML, xml};
+use super::operation::Operation;
+use super::{Call, LONGEST_XML, xml};
 
 /// An error response with its body.
 pub(super) struct Refusal {
@@ -59,8 +60,8 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired")
     }
 
-    pub(super) fn into_error(self, place: &str) -> Error {
-        let location = place.to_owned();
+    pub(super) fn into_error(self, call: &Call<'_>) -> Error {
+        let location = call.place();
         let status = self.head.status;
         let detail = if self.message.is_empty() {
             self.code.clone()
@@ -86,10 +87,13 @@ impl Refusal {
             ("InvalidObjectState", _) => {
                 Error::Archived { location, class: self.class.unwrap_or_else(|| "GLACIER".to_owned()) }
             }
-            ("NoSuchBucket", _) => Error::NotFound { location: bucket_of(place) },
+            ("NoSuchBucket", _) => Error::NotFound { location: bucket_of(&location) },
             ("NoSuchUpload", _) => Error::Server { location, status, code: self.code, message: self.message },
             ("RequestTimeout", _) => Error::Disconnected { location, detail },
             (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location },
+            (code, 403) if code == "AccessDenied" || code.eq_ignore_ascii_case("Forbidden") => {
+                denied(location, &detail, call.operation)
+            }
             (_, 401 | 403) => Error::Denied { location, detail },
             (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
                 Error::Precondition { location }
@@ -97,6 +101,13 @@ impl Refusal {
             _ => Error::Server { location, status, code: self.code, message: self.message },
         }
     }
+}
+
+/// The error for a denied operation. It names the actions that it needs, which AWS does in some
+/// messages only, and in no response to a HEAD.
+pub(super) fn denied(location: String, detail: &str, operation: Operation) -> Error {
+    let actions = operation.actions().join(" or ");
+    Error::Denied { location, detail: format!("{detail}; the policy may lack {actions}") }
 }
 
 /// The location of the bucket of a key.

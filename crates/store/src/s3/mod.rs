@@ -14,6 +14,7 @@ mod environment;
 mod errors;
 mod list;
 mod multipart;
+mod operation;
 mod profile;
 mod read;
 mod service;
@@ -30,13 +31,14 @@ use firstbyte_location::{Location, S3Object};
 use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
-use crate::wire::{Client, Head, Incoming, Method, Request};
+use crate::wire::{Client, Head, Incoming, Request};
 use crate::{Cancel, Error, Payload, Result};
 
 use credentials::Identity;
 use endpoint::Address;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
+use operation::Operation;
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
@@ -54,7 +56,7 @@ pub(crate) struct S3 {
 
 /// One request to S3, before it has an address and a signature.
 pub(super) struct Call<'a> {
-    method: Method,
+    operation: Operation,
     object: &'a S3Object,
     query: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
@@ -64,9 +66,9 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(method: Method, object: &'a S3Object, cancel: &'a Cancel) -> Self {
+    fn new(operation: Operation, object: &'a S3Object, cancel: &'a Cancel) -> Self {
         let (query, headers, payload) = (Vec::new(), Vec::new(), Payload::Bytes(b""));
-        Self { method, object, query, headers, payload, cancel, throttle: Throttle::default() }
+        Self { operation, object, query, headers, payload, cancel, throttle: Throttle::default() }
     }
 
     fn header(&mut self, name: &str, value: impl Into<String>) {
@@ -103,13 +105,13 @@ impl S3 {
 
     /// Sends a call, and retries after transient failures.
     fn call(&self, call: &Call<'_>) -> Result<(Head, Incoming)> {
-        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(&call.place())))
+        self.retrying(call, |reply| reply.map_err(|refusal| refusal.into_error(call)))
     }
 
     /// Like [`call`](Self::call), for a response with a short text.
     fn call_text(&self, call: &Call<'_>) -> Result<(Head, Vec<u8>)> {
         self.retrying(call, |reply| {
-            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&call.place()))?;
+            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
             Ok((head, incoming.collect(LONGEST_XML)?))
         })
     }
@@ -161,7 +163,7 @@ impl S3 {
         let mut request = Request {
             place,
             origin: &address.origin,
-            method: call.method,
+            method: call.operation.method(),
             target: address.target(&call.object.key, &call.query),
             headers: call.headers.clone(),
             payload: call.payload,
@@ -175,7 +177,7 @@ impl S3 {
             sign::sign_request(&mut request, &credentials, (sign::S3, region), SystemTime::now())?;
         }
         let range = request.headers.iter().find(|(name, _)| name == "range").map(|(_, value)| value.as_str());
-        tracing::debug!(method = call.method.as_str(), place, query = ?call.query, range, region, "request");
+        tracing::debug!(operation = ?call.operation, place, query = ?call.query, range, region, "request");
         self.client.send(&request)
     }
 

@@ -5,13 +5,13 @@
 
 use firstbyte_location::{ByteRange, Location, S3Object, Version};
 
-use crate::wire::Method;
 use crate::{
     Algorithm, Cancel, Checksum, Error, Part, Payload, PutOptions, Result, Sending, StaleUpload, Upload,
     Written, answer,
 };
 
 use super::list::{Brought, Turns};
+use super::operation::Operation;
 use super::write::{self, CRC_HEADER};
 use super::xml::{self, Initiated, PartPage, UploadPage};
 use super::{Call, S3, protocol};
@@ -20,7 +20,7 @@ impl S3 {
     /// `CreateMultipartUpload`.
     pub(crate) fn begin_upload(&self, object: &S3Object, options: &PutOptions) -> Result<Upload> {
         self.with_checksums(|checked| {
-            let mut call = Call::new(Method::Post, object, &options.sending.cancel);
+            let mut call = Call::new(Operation::CreateMultipartUpload, object, &options.sending.cancel);
             call.query.push(("uploads", String::new()));
             self.describe(&mut call, &options.metadata);
             if checked {
@@ -45,7 +45,7 @@ impl S3 {
     ) -> Result<Part> {
         let crc = write::checksum_of(object, payload)?;
         self.with_checksums(|checked| {
-            let mut call = part_call(object, id, number, &sending.cancel);
+            let mut call = part_call(Operation::UploadPart, object, id, number, &sending.cancel);
             call.throttle = sending.throttle.clone();
             call.payload = payload;
             if checked {
@@ -70,7 +70,7 @@ impl S3 {
         range: ByteRange,
     ) -> Result<Part> {
         let cancel = Cancel::new();
-        let mut call = part_call(object, id, number, &cancel);
+        let mut call = part_call(Operation::UploadPartCopy, object, id, number, &cancel);
         write::copy_from(&mut call, source, version);
         call.header("x-amz-copy-source-range", answer::range_header(range));
         let copied = self
@@ -88,7 +88,7 @@ impl S3 {
         let mut parts = Vec::new();
         let (mut marker, mut turns): (Option<String>, _) = (None, Turns::default());
         loop {
-            let mut call = Call::new(Method::Get, object, &cancel);
+            let mut call = Call::new(Operation::ListParts, object, &cancel);
             call.query.push(("uploadId", id.to_owned()));
             call.query.extend(marker.clone().map(|number| ("part-number-marker", number)));
             let (_, body) = self.call_text(&call)?;
@@ -121,7 +121,7 @@ impl S3 {
     ) -> Result<Written> {
         let whole = combined(parts).filter(|_| self.uses_checksums());
         let body = completion(parts, whole.is_some());
-        let mut call = Call::new(Method::Post, object, &options.sending.cancel);
+        let mut call = Call::new(Operation::CompleteMultipartUpload, object, &options.sending.cancel);
         call.query.push(("uploadId", id.to_owned()));
         call.payload = Payload::Bytes(body.as_bytes());
         call.header("content-type", "application/xml");
@@ -163,7 +163,7 @@ impl S3 {
     /// `AbortMultipartUpload`. A missing upload is not an error.
     pub(crate) fn abort_upload(&self, object: &S3Object, id: &str) -> Result<()> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Delete, object, &cancel);
+        let mut call = Call::new(Operation::AbortMultipartUpload, object, &cancel);
         call.query.push(("uploadId", id.to_owned()));
         match self.call_text(&call) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -179,7 +179,7 @@ impl S3 {
         let mut uploads = Vec::new();
         let (mut marker, mut turns): (Option<(String, String)>, _) = (None, Turns::default());
         loop {
-            let mut call = Call::new(Method::Get, &bucket, &cancel);
+            let mut call = Call::new(Operation::ListMultipartUploads, &bucket, &cancel);
             call.query.push(("uploads", String::new()));
             call.query.push(("encoding-type", "url".to_owned()));
             call.query.push(("prefix", prefix.key.clone()));
@@ -212,8 +212,14 @@ impl S3 {
     }
 }
 
-fn part_call<'a>(object: &'a S3Object, id: &str, number: u32, cancel: &'a Cancel) -> Call<'a> {
-    let mut call = Call::new(Method::Put, object, cancel);
+fn part_call<'a>(
+    operation: Operation,
+    object: &'a S3Object,
+    id: &str,
+    number: u32,
+    cancel: &'a Cancel,
+) -> Call<'a> {
+    let mut call = Call::new(operation, object, cancel);
     call.query.push(("partNumber", number.to_string()));
     call.query.push(("uploadId", id.to_owned()));
     call

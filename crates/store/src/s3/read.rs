@@ -2,9 +2,9 @@
 
 use firstbyte_location::{Kind, S3Object, Version};
 
-use crate::wire::Method;
 use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
 
+use super::operation::Operation;
 use super::{Call, S3};
 
 impl S3 {
@@ -12,9 +12,9 @@ impl S3 {
     pub(crate) fn stat(&self, object: &S3Object) -> Result<Stat> {
         let cancel = Cancel::new();
         if object.key.is_empty() {
-            let call =
-                Call::new(if object.bucket.is_empty() { Method::Get } else { Method::Head }, object, &cancel);
-            return self.call_text(&call).map(|_| directory());
+            let operation =
+                if object.bucket.is_empty() { Operation::ListBuckets } else { Operation::HeadBucket };
+            return self.call_text(&Call::new(operation, object, &cancel)).map(|_| directory());
         }
         match self.head(object, None) {
             // An empty object `NAME/` is a directory marker.
@@ -41,7 +41,7 @@ impl S3 {
     /// `HeadObject`, of the given version if any.
     pub(crate) fn head(&self, object: &S3Object, version_id: Option<&str>) -> Result<Stat> {
         let cancel = Cancel::new();
-        let mut call = Call::new(Method::Head, object, &cancel);
+        let mut call = Call::new(Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
         let (head, _) = self.call(&call)?;
@@ -53,7 +53,7 @@ impl S3 {
 
     /// `GetObject`: one attempt.
     pub(crate) fn get(&self, object: &S3Object, get: &Get) -> Result<Body> {
-        let mut call = Call::new(Method::Get, object, &get.cancel);
+        let mut call = Call::new(Operation::GetObject, object, &get.cancel);
         call.throttle = get.throttle.clone();
         if let Some(range) = get.range {
             call.header("range", answer::range_header(range));
@@ -73,7 +73,7 @@ impl S3 {
             Ok((head, incoming)) => answer::open(&place, get, &head, incoming),
             Err(refusal) if refusal.head.status == 416 => answer::unsatisfied(&place, get, &refusal.head),
             Err(refusal) if refusal.head.status == 412 => Err(self.changed(object, &place, get)),
-            Err(refusal) => Err(refusal.into_error(&place)),
+            Err(refusal) => Err(refusal.into_error(&call)),
         }
     }
 

@@ -8,13 +8,14 @@ use std::os::unix::fs::FileExt;
 
 use firstbyte_location::{S3Object, Version, to_usize};
 
-use crate::wire::{Head, Method};
+use crate::wire::Head;
 use crate::{
     Algorithm, BUFFER, Checksum, Error, Hasher, Metadata, Payload, Precondition, PutOptions, Result,
     ServerSideEncryption, Written, answer, header_text,
 };
 
 use super::errors::Refusal;
+use super::operation::Operation;
 use super::xml::{self, Stored};
 use super::{Call, S3, endpoint, protocol};
 
@@ -31,7 +32,7 @@ impl S3 {
     ) -> Result<Written> {
         let crc = checksum_of(object, payload)?;
         self.with_checksums(|checked| {
-            let mut call = Call::new(Method::Put, object, &options.sending.cancel);
+            let mut call = Call::new(Operation::PutObject, object, &options.sending.cancel);
             call.throttle = options.sending.throttle.clone();
             call.payload = payload;
             self.describe(&mut call, &options.metadata);
@@ -56,7 +57,7 @@ impl S3 {
         object: &S3Object,
         options: &PutOptions,
     ) -> Result<Written> {
-        let mut call = Call::new(Method::Put, object, &options.sending.cancel);
+        let mut call = Call::new(Operation::CopyObject, object, &options.sending.cancel);
         copy_from(&mut call, source, version);
         if options.metadata == Metadata::default() {
             self.keep(&mut call);
@@ -76,10 +77,10 @@ impl S3 {
     pub(super) fn store_inside(&self, call: &Call<'_>, root: &str) -> Result<(Head, Stored)> {
         let place = call.place();
         self.retrying(call, |reply| {
-            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(&place))?;
+            let (head, incoming) = reply.map_err(|refusal| refusal.into_error(call))?;
             let body = incoming.collect(super::LONGEST_XML)?;
             if let Some(refusal) = Refusal::in_success(head.clone(), &body) {
-                return Err(refusal.into_error(&place));
+                return Err(refusal.into_error(call));
             }
             let stored = xml::parse_root(root, &body)
                 .ok_or_else(|| protocol(&place, format!("no {root} in the response")))?;

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use firstbyte_location::{ByteRange, Location, Strength, Version, shown};
+use firstbyte_location::{ByteRange, Location, Strength, shown};
 use firstbyte_store::{Error as StoreError, Get, LocalFile, Privacy, Stat};
 
 use crate::context::Context;
@@ -31,13 +31,7 @@ use resume::Resumable;
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
-    let pinned = match (&found, &job.entry) {
-        (Some(found), _) => Some(found.header.version()),
-        (None, Some(entry)) if entry.etag.is_some() || entry.size.is_some() => {
-            Some(Version { size: entry.size, etag: entry.etag.clone(), ..Version::default() })
-        }
-        _ => None,
-    };
+    let pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
     let range = match &found {
         Some(found) => Some(found.first_missing()),
         // A small object is asked for whole: only then do stores send its checksum along.

@@ -40,7 +40,8 @@ pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Opti
     let usable = found.header.is_of(&job.source.to_string())
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
-        && length == found.header.size();
+        && length == found.header.size()
+        && job.check_version(&found.header.version()).is_ok();
     if !usable {
         tracing::debug!(path = %shown(path), "the partial file is of another object: starting over");
         found.discard()?;

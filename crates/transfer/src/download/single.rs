@@ -35,6 +35,7 @@ pub(super) fn whole(
 pub(super) fn stream(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let opened = requester.open(&job.source, &Get { checksum: true, ..Get::default() })?;
     let stat = opened.0.stat().clone();
+    job.check_version(&stat.version)?;
     fetch(requester, job, path, Some(opened), stat)
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Open {
 
 /// The next task of a worker.
 pub(super) enum Task {
-    Start(Job),
+    Start(Box<Job>),
     Move(Claimed),
 }
 
@@ -99,7 +99,7 @@ impl Queue {
         }
         let job = self.jobs.pop_front()?;
         self.listed = self.listed.saturating_sub(length(&job));
-        Some(Task::Start(job))
+        Some(Task::Start(Box::new(job)))
     }
 
     /// Parts of uploads in flight.
@@ -198,6 +198,7 @@ mod tests {
             modified: None,
             etag: None,
             storage_class: None,
+            version: None,
         });
         Job { source: place.clone(), destination: place, entry, over: crate::Over::File }
     }

@@ -46,7 +46,7 @@ impl Scheduler<'_> {
         while let Some(task) = self.next_task(index) {
             let began = Instant::now();
             match task {
-                Task::Start(job) => self.start(&mut requester, job),
+                Task::Start(job) => self.start(&mut requester, *job),
                 Task::Move(claimed) => self.move_pieces(&mut requester, claimed),
             }
             add(&self.context.meters.busy, micros(began.elapsed()));
@@ -215,6 +215,6 @@ impl Scheduler<'_> {
     }
 
     fn object_failed(&self, job: &Job, error: Error) {
-        self.failed(Failure { location: job.source.to_string(), error });
+        self.failed(Failure { location: job.source.to_string(), error: job.explain(error) });
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
     if stat.kind == Kind::Directory {
         return Err(Error::invalid(&job.source, "is a directory; copy it with -r"));
     }
+    job.check_version(&stat.version)?;
     let (file, _) = open_regular(path)?;
     if job.entry.is_none() {
         context.observer.expected(0, size);

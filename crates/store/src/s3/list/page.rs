@@ -3,9 +3,9 @@
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 
 use crate::object::in_listing_order;
+use crate::s3::operation::Operation;
 use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
-use crate::wire::Method;
 use crate::{Cancel, ListOptions, Result, answer};
 
 use super::answer::ObjectPage;
@@ -114,6 +114,7 @@ impl S3 {
                 modified: object.last_modified.as_deref().and_then(answer::rfc3339),
                 etag: object.etag,
                 storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
+                version: None,
             });
         }
         for prefix in page.common_prefixes {
@@ -139,7 +140,7 @@ impl S3 {
         most: Option<u32>,
         cancel: &Cancel,
     ) -> Result<ObjectPage> {
-        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        let mut call = Call::new(Operation::ListObjectsV2, &query.bucket, cancel);
         call.query.push(("list-type", "2".to_owned()));
         call.query.push(("encoding-type", "url".to_owned()));
         call.query.push(("prefix", format!("{}{}", query.prefix, query.beginning)));
@@ -163,7 +164,7 @@ impl S3 {
     }
 
     fn bucket_page(&self, query: &Query, from: &From, cancel: &Cancel) -> Result<Page> {
-        let mut call = Call::new(Method::Get, &query.bucket, cancel);
+        let mut call = Call::new(Operation::ListBuckets, &query.bucket, cancel);
         if let From::Token(token) = from {
             call.query.push(("continuation-token", token.clone()));
         }
@@ -180,5 +181,13 @@ impl S3 {
 }
 
 fn directory(name: Vec<u8>) -> Entry {
-    Entry { name, kind: Kind::Directory, size: None, modified: None, etag: None, storage_class: None }
+    Entry {
+        name,
+        kind: Kind::Directory,
+        size: None,
+        modified: None,
+        etag: None,
+        storage_class: None,
+        version: None,
+    }
 }

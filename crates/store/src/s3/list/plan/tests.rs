@@ -18,7 +18,15 @@ struct Service {
 }
 
 fn entry(name: &str, kind: Kind) -> Entry {
-    Entry { name: name.into(), kind, size: None, modified: None, etag: None, storage_class: None }
+    Entry {
+        name: name.into(),
+        kind,
+        size: None,
+        modified: None,
+        etag: None,
+        storage_class: None,
+        version: None,
+    }
 }
 
 impl Service {

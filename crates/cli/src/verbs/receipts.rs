@@ -1,0 +1,50 @@
+//! `receipts`: what the workers of a manifest did.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use firstbyte::manifest::{Manifest, merge};
+
+use crate::globals::Globals;
+use crate::render::error::{Exit, Result};
+use crate::render::{console, json};
+
+/// What many workers did together
+#[derive(Args)]
+pub struct ReceiptsArgs {
+    #[command(subcommand)]
+    command: ReceiptsCommand,
+}
+
+#[derive(Subcommand)]
+enum ReceiptsCommand {
+    Merge(MergeArgs),
+}
+
+/// Say what of a manifest is done, missing, doubled or changed; exit code 0 only if all is done
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte receipts merge m.parquet receipts/*.json
+  firstbyte --json receipts merge m.parquet receipts/*.json | jq -r '.lost_shards[]'    # shards to run again
+
+Exit codes: 0 all is done, 3 something is missing, 1 a file cannot be used.")]
+struct MergeArgs {
+    /// What `plan` wrote
+    manifest: PathBuf,
+    /// What the workers wrote with --receipt, or printed with --json
+    #[arg(value_name = "RECEIPT")]
+    receipts: Vec<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(args: &ReceiptsArgs, globals: &Globals) -> Result<Exit> {
+    let ReceiptsCommand::Merge(args) = &args.command;
+    let merged = merge(&Manifest::open(&args.manifest)?, &args.receipts)?;
+    if globals.json {
+        console::print(&json::line(&merged))?;
+    } else if !globals.quiet {
+        console::print(&merged.lines().join("\n"))?;
+    }
+    Ok(if merged.is_complete() { Exit::Done } else { Exit::Partial })
+}

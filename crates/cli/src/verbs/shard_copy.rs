@@ -1,0 +1,42 @@
+//! The copy of a shard of a manifest: the work of `cp --manifest` and of `sync --manifest`.
+
+use firstbyte::manifest::{ShardRun, ShardTarget};
+use firstbyte_location::shown;
+use firstbyte_transfer::Engine;
+
+use super::policy::Policy;
+use crate::globals::Globals;
+use crate::render::error::{Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
+
+/// Copies a shard, and reports it as `verb`.
+pub fn run(
+    verb: &'static str,
+    shard: &ShardRun,
+    target: ShardTarget<'_>,
+    policy: &Policy,
+    globals: &Globals,
+) -> Result<Exit> {
+    let destination = match target {
+        ShardTarget::Copy(text) => shown(text).to_string(),
+        ShardTarget::Contents(location) => location.to_string(),
+    };
+    let sources = shard.sources();
+    let stop = stop_on_signal(policy.deadline(sources.as_ref()))?;
+    let settings = policy.settings(globals, stop.clone());
+    let engine = Engine::new(policy.store(globals)?, settings);
+    let mut report = Report::new(verb, sources.clone(), Some(destination));
+    report.keep_in(policy.sharding().receipt());
+    report.receipt().left_out = Some(0);
+    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    let copied = shard.copy(&engine, target, policy.effect(), &progress, &mut |summary| {
+        report.add(summary);
+        !report.has_ended()
+    });
+    copied?;
+    report.receipt().shard = Some(shard.receipt());
+    report.output(progress);
+    report.end(globals, Output::Free)
+}

@@ -1,0 +1,54 @@
+//! `--manifest`, `--shard` and `--receipt`: the share of a copy or hydration that this worker has.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use firstbyte::environment;
+use firstbyte::manifest::{ShardChoice, ShardRun};
+use firstbyte_location::shown;
+use firstbyte_transfer::Shard;
+
+use crate::render::error::{Error, Result};
+
+/// The share of one worker.
+#[derive(Args)]
+pub struct Sharding {
+    /// Take the objects from a manifest that `plan` wrote, instead of SRC; needs --shard
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+    /// This worker's share, counted from 0: 0/4 to 3/4; `auto` in an array job of AWS Batch, Slurm
+    /// or Kubernetes, `auto/N` where that does not say N
+    #[arg(long, value_name = "I/N|auto")]
+    shard: Option<ShardChoice>,
+    /// Also write the receipt, as --json prints it, to FILE
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+}
+
+impl Sharding {
+    /// The shard of a manifest, if one is named.
+    pub fn of_manifest(&self) -> Result<Option<ShardRun>> {
+        let Some(manifest) = &self.manifest else { return Ok(None) };
+        let Some(choice) = self.shard else {
+            return Err(Error::usage(format!("{}: which shard of it is missing", shown(manifest)))
+                .advise("add --shard I/N, or --shard auto in an array job"));
+        };
+        Ok(Some(ShardRun::open(manifest, choice, &environment::variable)?))
+    }
+
+    /// The share of the names of a tree, without a manifest.
+    pub fn of_names(&self) -> Result<Shard> {
+        let shard = self.shard.map(|choice| choice.resolve(&environment::variable));
+        Ok(shard.transpose()?.unwrap_or_default())
+    }
+
+    /// Whether a shard is named.
+    pub fn names_shard(&self) -> bool {
+        self.shard.is_some()
+    }
+
+    /// Where the receipt goes, beside standard output.
+    pub fn receipt(&self) -> Option<PathBuf> {
+        self.receipt.clone()
+    }
+}

@@ -1,0 +1,156 @@
+//! The part of a receipt about a shard: which objects of it are done, and which have changed.
+//!
+//! Objects are named by their place in the shard. So a receipt has a bounded size: a shard without
+//! failures is one range, whatever the number of objects.
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker says of its shard.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct ShardReceipt {
+    /// The id of the manifest.
+    pub manifest: String,
+    /// The shard, from 0.
+    pub index: u32,
+    /// The number of shards.
+    pub count: u32,
+    /// Objects in the shard.
+    pub objects: u64,
+    /// Those that are complete, found unchanged included: ranges of their places, `0-41,43`.
+    pub done: String,
+    /// The first objects found in another version than the manifest's.
+    pub changed: Vec<Changed>,
+    /// The version of the worker's firstbyte.
+    pub firstbyte: String,
+}
+
+/// An object that was found in another version than the manifest's.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// The object.
+    pub location: String,
+    /// The version in the manifest.
+    pub expected: String,
+    /// The version found.
+    pub found: String,
+}
+
+/// A set of objects of a shard, one bit each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    words: Vec<u64>,
+    objects: u64,
+}
+
+impl Done {
+    /// None of so many objects.
+    #[must_use]
+    pub fn none(objects: u64) -> Self {
+        Self { words: vec![0; firstbyte_location::to_usize(objects.div_ceil(64))], objects }
+    }
+
+    /// Adds an object. Returns whether it is one of the shard and was not in the set.
+    pub fn insert(&mut self, place: u64) -> bool {
+        if place >= self.objects {
+            return false;
+        }
+        let (word, bit) = (&mut self.words[(place / 64) as usize], 1 << (place % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Whether an object is in the set.
+    #[must_use]
+    pub fn contains(&self, place: u64) -> bool {
+        self.words.get((place / 64) as usize).is_some_and(|word| word & (1 << (place % 64)) != 0)
+    }
+
+    /// How many are in the set.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether all are.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.count() == self.objects
+    }
+
+    /// Adds those of another set of the same shard.
+    pub fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
+    /// The ranges as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut ranges: Vec<String> = Vec::new();
+        let mut place = 0;
+        while place < self.objects {
+            if !self.contains(place) {
+                place += 1;
+                continue;
+            }
+            let first = place;
+            while self.contains(place) {
+                place += 1;
+            }
+            let last = place - 1;
+            ranges.push(if first == last { format!("{first}") } else { format!("{first}-{last}") });
+        }
+        ranges.join(",")
+    }
+
+    /// Reads the ranges of a shard of so many objects; `None` if the
+    /// text is anything else.
+    #[must_use]
+    pub fn parse(text: &str, objects: u64) -> Option<Self> {
+        let mut done = Self::none(objects);
+        for range in text.split(',').filter(|_| !text.is_empty()) {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+            if first > last || last >= objects {
+                return None;
+            }
+            (first..=last).for_each(|place| {
+                done.insert(place);
+            });
+        }
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranges_survive_being_text(
+            objects in 0_u64..300, places in proptest::collection::vec(any::<u64>(), 0..200),
+        ) {
+            let mut done = Done::none(objects);
+            for place in places.iter().filter(|_| objects > 0) {
+                done.insert(place % objects);
+            }
+            prop_assert_eq!(Done::parse(&done.to_text(), objects), Some(done));
+        }
+    }
+
+    #[test]
+    fn a_whole_shard_is_one_range_and_nonsense_is_refused() {
+        let mut done = Done::none(130);
+        (0..130).for_each(|place| assert!(done.insert(place)));
+        assert!(!done.insert(3) && !done.insert(130));
+        assert!(done.is_complete());
+        assert_eq!(done.to_text(), "0-129");
+        assert_eq!(Done::none(0).to_text(), "");
+        for wrong in ["5-3", "0-130", "x", "1,,2", "-"] {
+            assert_eq!(Done::parse(wrong, 130), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Sets the receipts of workers against their manifest: what is done, missing, doubled, changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::shown;
+use serde::Serialize;
+
+use super::done::{Changed, Done, ShardReceipt};
+use super::{Manifest, Totals};
+use crate::receipt::{Failed, Receipt};
+use crate::size::human;
+use crate::{Error, Result};
+
+/// Objects and failures that are named; the counts have all.
+pub const MOST_NAMED: usize = 1_000;
+/// Missing objects that people are shown.
+const MOST_SHOWN: usize = 20;
+
+/// The receipts of one manifest together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Merged {
+    /// The id of the manifest.
+    pub manifest: String,
+    /// Its shards.
+    pub shards: u32,
+    /// Its objects.
+    pub planned: Totals,
+    /// Those that are done.
+    pub done: Totals,
+    /// Those that are not.
+    pub missing: Totals,
+    /// The first of them.
+    pub missing_objects: Vec<String>,
+    /// Shards without a receipt.
+    pub lost_shards: Vec<u32>,
+    /// Shards with several receipts.
+    pub doubled: Vec<Doubled>,
+    /// Objects found in another version than planned, and not done by another run of their shard.
+    pub changed: Vec<Changed>,
+    /// Other failures, and those that ended a run.
+    pub failed: Vec<Failed>,
+    /// Bytes that the workers moved.
+    pub bytes: u64,
+    /// Objects that they found unchanged.
+    pub skipped: u64,
+    /// Requests that they sent.
+    pub requests: u64,
+    /// Wall time of all workers together.
+    pub seconds: f64,
+    /// Wall time of the slowest.
+    pub longest_seconds: f64,
+    /// The versions of the workers' firstbyte.
+    pub workers: Vec<Workers>,
+}
+
+/// A shard that was run several times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Doubled {
+    /// Which.
+    pub shard: u32,
+    /// Its receipts.
+    pub receipts: u32,
+}
+
+/// The workers of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Workers {
+    /// The version.
+    pub firstbyte: String,
+    /// The shards that they had.
+    pub shards: Vec<u32>,
+}
+
+/// What is known of one shard.
+struct Known {
+    done: Done,
+    receipts: u32,
+}
+
+/// Merges the receipts of a manifest.
+///
+/// # Errors
+/// [`Error::Manifest`]: a file that is no receipt of a shard, or one of another manifest.
+pub fn merge(manifest: &Manifest, receipts: &[PathBuf]) -> Result<Merged> {
+    let mut merged = Merged {
+        manifest: manifest.header().id.clone(),
+        shards: manifest.count(),
+        planned: manifest.all(),
+        ..Merged::default()
+    };
+    let mut shards: BTreeMap<u32, Known> = BTreeMap::new();
+    let mut workers: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut changed = Vec::new();
+    for path in receipts {
+        let (mut receipt, shard, done) = read(manifest, path)?;
+        let known = shards
+            .entry(shard.index)
+            .or_insert_with(|| Known { done: Done::none(shard.objects), receipts: 0 });
+        known.done.add(&done);
+        known.receipts += 1;
+        workers.entry(shard.firstbyte).or_default().push(shard.index);
+        receipt.failed.retain(|failed| shard.changed.iter().all(|it| it.location != failed.location));
+        changed.extend(shard.changed);
+        merged.failed.append(&mut receipt.failed);
+        merged.bytes += receipt.bytes;
+        merged.skipped += receipt.skipped;
+        merged.requests += receipt.requests;
+        merged.seconds += receipt.seconds;
+        merged.longest_seconds = merged.longest_seconds.max(receipt.seconds);
+    }
+    merged.lost_shards = (0..manifest.count()).filter(|shard| !shards.contains_key(shard)).collect();
+    let doubled = shards.iter().filter(|(_, known)| known.receipts > 1);
+    merged.doubled =
+        doubled.map(|(shard, known)| Doubled { shard: *shard, receipts: known.receipts }).collect();
+    merged.workers = workers
+        .into_iter()
+        .map(|(firstbyte, mut shards)| {
+            shards.sort_unstable();
+            shards.dedup();
+            Workers { firstbyte, shards }
+        })
+        .collect();
+    merged.count(manifest, &shards)?;
+    merged.settle(changed);
+    Ok(merged)
+}
+
+/// A receipt, and its part about a shard.
+fn read(manifest: &Manifest, path: &Path) -> Result<(Receipt, ShardReceipt, Done)> {
+    let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
+    let text = fs::read_to_string(path).map_err(|error| fails(error.to_string()))?;
+    let no_receipt = "is not the receipt of a shard; write one with --receipt FILE";
+    let mut receipt: Receipt = serde_json::from_str(text.trim()).map_err(|_| fails(no_receipt.into()))?;
+    let shard = receipt.shard.take().ok_or_else(|| fails(no_receipt.into()))?;
+    if shard.manifest != manifest.header().id {
+        return Err(fails(format!(
+            "a receipt of the manifest {}, not of {}; merge receipts with the manifest that their workers had",
+            shard.manifest,
+            manifest.header().id
+        )));
+    }
+    let objects = manifest.totals(shard.index).objects;
+    let done = Done::parse(&shard.done, shard.objects)
+        .filter(|_| {
+            shard.index < manifest.count() && shard.count == manifest.count() && shard.objects == objects
+        })
+        .ok_or_else(|| fails(format!("shard {}/{} does not fit the manifest", shard.index, shard.count)))?;
+    Ok((receipt, shard, done))
+}
+
+impl Merged {
+    /// Whether every object is done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.missing.objects == 0
+    }
+
+    /// Counts what is done and missing. Rows are read only of shards that are not complete.
+    fn count(&mut self, manifest: &Manifest, shards: &BTreeMap<u32, Known>) -> Result<()> {
+        self.done = self.planned;
+        for shard in 0..manifest.count() {
+            let known = shards.get(&shard);
+            if known.is_some_and(|known| known.done.is_complete()) || manifest.totals(shard).objects == 0 {
+                continue;
+            }
+            for (place, row) in (0..).zip(manifest.rows(Some(shard))?) {
+                let row = row.map_err(|error| manifest.error(&error.to_string()))?;
+                if known.is_some_and(|known| known.done.contains(place)) {
+                    continue;
+                }
+                self.missing.add(Totals { objects: 1, bytes: row.size });
+                if self.missing_objects.len() < MOST_NAMED {
+                    self.missing_objects.push(row.location);
+                }
+            }
+        }
+        self.done.objects -= self.missing.objects;
+        self.done.bytes -= self.missing.bytes;
+        Ok(())
+    }
+
+    /// Keeps the failures that still matter: an object that another run of its shard has done, has
+    /// not failed.
+    fn settle(&mut self, mut changed: Vec<Changed>) {
+        if self.is_complete() {
+            changed.clear();
+            self.failed.clear();
+        } else if self.missing_objects.len() < MOST_NAMED {
+            let missing = &self.missing_objects;
+            changed.retain(|it| missing.contains(&it.location));
+        }
+        changed.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+        changed.dedup();
+        changed.truncate(MOST_NAMED);
+        self.failed.truncate(MOST_NAMED);
+        self.changed = changed;
+    }
+
+    /// The lines that people get.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let objects = |totals: Totals| format!("{} objects, {}", totals.objects, human(totals.bytes));
+        let list = |shards: &[u32]| shards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let mut lines = vec![format!("done: {} of {}", objects(self.done), objects(self.planned))];
+        if !self.is_complete() {
+            lines.push(format!("missing: {}", objects(self.missing)));
+            lines
+                .extend(self.missing_objects.iter().take(MOST_SHOWN).map(|location| format!("  {location}")));
+        }
+        if !self.lost_shards.is_empty() {
+            lines.push(format!("no receipt of shards: {}", list(&self.lost_shards)));
+        }
+        for doubled in &self.doubled {
+            lines.push(format!("shard {}: run {} times", doubled.shard, doubled.receipts));
+        }
+        for changed in &self.changed {
+            let Changed { location, expected, found } = changed;
+            lines.push(format!("changed: {location}: expected {expected}, found {found}"));
+        }
+        for failed in &self.failed {
+            lines.push(format!("failed: {}", failed.error));
+        }
+        if self.workers.len() > 1 {
+            for workers in &self.workers {
+                lines.push(format!("firstbyte {}: shards {}", workers.firstbyte, list(&workers.shards)));
+            }
+        }
+        lines.push(format!(
+            "{} moved, {} objects unchanged, {} requests, {:.2} s of work, the slowest worker {:.2} s",
+            human(self.bytes),
+            self.skipped,
+            self.requests,
+            self.seconds,
+            self.longest_seconds
+        ));
+        lines
+    }
+}

@@ -1,0 +1,228 @@
+//! A manifest: the objects of a large copy, each pinned to a version and assigned to one of N
+//! shards. It is written once by [`plan`], and each of N workers, wherever it runs, copies or
+//! hydrates its shard ([`ShardRun`]). Their receipts are set against it by [`merge`].
+//!
+//! There is no coordinator: a worker needs the manifest and its number. A shard may be run again
+//! at any time: what is at the destination is skipped, and an object in another version than the
+//! manifest's fails.
+
+mod balance;
+mod choice;
+mod done;
+mod merge;
+mod plan;
+mod run;
+mod table;
+mod version;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::{Location, shown};
+use serde::{Deserialize, Serialize};
+
+use crate::copy_rules::{Destination, Source};
+use crate::{Error, Result};
+
+pub use choice::ShardChoice;
+pub use done::{Changed, Done, ShardReceipt};
+pub use merge::{Doubled, MOST_NAMED, Merged, Workers, merge};
+pub use plan::{Plan, Planned, plan};
+pub use run::{ShardRun, ShardTarget};
+
+use table::{Reader, Rows};
+
+/// The version of the format that this release reads and writes. A change that older readers
+/// would get wrong raises it.
+pub const FORMAT: u64 = 1;
+/// Shards that a manifest can have: more than the tasks that array jobs of AWS Batch and Slurm
+/// usually may.
+pub const MOST_SHARDS: u32 = 100_000;
+
+/// The header of a manifest, JSON in the metadata of the Parquet file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub version: u64,
+    /// Random: receipts name the manifest by it.
+    pub id: String,
+    /// RFC 3339.
+    pub created: String,
+    /// The firstbyte that wrote it.
+    pub firstbyte: String,
+    /// What was planned. Rows name their source by its place here.
+    pub sources: Vec<PlannedSource>,
+    /// The totals of each shard.
+    pub shards: Vec<Totals>,
+}
+
+/// A source of a manifest.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PlannedSource {
+    /// The location that the names of its objects are below.
+    pub root: String,
+    /// Whether `DST/` takes it under its own name, as `cp -r SRC DST/` does.
+    pub named: bool,
+    /// What was named.
+    pub kind: SourceKind,
+}
+
+/// What a source of a manifest was.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// Everything below a location.
+    Tree,
+    /// Single objects, or those that match a pattern.
+    Names,
+}
+
+/// Totals of objects.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// How many.
+    pub objects: u64,
+    /// Their length together.
+    pub bytes: u64,
+}
+
+impl Totals {
+    /// Adds others.
+    pub fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A manifest whose header has been read.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    path: PathBuf,
+    header: Header,
+}
+
+impl Manifest {
+    /// Reads the header of a manifest.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`]: the file cannot be read, is no manifest, or is of a newer format.
+    pub fn open(path: &Path) -> Result<Self> {
+        let fails = |why: String| Error::Manifest { path: shown(path).to_string(), why };
+        let file = File::open(path).map_err(|error| fails(error.to_string()))?;
+        let no_manifest = "is not a manifest; write one with `firstbyte plan SRC --out FILE`";
+        let reader = Reader::new(file).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => fails(no_manifest.into()),
+            _ => fails(error.to_string()),
+        })?;
+        let text = reader.header().ok_or_else(|| fails(no_manifest.into()))?;
+        let any: serde_json::Value = serde_json::from_str(text).map_err(|_| fails(no_manifest.into()))?;
+        match any["version"].as_u64() {
+            Some(FORMAT) => {}
+            Some(newer) if newer > FORMAT => {
+                let writer = any["firstbyte"].as_str().unwrap_or("an unknown version");
+                return Err(fails(format!(
+                    "a manifest of format {newer}, written by firstbyte {writer}; firstbyte {} reads up to format \
+                     {FORMAT}: update it here, or plan again with it",
+                    env!("CARGO_PKG_VERSION")
+                )));
+            }
+            _ => return Err(fails(no_manifest.into())),
+        }
+        let header: Header =
+            serde_json::from_value(any).map_err(|error| fails(format!("its header is damaged ({error})")))?;
+        if header.shards.is_empty() || header.shards.len() > MOST_SHARDS as usize {
+            return Err(fails("its header is damaged (no shards)".into()));
+        }
+        Ok(Self { path: path.to_owned(), header })
+    }
+
+    /// Its header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The number of shards.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        // Checked when it was opened.
+        self.header.shards.len() as u32
+    }
+
+    /// The totals of one shard; nothing for one that it does not have.
+    #[must_use]
+    pub fn totals(&self, shard: u32) -> Totals {
+        self.header.shards.get(shard as usize).copied().unwrap_or_default()
+    }
+
+    /// The totals of all shards.
+    #[must_use]
+    pub fn all(&self) -> Totals {
+        let mut all = Totals::default();
+        self.header.shards.iter().for_each(|shard| all.add(*shard));
+        all
+    }
+
+    /// The destination of the copy of all its sources, as written.
+    ///
+    /// # Errors
+    /// Text that is not a location; single objects or several sources, and no directory.
+    pub fn destination(&self, text: &OsStr) -> Result<Destination> {
+        let sources = &self.header.sources;
+        let several = sources.len() > 1 || sources.iter().any(|source| source.kind == SourceKind::Names);
+        Destination::of(text, several)
+    }
+
+    /// The rows of one shard, or all of them.
+    fn rows(&self, shard: Option<u32>) -> Result<Rows> {
+        let opened = File::open(&self.path).and_then(Reader::new);
+        Ok(opened.map_err(|error| self.error(&error.to_string()))?.rows(shard))
+    }
+
+    fn error(&self, why: &str) -> Error {
+        Error::Manifest { path: shown(&self.path).to_string(), why: why.to_owned() }
+    }
+}
+
+impl PlannedSource {
+    /// The location that its objects' names are below.
+    fn location(&self) -> Result<Location> {
+        Ok(Location::parse(OsStr::new(&self.root))?)
+    }
+
+    /// The location that its objects' names are joined to in a copy: as `cp -r` has it.
+    fn target(&self, destination: &Destination) -> Result<Location> {
+        let root = self.location()?;
+        match self.kind {
+            SourceKind::Tree => {
+                let name = if self.named { root.file_name() } else { None };
+                Source::Tree { root, name }.target(destination)
+            }
+            SourceKind::Names => Ok(destination.location().clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_manifest_is_refused_and_says_which_firstbyte_wrote_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m");
+        for (header, part) in [
+            (r#"{"version":2,"firstbyte":"9.8.7"}"#, "format 2, written by firstbyte 9.8.7"),
+            (r#"{"version":1}"#, "damaged"),
+            (r#"{"version":"1"}"#, "is not a manifest"),
+            ("", "is not a manifest"),
+        ] {
+            let writer = table::Writer::new(File::create(&path).unwrap(), 1).unwrap();
+            writer.finish(header.into()).unwrap();
+            let error = Manifest::open(&path).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains('\n'), "{header}: {error}");
+        }
+    }
+}

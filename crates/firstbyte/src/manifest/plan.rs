@@ -1,0 +1,266 @@
+//! Writes a manifest: lists the sources, pins each object, and balances the shards.
+//!
+//! There are two passes, in bounded memory. The first writes what is listed to an unnamed file and
+//! learns the sizes; the second reads that file and writes the manifest with the shards.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use firstbyte_location::{Entry, Kind, Location, Version, shown};
+use firstbyte_store::{
+    Durability, Error as StoreError, ListOptions, LocalFile, Metadata, Order, Privacy, Store,
+};
+use firstbyte_transfer::is_unfinished;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::balance::{Balancer, Sizes};
+use super::table::{Reader, Row, Writer};
+use super::{FORMAT, Header, MOST_SHARDS, PlannedSource, SourceKind, Totals, version};
+use crate::copy_rules::{Source, Wildcards};
+use crate::filter::Filter;
+use crate::operand::{Depth, Glob};
+use crate::{Error, Result};
+
+/// What is planned.
+pub struct Plan<'a> {
+    /// Objects, trees and patterns, as they are written. Of a tree, everything below is planned.
+    pub sources: &'a [OsString],
+    /// Whether sources may hold patterns.
+    pub wildcards: Wildcards,
+    /// Which names of trees and patterns are taken.
+    pub filter: &'a Filter,
+    /// The number of shards.
+    pub shards: u32,
+}
+
+/// What was planned.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The header of the manifest.
+    pub header: Header,
+    /// All objects.
+    pub totals: Totals,
+}
+
+/// Writes the manifest `out`, which appears when it is complete.
+///
+/// # Errors
+/// Sources that cannot be listed or planned, or hold no object; `out` cannot be written.
+pub fn plan(store: &Store, plan: Plan<'_>, out: &Path) -> Result<Planned> {
+    if plan.shards == 0 || plan.shards > MOST_SHARDS {
+        let why = format!("{} is out of range: from 1 to {MOST_SHARDS}", plan.shards);
+        return Err(Error::Option { name: "shards".into(), why });
+    }
+    let at_out = |error: io::Error| Error::Manifest { path: shown(out).to_string(), why: error.to_string() };
+    let sources = parsed(store, &plan)?;
+    let partial = LocalFile::open(out, Privacy::Usual)?;
+    partial.empty()?;
+    let written = (|| {
+        let directory = out.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let listed = tempfile::tempfile_in(directory).map_err(at_out)?;
+        let writer = Writer::new(listed.try_clone().map_err(at_out)?, 1).map_err(at_out)?;
+        let mut first = Listed { store, writer, sizes: Sizes::default(), totals: Totals::default(), at: out };
+        sources
+            .iter()
+            .enumerate()
+            .try_for_each(|(place, source)| first.add_all(place as u32, source, plan.filter))?;
+        let Listed { writer, sizes, totals, .. } = first;
+        if sizes.objects() == 0 {
+            return Err(nothing(plan.sources));
+        }
+        writer.finish(String::new()).map_err(at_out)?;
+        let sources = sources.into_iter().map(|source| source.planned).collect();
+        let header = balanced(listed, partial.file(), plan.shards, sizes, sources).map_err(at_out)?;
+        Ok(Planned { header, totals })
+    })();
+    match written {
+        Ok(planned) => {
+            partial.commit(&Metadata::default(), Durability::None)?;
+            Ok(planned)
+        }
+        Err(error) => {
+            // The first error is the cause.
+            let _ = partial.discard();
+            Err(error)
+        }
+    }
+}
+
+/// The second pass.
+fn balanced(
+    listed: File,
+    out: &File,
+    shards: u32,
+    sizes: Sizes,
+    sources: Vec<PlannedSource>,
+) -> io::Result<Header> {
+    let mut balancer = Balancer::new(shards, sizes);
+    let mut totals = vec![Totals::default(); shards as usize];
+    let mut writer = Writer::new(out.try_clone()?, shards)?;
+    for row in Reader::new(listed)?.rows(None) {
+        let mut row = row?;
+        row.shard = balancer.assign(row.size);
+        totals[row.shard as usize].add(Totals { objects: 1, bytes: row.size });
+        writer.add(row)?;
+    }
+    let mut id = [0; 8];
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
+    let header = Header {
+        version: FORMAT,
+        id: format!("{:016x}", u64::from_ne_bytes(id)),
+        created: OffsetDateTime::now_utc().format(&Rfc3339).map_err(io::Error::other)?,
+        firstbyte: env!("CARGO_PKG_VERSION").into(),
+        sources,
+        shards: totals,
+    };
+    writer.finish(serde_json::to_string(&header)?)?;
+    Ok(header)
+}
+
+fn nothing(sources: &[OsString]) -> Error {
+    let named: Vec<String> = sources.iter().map(|text| shown(text).to_string()).collect();
+    Error::Operand { operand: named.join(" "), why: "holds no object to plan".into() }
+}
+
+/// A source as it is listed.
+struct ListedSource {
+    planned: PlannedSource,
+    root: Location,
+    names: Names,
+}
+
+enum Names {
+    /// All that are listed below the root, or match.
+    Below(Option<Glob>),
+    /// These.
+    Single(BTreeSet<Vec<u8>>),
+}
+
+/// The sources. Objects that were named one after the other and lie in one directory are one.
+fn parsed(store: &Store, plan: &Plan<'_>) -> Result<Vec<ListedSource>> {
+    let mut found: Vec<ListedSource> = Vec::new();
+    for text in plan.sources {
+        let (root, named, kind, names) = match Source::parse(text, Depth::Tree, plan.wildcards, store)? {
+            Source::Tree { root, name } => (root, name.is_some(), SourceKind::Tree, Names::Below(None)),
+            Source::Glob { base, glob } => (base, false, SourceKind::Names, Names::Below(Some(glob))),
+            Source::Object(object) => {
+                let object = absolute(object)?;
+                let place = object.parent().and_then(|root| Some((object.name_below(&root)?, root)));
+                let Some((name, root)) = place.filter(|(name, root)| root.join(name) == object) else {
+                    return Err(unplannable(text, "its name cannot be kept; copy it by itself"));
+                };
+                if let Some(ListedSource { root: before, names: Names::Single(names), .. }) = found.last_mut()
+                    && *before == root
+                {
+                    names.insert(name);
+                    continue;
+                }
+                (root, false, SourceKind::Names, Names::Single([name].into()))
+            }
+        };
+        let root = absolute(root)?;
+        let kept = root.to_text().ok_or_else(|| {
+            unplannable(
+                text,
+                "has a password or a signature, which no file may hold; give credentials otherwise",
+            )
+        })?;
+        found.push(ListedSource { planned: PlannedSource { root: kept, named, kind }, root, names });
+    }
+    Ok(found)
+}
+
+fn unplannable(text: &OsStr, why: &str) -> Error {
+    Error::Operand { operand: shown(text).to_string(), why: why.into() }
+}
+
+/// The location as it is found from any working directory.
+fn absolute(location: Location) -> Result<Location> {
+    match location {
+        Location::Local(path) => {
+            let absolute = std::path::absolute(&path)
+                .map_err(|error| unplannable(path.as_os_str(), &error.to_string()))?;
+            Ok(Location::Local(absolute))
+        }
+        other => Ok(other),
+    }
+}
+
+/// The first pass: what was listed so far.
+struct Listed<'a> {
+    store: &'a Store,
+    writer: Writer,
+    sizes: Sizes,
+    totals: Totals,
+    at: &'a Path,
+}
+
+impl Listed<'_> {
+    fn add_all(&mut self, place: u32, source: &ListedSource, filter: &Filter) -> Result<()> {
+        let glob = match &source.names {
+            Names::Single(names) => {
+                for name in names {
+                    self.add(place, &source.root, name, None)?;
+                }
+                return Ok(());
+            }
+            Names::Below(glob) => glob.as_ref(),
+        };
+        let beginning = glob.map(|glob| glob.beginning(0)).unwrap_or_default();
+        let options =
+            ListOptions { recursive: true, order: Order::Bytes, beginning, ..ListOptions::default() };
+        for entry in self.store.list(&source.root, &options)? {
+            let entry = entry?;
+            let matches = glob.is_none_or(|glob| glob.takes(&entry.name, Depth::Tree));
+            if entry.kind == Kind::File && matches && filter.takes(&entry.name) && !is_unfinished(&entry.name)
+            {
+                self.add(place, &source.root, &entry.name, Some(&entry))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an object. One that is gone since it was listed is left out.
+    fn add(&mut self, source: u32, root: &Location, name: &[u8], entry: Option<&Entry>) -> Result<()> {
+        let location = root.join(name);
+        let fails = |why: &str| Error::Operand { operand: location.to_string(), why: why.into() };
+        let listed = entry.and_then(|entry| {
+            let version = Version { size: entry.size, etag: Some(entry.etag.clone()?), ..Version::default() };
+            Some((entry.size?, version, entry.modified))
+        });
+        let (size, version, modified) = match listed {
+            Some(listed) => listed,
+            None => match self.store.stat_object(&location) {
+                Err(StoreError::NotFound { .. }) if entry.is_some() => return Ok(()),
+                Err(error) => return Err(error.into()),
+                Ok(stat) => {
+                    let size =
+                        stat.size().ok_or_else(|| fails("its length is not known before it is read"))?;
+                    (size, stat.version, stat.modified)
+                }
+            },
+        };
+        let row = Row {
+            location: location.to_text().ok_or_else(|| fails("its name cannot be kept in a file"))?,
+            size,
+            version: version::to_text(&version),
+            modified: modified.map(microseconds),
+            source,
+            shard: 0,
+        };
+        self.sizes.add(size);
+        self.totals.add(Totals { objects: 1, bytes: size });
+        let at = shown(self.at).to_string();
+        self.writer.add(row).map_err(|error| Error::Manifest { path: at, why: error.to_string() })
+    }
+}
+
+/// Since 1970; clamped.
+fn microseconds(time: std::time::SystemTime) -> i64 {
+    let micros = OffsetDateTime::from(time).unix_timestamp_nanos().div_euclid(1_000);
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}

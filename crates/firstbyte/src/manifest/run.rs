@@ -1,0 +1,377 @@
+//! One worker's run over its shard: hands the shard's objects to the transfer engine or to
+//! hydration, and records which of them are done.
+//!
+//! Each source of the manifest is a run of its own, over a tree whose names are the shard's. The
+//! objects in flight are few, whatever the size of the shard, and those done are one bit each.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io;
+use std::iter::Peekable;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use firstbyte_hydrate::{Failure as HydrateFailure, Wanted, WantedList};
+use firstbyte_location::{Entry, Kind, Location, Strength, Version};
+use firstbyte_store::{Error as StoreError, Listing};
+use firstbyte_transfer::{
+    Action, Effect, Engine, Error as TransferError, Failure, Levels, Names, Observer, Shard, Summary, Tree,
+};
+
+use super::done::{Changed, Done, ShardReceipt};
+use super::table::{Row, Rows};
+use super::{Manifest, ShardChoice, version};
+use crate::Result;
+use crate::environment::Lookup;
+
+/// A shard of a manifest, and what is done of it.
+pub struct ShardRun {
+    manifest: Manifest,
+    shard: Shard,
+    marks: Arc<Mutex<Marks>>,
+}
+
+/// Where a copy of a shard goes.
+#[derive(Clone, Copy, Debug)]
+pub enum ShardTarget<'a> {
+    /// Each source as `cp -r SRC DST` has it.
+    Copy(&'a OsStr),
+    /// The contents of each source, as `sync SRC DST` has it.
+    Contents(&'a Location),
+}
+
+impl ShardRun {
+    /// Opens the shard of the manifest at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`](crate::Error::Manifest); a shard that the manifest does not have.
+    pub fn open(path: &Path, choice: ShardChoice, lookup: Lookup<'_>) -> Result<Self> {
+        let manifest = Manifest::open(path)?;
+        let shard = choice.of_manifest(&manifest, lookup)?;
+        let marks = Marks::of(manifest.totals(shard.index).objects);
+        Ok(Self { manifest, shard, marks: Arc::new(Mutex::new(marks)) })
+    }
+
+    /// The manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The shard.
+    #[must_use]
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// The sources, as a receipt names them.
+    #[must_use]
+    pub fn sources(&self) -> String {
+        let roots = self.manifest.header.sources.iter().map(|source| source.root.as_str());
+        roots.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Copies the shard. `report` gets the outcome of each source, and says whether to go on.
+    ///
+    /// # Errors
+    /// A destination that cannot be used; the manifest cannot be read.
+    pub fn copy(
+        &self,
+        engine: &Engine,
+        target: ShardTarget<'_>,
+        effect: Effect,
+        observer: &dyn Observer,
+        report: &mut dyn FnMut(firstbyte_transfer::Result<Summary>) -> bool,
+    ) -> Result<()> {
+        let destination = match target {
+            ShardTarget::Copy(text) => Some(self.manifest.destination(text)?),
+            ShardTarget::Contents(_) => None,
+        };
+        let mut trees = Vec::new();
+        for source in &self.manifest.header.sources {
+            let to = match (&destination, target) {
+                (Some(destination), _) => source.target(destination)?,
+                (None, ShardTarget::Contents(location)) => location.clone(),
+                (None, ShardTarget::Copy(text)) => Location::parse(text)?,
+            };
+            trees.push((source.location()?, to));
+        }
+        let feed = Arc::new(Mutex::new(self.feed()?));
+        let observer = Marking { inner: observer, marks: &self.marks };
+        for (place, (root, destination)) in trees.into_iter().enumerate() {
+            let entries = SourceEntries {
+                feed: Arc::clone(&feed),
+                source: place as u32,
+                root: root.clone(),
+                marks: Arc::clone(&self.marks),
+            };
+            if !entries.has_any() {
+                continue;
+            }
+            let entries = Mutex::new(Some(entries));
+            let open = || {
+                let taken = entries.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Ok(Listing::of(taken.into_iter().flatten()))
+            };
+            let tree = Tree {
+                source: root,
+                names: Names::Given(&open),
+                destination,
+                beginning: String::new(),
+                levels: Levels::All,
+                select: &|_| true,
+                shard: Shard::default(),
+                effect,
+            };
+            if !report(engine.copy_tree(&tree, &observer)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects of the shard, to hydrate.
+    ///
+    /// # Errors
+    /// The manifest cannot be read.
+    pub fn wanted(&self) -> Result<WantedList> {
+        Ok(Box::new(self.feed()?.map(|row| match row {
+            Ok((_, row)) => {
+                let (location, version) = row_parts(&row).map_err(|error| wanted_failure(&row, error))?;
+                let version = Some(version).filter(|version| version.strength() > Strength::None);
+                Ok(Wanted { location, version, range: None })
+            }
+            Err(error) => {
+                let location = Location::Local("the manifest".into());
+                let source = StoreError::Io { location: location.to_string(), source: error };
+                Err(HydrateFailure { location, error: source.into() })
+            }
+        })))
+    }
+
+    /// Records the end of a hydration: all but what failed is done. One that was stopped claims
+    /// nothing; run again, it finds what is cached.
+    ///
+    /// # Errors
+    /// The manifest cannot be read.
+    pub fn hydrated(&self, failed: &[HydrateFailure]) -> Result<()> {
+        let not_done: HashSet<&Location> = failed.iter().map(|failure| &failure.location).collect();
+        let mut marks = lock(&self.marks);
+        for failure in failed {
+            if let firstbyte_hydrate::Error::Changed { expected, found, .. } = &failure.error {
+                marks.changed(failure.location.to_string(), expected.clone(), found.clone());
+            }
+        }
+        for row in self.feed()? {
+            let (place, row) = row.map_err(|error| self.manifest.error(&error.to_string()))?;
+            if row_parts(&row).is_ok_and(|(location, _)| !not_done.contains(&location)) {
+                marks.done.insert(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is done of the shard so far.
+    #[must_use]
+    pub fn receipt(&self) -> ShardReceipt {
+        let marks = lock(&self.marks);
+        ShardReceipt {
+            manifest: self.manifest.header.id.clone(),
+            index: self.shard.index,
+            count: self.shard.count,
+            objects: self.manifest.totals(self.shard.index).objects,
+            done: marks.done.to_text(),
+            changed: marks.changed.clone(),
+            firstbyte: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+
+    fn feed(&self) -> Result<Feed> {
+        Ok(Feed { rows: self.manifest.rows(Some(self.shard.index))?.peekable(), place: 0 })
+    }
+}
+
+/// What became of the objects of a shard.
+struct Marks {
+    done: Done,
+    /// Objects handed out and not finished, with their places.
+    in_flight: HashMap<Location, u64>,
+    changed: Vec<Changed>,
+}
+
+impl Marks {
+    fn of(objects: u64) -> Self {
+        Self { done: Done::none(objects), in_flight: HashMap::new(), changed: Vec::new() }
+    }
+
+    fn finish(&mut self, location: &Location) {
+        if let Some(place) = self.in_flight.remove(location) {
+            self.done.insert(place);
+        }
+    }
+
+    fn changed(&mut self, location: String, expected: String, found: String) {
+        if self.changed.len() < Summary::LISTED_FAILURES {
+            self.changed.push(Changed { location, expected, found });
+        }
+    }
+}
+
+fn lock(marks: &Mutex<Marks>) -> MutexGuard<'_, Marks> {
+    marks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes events on, and marks the objects that they are about.
+struct Marking<'a> {
+    inner: &'a dyn Observer,
+    marks: &'a Mutex<Marks>,
+}
+
+impl Observer for Marking<'_> {
+    fn expected(&self, objects: u64, bytes: u64) {
+        self.inner.expected(objects, bytes);
+    }
+
+    fn moved(&self, bytes: u64) {
+        self.inner.moved(bytes);
+    }
+
+    fn finished(&self, source: &Location, destination: &Location, bytes: u64) {
+        lock(self.marks).finish(source);
+        self.inner.finished(source, destination, bytes);
+    }
+
+    fn skipped(&self, source: &Location) {
+        lock(self.marks).finish(source);
+        self.inner.skipped(source);
+    }
+
+    fn made_directory(&self, source: &Location) {
+        lock(self.marks).finish(source);
+        self.inner.made_directory(source);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let mut marks = lock(self.marks);
+        if let Ok(location) = Location::parse(OsStr::new(&failure.location)) {
+            marks.in_flight.remove(&location);
+        }
+        if let TransferError::Replaced { expected, found, .. } = &failure.error {
+            marks.changed(failure.location.clone(), expected.to_string(), found.to_string());
+        }
+        drop(marks);
+        self.inner.failed(failure);
+    }
+
+    fn planned(&self, action: &Action) {
+        self.inner.planned(action);
+    }
+}
+
+/// The rows of a shard with their places in it, as they are read.
+struct Feed {
+    rows: Peekable<Rows>,
+    place: u64,
+}
+
+impl Iterator for Feed {
+    type Item = io::Result<(u64, Row)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let row = self.rows.next()?;
+        let place = self.place;
+        self.place += 1;
+        Some(row.map(|row| (place, row)))
+    }
+}
+
+/// The entries of one source. Sources are read one after the other from the same feed.
+struct SourceEntries {
+    feed: Arc<Mutex<Feed>>,
+    source: u32,
+    root: Location,
+    marks: Arc<Mutex<Marks>>,
+}
+
+impl SourceEntries {
+    /// The next row of this source; passes over what an earlier source left.
+    fn next_row(&self) -> Option<io::Result<(u64, Row)>> {
+        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match feed.rows.peek()? {
+                Ok(row) if row.source > self.source => return None,
+                Ok(row) if row.source < self.source => drop(feed.next()),
+                _ => return feed.next(),
+            }
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match feed.rows.peek() {
+                Some(Ok(row)) if row.source < self.source => drop(feed.next()),
+                Some(Ok(row)) => return row.source == self.source,
+                // An error is the run's to report.
+                Some(Err(_)) => return true,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl Iterator for SourceEntries {
+    type Item = firstbyte_store::Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (place, row) = match self.next_row()? {
+            Ok(row) => row,
+            Err(source) => return Some(Err(StoreError::Io { location: "the manifest".into(), source })),
+        };
+        Some(entry(&row, &self.root).inspect(|entry| {
+            lock(&self.marks).in_flight.insert(self.root.join(&entry.name), place);
+        }))
+    }
+}
+
+/// A row as an entry of a listing of `root`.
+fn entry(row: &Row, root: &Location) -> firstbyte_store::Result<Entry> {
+    let (location, version) = row_parts(row)?;
+    let name = location.name_below(root).ok_or_else(|| damaged(row, "it does not lie below its source"))?;
+    Ok(Entry {
+        name,
+        kind: Kind::File,
+        size: Some(row.size),
+        modified: row.modified.and_then(time_of),
+        etag: version.etag.clone(),
+        storage_class: None,
+        version: Some(Box::new(version)),
+    })
+}
+
+fn row_parts(row: &Row) -> firstbyte_store::Result<(Location, Version)> {
+    let location = Location::parse(OsStr::new(&row.location)).map_err(|error| damaged(row, &error.why))?;
+    let version = version::parse(&row.version, row.size)
+        .ok_or_else(|| damaged(row, &format!("`{}` is no version", row.version)))?;
+    Ok((location, version))
+}
+
+fn damaged(row: &Row, why: &str) -> StoreError {
+    let source = io::Error::new(io::ErrorKind::InvalidData, format!("in the manifest: {why}"));
+    StoreError::Io { location: row.location.clone(), source }
+}
+
+fn wanted_failure(row: &Row, error: StoreError) -> HydrateFailure {
+    HydrateFailure { location: Location::Local(row.location.clone().into()), error: error.into() }
+}
+
+/// Microseconds since 1970 as a time.
+fn time_of(micros: i64) -> Option<SystemTime> {
+    let distance = Duration::from_micros(micros.unsigned_abs());
+    if micros < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(distance)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(distance)
+    }
+}

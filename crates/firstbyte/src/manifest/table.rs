@@ -1,0 +1,347 @@
+//! Reads and writes the rows of a manifest as Parquet. A row group holds rows of one shard, so a
+//! worker reads no others; [`Writer`] and [`Rows`] keep a bounded number of rows in memory.
+//!
+//! The `parquet` crate is used without its Arrow half, as for listings.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, RowGroupMetaData};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+
+/// One object of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// As `Location::parse` reads it.
+    pub(super) location: String,
+    pub(super) size: u64,
+    /// As [`version`](super::version) has it.
+    pub(super) version: String,
+    /// Microseconds since 1970.
+    pub(super) modified: Option<i64>,
+    /// The place of its source among those of the manifest.
+    pub(super) source: u32,
+    pub(super) shard: u32,
+}
+
+/// Rows of a group at most. Readers like large groups; these take some 10 MiB.
+const GROUP: usize = 64 << 10;
+/// Rows that wait for their groups to be full, over all shards: some 50 MiB.
+const WAITING: usize = 256 << 10;
+/// The key of the file's own metadata.
+const KEY: &str = "firstbyte.manifest";
+/// The columns, by their place in the file.
+const SHARD: usize = 3;
+const COLUMNS: usize = 6;
+
+/// Writes a manifest.
+pub(super) struct Writer {
+    file: SerializedFileWriter<File>,
+    /// The rows of each shard that wait.
+    waiting: Vec<Vec<Row>>,
+    rows: usize,
+}
+
+impl Writer {
+    /// Begins a file of rows of so many shards.
+    pub(super) fn new(file: File, shards: u32) -> io::Result<Self> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            // Enough to find the groups of a shard; more would fill memory with bounds of pages.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
+            .build();
+        let file = SerializedFileWriter::new(file, Arc::new(schema()?), Arc::new(properties));
+        let waiting = (0..shards).map(|_| Vec::new()).collect();
+        Ok(Self { file: file.map_err(io_error)?, waiting, rows: 0 })
+    }
+
+    /// Adds a row. The rows of a shard stay in order.
+    pub(super) fn add(&mut self, row: Row) -> io::Result<()> {
+        let shard = row.shard as usize;
+        let Some(rows) = self.waiting.get_mut(shard) else {
+            return Err(io::Error::other("a row of a shard that the manifest does not have"));
+        };
+        rows.push(row);
+        self.rows += 1;
+        if rows.len() >= GROUP {
+            return self.write_group(shard);
+        }
+        if self.rows >= WAITING {
+            let fullest = (0..self.waiting.len()).max_by_key(|shard| self.waiting[*shard].len());
+            return self.write_group(fullest.unwrap_or(shard));
+        }
+        Ok(())
+    }
+
+    /// Writes what waits, and the file's end with `header` in it.
+    pub(super) fn finish(mut self, header: String) -> io::Result<()> {
+        for shard in 0..self.waiting.len() {
+            self.write_group(shard)?;
+        }
+        self.file.append_key_value_metadata(KeyValue::new(KEY.to_owned(), header));
+        self.file.close().map(drop).map_err(io_error)
+    }
+
+    fn write_group(&mut self, shard: usize) -> io::Result<()> {
+        let rows = std::mem::take(&mut self.waiting[shard]);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.rows -= rows.len();
+        let levels: Vec<i16> = rows.iter().map(|row| i16::from(row.modified.is_some())).collect();
+        let text = |text: &String| ByteArray::from(text.clone().into_bytes());
+        let written = (|| {
+            let mut group = self.file.next_row_group()?;
+            let mut write_text = |values: Vec<ByteArray>| column::<ByteArrayType>(&mut group, &values, None);
+            write_text(rows.iter().map(|row| text(&row.location)).collect())?;
+            let sizes: Vec<i64> = rows.iter().map(|row| row.size.cast_signed()).collect();
+            column::<Int64Type>(&mut group, &sizes, None)?;
+            let versions: Vec<ByteArray> = rows.iter().map(|row| text(&row.version)).collect();
+            column::<ByteArrayType>(&mut group, &versions, None)?;
+            let shards: Vec<i32> = rows.iter().map(|row| row.shard.cast_signed()).collect();
+            column::<Int32Type>(&mut group, &shards, None)?;
+            let modified: Vec<i64> = rows.iter().filter_map(|row| row.modified).collect();
+            column::<Int64Type>(&mut group, &modified, Some(&levels))?;
+            let sources: Vec<i32> = rows.iter().map(|row| row.source.cast_signed()).collect();
+            column::<Int32Type>(&mut group, &sources, None)?;
+            group.close().map(drop)
+        })();
+        written.map_err(io_error)
+    }
+}
+
+/// Writes the next column of a group.
+fn column<T: DataType>(
+    group: &mut parquet::file::writer::SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
+}
+
+fn schema() -> io::Result<Type> {
+    let field = |name: &str, physical, repetition, logical| {
+        let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        field.with_logical_type(logical).build().map(Arc::new)
+    };
+    let micros = Some(LogicalType::timestamp(true, TimeUnit::MICROS));
+    let text = || Some(LogicalType::String);
+    let (needed, optional) = (Repetition::REQUIRED, Repetition::OPTIONAL);
+    let fields = [
+        field("location", Physical::BYTE_ARRAY, needed, text()),
+        field("size", Physical::INT64, needed, Some(LogicalType::integer(64, false))),
+        field("version", Physical::BYTE_ARRAY, needed, text()),
+        field("shard", Physical::INT32, needed, Some(LogicalType::integer(32, false))),
+        field("modified", Physical::INT64, optional, micros),
+        field("source", Physical::INT32, needed, Some(LogicalType::integer(32, false))),
+    ];
+    let fields: Result<Vec<_>, _> = fields.into_iter().collect();
+    fields
+        .and_then(|fields| Type::group_type_builder("objects").with_fields(fields).build())
+        .map_err(io_error)
+}
+
+/// A manifest that is read.
+pub(super) struct Reader {
+    file: SerializedFileReader<File>,
+}
+
+impl Reader {
+    /// Opens a Parquet file.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        Ok(Self { file: SerializedFileReader::new(file).map_err(io_error)? })
+    }
+
+    /// The header; `None` if the file is no manifest.
+    pub(super) fn header(&self) -> Option<&str> {
+        let values = self.file.metadata().file_metadata().key_value_metadata()?;
+        values.iter().find(|value| value.key == KEY)?.value.as_deref()
+    }
+
+    /// The rows of one shard, or of all, in the file's order.
+    pub(super) fn rows(self, shard: Option<u32>) -> Rows {
+        Rows { reader: self, shard, next: 0, rows: Vec::new().into_iter() }
+    }
+}
+
+/// Rows, a group at a time.
+pub(super) struct Rows {
+    reader: Reader,
+    shard: Option<u32>,
+    next: usize,
+    rows: std::vec::IntoIter<Row>,
+}
+
+impl Iterator for Rows {
+    type Item = io::Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.rows.next() {
+                return Some(Ok(row));
+            }
+            let file = &self.reader.file;
+            if self.next >= file.num_row_groups() {
+                return None;
+            }
+            let index = self.next;
+            self.next += 1;
+            let wanted = self.shard.is_none_or(|shard| may_hold(file.metadata().row_group(index), shard));
+            if !wanted {
+                continue;
+            }
+            match file.get_row_group(index).and_then(|group| read_group(group.as_ref())) {
+                Ok(mut rows) => {
+                    rows.retain(|row| self.shard.is_none_or(|shard| row.shard == shard));
+                    self.rows = rows.into_iter();
+                }
+                Err(error) => {
+                    self.next = usize::MAX;
+                    return Some(Err(io_error(error)));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a group can have rows of a shard.
+fn may_hold(group: &RowGroupMetaData, shard: u32) -> bool {
+    let shard = shard.cast_signed();
+    match group.columns().get(SHARD).and_then(|column| column.statistics()) {
+        Some(Statistics::Int32(bounds)) => {
+            bounds.min_opt().is_none_or(|least| *least <= shard)
+                && bounds.max_opt().is_none_or(|most| *most >= shard)
+        }
+        _ => true,
+    }
+}
+
+fn read_group(group: &dyn RowGroupReader) -> Result<Vec<Row>, ParquetError> {
+    if group.num_columns() < COLUMNS {
+        return Err(ParquetError::General("columns are missing".into()));
+    }
+    let (locations, _) = values::<ByteArrayType>(group, 0)?;
+    let (sizes, _) = values::<Int64Type>(group, 1)?;
+    let (versions, _) = values::<ByteArrayType>(group, 2)?;
+    let (shards, _) = values::<Int32Type>(group, SHARD)?;
+    let (modified, levels) = values::<Int64Type>(group, 4)?;
+    let (sources, _) = values::<Int32Type>(group, 5)?;
+    let mut modified = modified.into_iter();
+    let mut modified = levels.into_iter().map(|level| if level > 0 { modified.next() } else { None });
+    let numbers = sizes.into_iter().zip(shards).zip(sources);
+    let texts = locations.into_iter().zip(versions);
+    texts
+        .zip(numbers)
+        .map(|((location, version), ((size, shard), source))| {
+            Ok(Row {
+                location: location.as_utf8()?.to_owned(),
+                size: size.cast_unsigned(),
+                version: version.as_utf8()?.to_owned(),
+                modified: modified.next().flatten(),
+                source: source.cast_unsigned(),
+                shard: shard.cast_unsigned(),
+            })
+        })
+        .collect()
+}
+
+/// The values of a column, and for one whose values may be missing, which rows have one.
+fn values<T: DataType>(
+    group: &dyn RowGroupReader,
+    index: usize,
+) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {
+    let physical = group.metadata().column(index).column_type();
+    if physical != T::get_physical_type() {
+        return Err(ParquetError::General(format!("column {index} has the type {physical}")));
+    }
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    let mut reader = get_typed_column_reader::<T>(group.get_column_reader(index)?);
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let mut read = 0;
+    while read < rows {
+        let (records, ..) = reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;
+        if records == 0 {
+            return Err(ParquetError::General("a column is short".into()));
+        }
+        read += records;
+    }
+    Ok((values, levels))
+}
+
+/// The operating system's error where there is one in it.
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(source) => io::Error::other(source),
+        },
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shard_reads_its_rows_in_order_and_nothing_is_lost() {
+        const SHARDS: u32 = 300;
+        let rows = WAITING as u32 + 5_000;
+        let file = tempfile::tempfile().unwrap();
+        let mut writer = Writer::new(file.try_clone().unwrap(), SHARDS).unwrap();
+        let row = |number: u32| Row {
+            location: format!("s3://b/{number}"),
+            size: u64::from(number) << 33,
+            version: if number % 3 == 0 { String::new() } else { format!("etag:{number}") },
+            modified: (number % 5 != 0).then_some(-i64::from(number)),
+            source: number % 2,
+            // Every other row is of the first shard.
+            shard: if number % 2 == 0 { 0 } else { number % SHARDS },
+        };
+        for number in 0..rows {
+            writer.add(row(number)).unwrap();
+            assert!(writer.rows < WAITING);
+        }
+        writer.finish("header".into()).unwrap();
+        let reader = || Reader::new(file.try_clone().unwrap()).unwrap();
+        assert_eq!(reader().header(), Some("header"));
+        let mut found = 0;
+        for shard in [0, 1, 2, 299] {
+            let read: Vec<Row> = reader().rows(Some(shard)).map(Result::unwrap).collect();
+            let expected = (0..rows).map(row).filter(|row| row.shard == shard);
+            assert!(read.iter().cloned().eq(expected), "shard {shard}");
+            found += read.len();
+        }
+        assert!(found > rows as usize / 2);
+        assert_eq!(reader().rows(None).map(Result::unwrap).count(), rows as usize);
+    }
+
+    #[test]
+    fn a_row_of_no_shard_is_refused_and_a_table_of_another_kind_has_no_header() {
+        let file = tempfile::tempfile().unwrap();
+        let row = Row {
+            location: String::new(),
+            size: 0,
+            version: String::new(),
+            modified: None,
+            source: 0,
+            shard: 1,
+        };
+        assert!(Writer::new(file.try_clone().unwrap(), 1).unwrap().add(row).is_err());
+        let text = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut &text, b"not a table, however long it may be").unwrap();
+        assert_eq!(Reader::new(text).err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
+    }
+}

@@ -1,0 +1,125 @@
+//! `plan`, the copy and the hydration of a shard of a manifest, and `merge`. Results are the JSON
+//! that the command line prints.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use firstbyte::copy_rules::Wildcards;
+use firstbyte::filter::{Filter, Verdict};
+use firstbyte::manifest::{Manifest, Plan, ShardChoice, ShardRun};
+use firstbyte::{Copy, Error, Keep, Receipt, environment};
+use firstbyte_store::Cancel;
+use firstbyte_transfer::Stop;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::client::{Client, Rate};
+use crate::copy::{Outcome, located, outcome};
+use crate::error::failure;
+use crate::hydrate::followed;
+use crate::wait::interruptible;
+
+/// Writes a manifest; its header as JSON.
+#[pyfunction]
+pub(crate) fn plan(
+    py: Python<'_>,
+    client: &Client,
+    sources: Vec<PathBuf>,
+    out: PathBuf,
+    shards: u32,
+    patterns: Vec<(bool, String)>,
+) -> PyResult<String> {
+    let engine = client.route.uncached(py)?;
+    let mut filter = Filter::default();
+    for (included, pattern) in patterns {
+        filter.push(if included { Verdict::Include } else { Verdict::Exclude }, &pattern);
+    }
+    let sources: Vec<OsString> = sources.into_iter().map(PathBuf::into_os_string).collect();
+    let cancel = Cancel::new();
+    let store = engine.store().scoped(&cancel);
+    let planned = interruptible(
+        py,
+        || cancel.cancel(),
+        move || {
+            let wildcards = Wildcards::Off;
+            let request = Plan { sources: &sources, wildcards, filter: &filter, shards };
+            firstbyte::manifest::plan(&store, request, &out)
+        },
+    )?;
+    json(&planned.map_err(|error| failure(py, &error, None))?.header)
+}
+
+/// Copies a shard of a manifest.
+#[pyfunction]
+pub(crate) fn cp_shard<'py>(
+    py: Python<'py>,
+    client: &Client,
+    manifest: PathBuf,
+    shard: &str,
+    destination: PathBuf,
+    limit_rate: Option<Rate>,
+) -> PyResult<Outcome<'py>> {
+    let engine = client.route.uncached(py)?;
+    let run = Arc::new(opened(py, &manifest, shard)?);
+    let copy = Copy { limit_rate: limit_rate.map(|rate| rate.0), stop: Stop::default(), ..Copy::default() };
+    let (stop, mine, to) = (copy.stop.clone(), Arc::clone(&run), destination.clone());
+    let started = Instant::now();
+    let copied = interruptible(py, || stop.stop(), move || engine.cp_shard(&mine, &to, &copy))?;
+    let summaries = copied.map_err(|error| failure(py, &error, None))?;
+    let destination = destination.to_string_lossy().into_owned();
+    let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", run.sources(), Some(destination)) };
+    receipt.shard = Some(run.receipt());
+    let (mut failures, mut failed) = (0, Vec::new());
+    for summary in summaries {
+        receipt.add(&summary);
+        failures += summary.failures;
+        failed.extend(located(summary.failed));
+    }
+    outcome(py, receipt, started, failures, failed)
+}
+
+/// Brings the objects of a shard of a manifest here.
+#[pyfunction]
+pub(crate) fn hydrate_shard<'py>(
+    py: Python<'py>,
+    client: &Client,
+    manifest: PathBuf,
+    shard: &str,
+    pin: bool,
+    limit_rate: Option<Rate>,
+) -> PyResult<Outcome<'py>> {
+    let engine = client.route.cached(py)?;
+    let run = opened(py, &manifest, shard)?;
+    let started = Instant::now();
+    let keep = if pin { Keep::Always } else { Keep::WhileRoom };
+    let job = py.detach(|| engine.hydrate_shard(&run, keep, limit_rate.map(|rate| rate.0)));
+    let job = job.map_err(|error| failure(py, &error, None))?;
+    let (mut receipt, failed) = followed(py, &job, run.sources())?;
+    py.detach(|| run.hydrated(&failed)).map_err(|error| failure(py, &error, None))?;
+    receipt.shard = Some(run.receipt());
+    let failed: Vec<_> = failed
+        .into_iter()
+        .map(|failure| (failure.location.to_string(), Error::from(failure.error)))
+        .collect();
+    outcome(py, receipt, started, failed.len() as u64, failed)
+}
+
+/// What receipts of a manifest say together, as JSON.
+#[pyfunction]
+pub(crate) fn merge(py: Python<'_>, manifest: PathBuf, receipts: Vec<PathBuf>) -> PyResult<String> {
+    let merged =
+        py.detach(|| Manifest::open(&manifest).and_then(|it| firstbyte::manifest::merge(&it, &receipts)));
+    json(&merged.map_err(|error| failure(py, &error, None))?)
+}
+
+fn opened(py: Python<'_>, manifest: &std::path::Path, shard: &str) -> PyResult<ShardRun> {
+    let choice: ShardChoice = shard.parse().map_err(|why| PyValueError::new_err(format!("shard: {why}")))?;
+    let run = ShardRun::open(manifest, choice, &environment::variable);
+    run.map_err(|error| failure(py, &error, None))
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}

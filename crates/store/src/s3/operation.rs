@@ -1,0 +1,74 @@
+//! The operations of S3 that this backend uses.
+//!
+//! Every call names one, so this list is complete. `tests/deploy` holds it against the policies of
+//! `deploy/` and the table in `docs/deploy.md`.
+
+use crate::wire::Method;
+
+/// An operation, by its name in AWS's API.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    AbortMultipartUpload,
+    CompleteMultipartUpload,
+    CopyObject,
+    CreateBucket,
+    CreateMultipartUpload,
+    DeleteBucket,
+    DeleteObject,
+    DeleteObjects,
+    GetObject,
+    HeadBucket,
+    HeadObject,
+    ListBuckets,
+    ListMultipartUploads,
+    ListObjectsV2,
+    ListParts,
+    PutObject,
+    UploadPart,
+    UploadPartCopy,
+}
+
+impl Operation {
+    pub(super) fn method(self) -> Method {
+        match self {
+            Self::GetObject
+            | Self::ListBuckets
+            | Self::ListMultipartUploads
+            | Self::ListObjectsV2
+            | Self::ListParts => Method::Get,
+            Self::HeadBucket | Self::HeadObject => Method::Head,
+            Self::CopyObject
+            | Self::CreateBucket
+            | Self::PutObject
+            | Self::UploadPart
+            | Self::UploadPartCopy => Method::Put,
+            Self::CompleteMultipartUpload | Self::CreateMultipartUpload | Self::DeleteObjects => Method::Post,
+            Self::AbortMultipartUpload | Self::DeleteBucket | Self::DeleteObject => Method::Delete,
+        }
+    }
+
+    /// The actions that a policy must allow. The second is needed for the source of a copy, or for
+    /// a version that is not the newest.
+    pub(super) fn actions(self) -> &'static [&'static str] {
+        match self {
+            Self::AbortMultipartUpload => &["s3:AbortMultipartUpload"],
+            Self::CompleteMultipartUpload => &["s3:PutObject"],
+            Self::CopyObject => &["s3:PutObject", "s3:GetObject"],
+            Self::CreateBucket => &["s3:CreateBucket"],
+            Self::CreateMultipartUpload => &["s3:PutObject"],
+            Self::DeleteBucket => &["s3:DeleteBucket"],
+            Self::DeleteObject => &["s3:DeleteObject"],
+            Self::DeleteObjects => &["s3:DeleteObject"],
+            Self::GetObject => &["s3:GetObject", "s3:GetObjectVersion"],
+            Self::HeadBucket => &["s3:ListBucket"],
+            Self::HeadObject => &["s3:GetObject", "s3:GetObjectVersion"],
+            Self::ListBuckets => &["s3:ListAllMyBuckets"],
+            Self::ListMultipartUploads => &["s3:ListBucketMultipartUploads"],
+            Self::ListObjectsV2 => &["s3:ListBucket"],
+            Self::ListParts => &["s3:ListMultipartUploadParts"],
+            Self::PutObject => &["s3:PutObject"],
+            Self::UploadPart => &["s3:PutObject"],
+            Self::UploadPartCopy => &["s3:PutObject", "s3:GetObject"],
+        }
+    }
+}

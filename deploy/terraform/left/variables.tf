@@ -1,0 +1,19 @@
+variable "region" {
+  description = "AWS region, for example us-east-1."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "The region must look like us-east-1."
+  }
+}
+
+variable "run" {
+  description = "Name of this run: part of all names, and the value of the tag `run`."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z0-9][a-z0-9-]{0,17}[a-z0-9]$", var.run))
+    error_message = "The run must have 2 to 19 lower-case letters, digits and hyphens."
+  }
+}

@@ -1,0 +1,46 @@
+# Roles: the instance starts the agent and mounts, the job reads and writes data.
+
+resource "aws_iam_role" "instance" {
+  name               = "${local.name}-instance"
+  assume_role_policy = templatefile("${local.policies}/assume.json.tftpl", { service = "ec2.amazonaws.com" })
+}
+
+resource "aws_iam_instance_profile" "instance" {
+  name = "${local.name}-instance"
+  role = aws_iam_role.instance.name
+}
+
+resource "aws_iam_role_policy" "instance" {
+  for_each = {
+    instance = templatefile("${local.policies}/instance.json.tftpl", { logs = aws_cloudwatch_log_group.jobs.arn })
+    read     = templatefile("${local.policies}/read.json.tftpl", { bucket = module.bucket.arn })
+    efs      = local.efs_policy
+  }
+
+  name   = each.key
+  role   = aws_iam_role.instance.id
+  policy = each.value
+}
+
+resource "aws_iam_role" "job" {
+  name               = "${local.name}-job"
+  assume_role_policy = templatefile("${local.policies}/assume.json.tftpl", { service = "ecs-tasks.amazonaws.com" })
+}
+
+resource "aws_iam_role_policy" "job" {
+  for_each = {
+    read  = templatefile("${local.policies}/read.json.tftpl", { bucket = module.bucket.arn })
+    write = templatefile("${local.policies}/write.json.tftpl", { bucket = module.bucket.arn })
+  }
+
+  name   = each.key
+  role   = aws_iam_role.job.id
+  policy = each.value
+}
+
+locals {
+  efs_policy = templatefile("${local.policies}/efs.json.tftpl", {
+    file_system  = module.efs.arn
+    access_point = module.efs.access_point_arn
+  })
+}

@@ -1,0 +1,74 @@
+"""`plan` and `merge`: the manifest of a copy by many workers, and what they did together."""
+
+from __future__ import annotations
+
+import json
+
+from firstbyte import _native
+from firstbyte._path import Location
+from firstbyte._typing import Any, cast
+
+
+def plan(
+    sources: Location | list[Location],
+    out: Location,
+    *,
+    shards: int = 8,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    memory: int | str | None = None,
+    endpoint_url: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    anonymous: bool | None = None,
+) -> dict[str, Any]:
+    """Write a manifest: every object with its version, divided by bytes among `shards` workers.
+
+    Each worker, on any machine, then calls `cp(None, DST, manifest=out, shard="I/N")` or
+    `hydrate(manifest=out, shard="I/N")`. The file is Parquet, with the columns `location`, `size`,
+    `version`, `shard`, `modified` and `source`.
+
+    Args:
+        sources: objects and trees, of which everything below is planned.
+        out: the manifest.
+        shards: the number of workers.
+        include: patterns of names that are taken though `exclude` leaves them.
+        exclude: patterns of names that are left out.
+        memory: ceiling, bytes; by default 32 MiB or an eighth of the container's memory.
+        endpoint_url: S3 endpoint instead of AWS's.
+        profile: profile in the AWS configuration files.
+        region: AWS region; followed from the bucket where it is not given.
+        anonymous: whether S3 requests go unsigned, for public buckets.
+
+    Returns:
+        dict, the header of the manifest: `id`, `created`, `firstbyte`, `sources` and `shards`, a
+        list with `objects` and `bytes` of each shard.
+
+    Raises:
+        OSError: if the sources cannot be listed, or `out` cannot be written.
+        ValueError: if there is nothing to plan, or an argument cannot be used.
+    """
+    client = _native.connect(
+        memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
+    )
+    several = sources if isinstance(sources, list) else [sources]
+    patterns = [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
+    return cast("dict[str, Any]", json.loads(_native.plan(client, several, out, shards, patterns)))
+
+
+def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
+    """Say what of a manifest is done, missing, doubled or changed.
+
+    Args:
+        manifest: what `plan` wrote.
+        receipts: files, each with the receipt of a shard as JSON.
+
+    Returns:
+        dict, as `firstbyte --json receipts merge` prints it: `planned`, `done`, `missing` (each
+        with `objects` and `bytes`), `missing_objects`, `lost_shards`, `doubled`, `changed`,
+        `failed`, `workers` and others.
+
+    Raises:
+        OSError: if a file is no manifest, or no receipt of one of its shards.
+    """
+    return cast("dict[str, Any]", json.loads(_native.merge(manifest, receipts)))

@@ -1,0 +1,207 @@
+"""`cp`, `hydrate` and `list` as Ray tasks: with Ray's retries, progress, and a bound on the tasks
+in flight.
+
+A copy is planned once; each task takes a shard of the manifest. A task that Ray runs again, because
+its worker or node was lost, resumes: what its shard has at the destination is not fetched again.
+
+    import ray, firstbyte.ray
+    ray.init()
+    firstbyte.ray.cp("s3://bucket/run-43", "/scratch/run-43", shards=64)
+    names = firstbyte.ray.list("s3://bucket/run-43")          # a ray.data.Dataset
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import firstbyte
+from firstbyte._path import Location
+
+try:
+    import ray
+except ImportError as error:
+    raise ImportError("firstbyte.ray needs Ray: pip install 'firstbyte[ray]'") from error
+
+if TYPE_CHECKING:
+    import pyarrow
+    import ray.data
+
+__all__ = ["cp", "hydrate", "list"]
+
+# Called with the number of shards that are over, that of all shards, and the receipt of the last.
+Progress = Callable[[int, int, dict[str, Any]], None]
+# `list` is a function here.
+_Paths = builtins.list[Location]
+_Refs = builtins.list[Any]
+# Rows of a block of a Dataset.
+ROWS = 65_536
+
+
+def cp(
+    source: Location | None,
+    destination: Location,
+    *,
+    manifest: Location | None = None,
+    shards: int = 32,
+    in_flight: int | None = None,
+    max_retries: int = 3,
+    num_cpus: float = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Copy a tree by many Ray tasks. Every node must reach source and destination.
+
+    Args:
+        source: what is copied; None with `manifest`.
+        destination: as for `firstbyte.cp`.
+        manifest: what `firstbyte.plan` wrote, instead of `source`.
+        shards: the number of tasks, where no manifest says it.
+        in_flight: tasks at once; by default as many as there are processors in the cluster.
+        max_retries: how often a task is run again, after its node was lost or a server failed.
+        num_cpus: processors of a task.
+        progress: called after each shard.
+        options: what `firstbyte.cp` takes: `endpoint_url`, `region`, `limit_rate` and others.
+
+    Returns:
+        dict, as `firstbyte.merge` returns it.
+
+    Raises:
+        firstbyte.PartialError: if some objects were not copied; `receipt` says which.
+    """
+    return _run("cp", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, destination)
+
+
+def hydrate(
+    source: Location | None = None,
+    *,
+    manifest: Location | None = None,
+    shards: int = 32,
+    in_flight: int | None = None,
+    max_retries: int = 3,
+    num_cpus: float = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Bring a tree into the cache by many Ray tasks: each shard into the cache of the node that its
+    task runs on, or all into `cache`, a directory that the nodes share.
+
+    The arguments are those of `cp`; options are what `firstbyte.hydrate` takes.
+
+    Returns:
+        dict, as `firstbyte.merge` returns it.
+
+    Raises:
+        firstbyte.PartialError: if some objects could not be brought there.
+    """
+    return _run("hydrate", source, manifest, shards, in_flight, max_retries, num_cpus, progress, options, None)
+
+
+def list(location: Location, **options: Any) -> ray.data.Dataset:
+    """List what is below a location, in a Ray task, into a Dataset of Arrow batches.
+
+    Their columns are `location`, `size`, `version` and `modified`.
+
+    Args:
+        location: a directory or prefix.
+        options: what `firstbyte.plan` takes: `include`, `endpoint_url` and others.
+
+    Returns:
+        ray.data.Dataset, with a row an object.
+    """
+    import ray.data
+
+    batches = ray.remote(_batches).options(num_returns="streaming").remote(os.fspath(location), options)
+    return ray.data.from_arrow_refs([*batches])
+
+
+def _batches(location: str, options: dict[str, Any]) -> Iterator[pyarrow.Table]:
+    """A listing, as tables of some thousand rows. Runs in a task."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "listing.parquet")
+        firstbyte.plan(location, path, shards=1, **options)
+        columns = ["location", "size", "version", "modified"]
+        for batch in parquet.ParquetFile(path).iter_batches(ROWS, columns=columns):
+            yield pyarrow.Table.from_batches([batch])
+
+
+def _run(
+    verb: str,
+    source: Location | None,
+    manifest: Location | None,
+    shards: int,
+    in_flight: int | None,
+    max_retries: int,
+    num_cpus: float,
+    progress: Progress | None,
+    options: dict[str, Any],
+    destination: Location | None,
+) -> dict[str, Any]:
+    """Plans where need be, runs every shard as a task, and merges the receipts."""
+    if (source is None) == (manifest is None):
+        raise ValueError("give either a source or a manifest")
+    with tempfile.TemporaryDirectory() as directory:
+        if manifest is None:
+            manifest = os.path.join(directory, "manifest.parquet")
+            reach = {name: options[name] for name in _REACH if name in options}
+            firstbyte.plan(source, manifest, shards=shards, **reach)  # type: ignore[arg-type]
+        with open(manifest, "rb") as file:
+            content = file.read()
+        count = int(firstbyte.merge(manifest, [])["shards"])
+        task = ray.remote(_shard).options(
+            # Where a server fails, Ray starts the task again as where its node does.
+            max_retries=max_retries, retry_exceptions=[OSError], num_cpus=num_cpus, scheduling_strategy="SPREAD"
+        )
+        # Workers need not reach the driver's files: the manifest travels as an object of Ray.
+        shared = ray.put(content)
+        target = None if destination is None else os.fspath(destination)
+        most = in_flight or max(1, int(ray.cluster_resources().get("CPU", 1) / max(num_cpus, 0.01)))
+        paths: _Paths = []
+        waiting = iter(range(count))
+        running: _Refs = []
+        while True:
+            while len(running) < most and (shard := next(waiting, None)) is not None:
+                running.append(task.remote(verb, shared, f"{shard}/{count}", target, options))
+            if not running:
+                break
+            over, running = ray.wait(running, num_returns=1)
+            text = ray.get(over[0])
+            paths.append(os.path.join(directory, f"receipt-{len(paths)}.json"))
+            with open(paths[-1], "w", encoding="utf-8") as file:
+                file.write(text)
+            if progress is not None:
+                progress(len(paths), count, json.loads(text))
+        merged = firstbyte.merge(manifest, paths)
+    if merged["missing"]["objects"]:
+        error = firstbyte.PartialError(f"{merged['missing']['objects']} objects are missing: see receipt")
+        error.receipt = merged
+        raise error
+    return merged
+
+
+# The options of `plan` among those of `cp` and `hydrate`.
+_REACH = ("memory", "endpoint_url", "profile", "region", "anonymous")
+
+
+def _shard(verb: str, manifest: bytes, shard: str, destination: str | None, options: dict[str, Any]) -> str:
+    """One shard; its receipt as JSON. Runs in a task."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "manifest.parquet")
+        with open(path, "wb") as file:
+            file.write(manifest)
+        try:
+            if destination is None:
+                receipt = firstbyte.hydrate(manifest=path, shard=shard, **options)
+            else:
+                receipt = firstbyte.cp(None, destination, manifest=path, shard=shard, **options)
+        except firstbyte.PartialError as error:
+            # Objects that failed are in the receipt: the same task again would not help them.
+            receipt = error.receipt
+        return json.dumps(receipt)

@@ -1,0 +1,116 @@
+"""Array jobs of a real Slurm: a lost node, a shard that is run twice, an array from 5 on."""
+
+import json
+import os
+import random
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import random_bytes, tree
+from serving import AWS, CLEAN, PROGRAM, ROOT, serving
+from slurm import cluster, until
+
+OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
+SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
+FIRST = 5
+# For the long run.
+PATIENCE = 60 + OBJECTS / 50
+SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
+# So slow that a shard takes some seconds, in which its node is lost.
+RATE = f"{max(700, OBJECTS // 5)}KB"
+
+
+def plant(root: Path) -> Path:
+    """A bucket of objects with log-normal sizes."""
+    sizes = random.Random(18)
+    for number in range(OBJECTS):
+        path = root / "data" / "run" / f"d{number % 7}" / f"object-{number:04}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random_bytes(number, int(12_000 * sizes.lognormvariate(0, 1))))
+    return root / "data" / "run"
+
+
+class Run:
+    """A manifest of the bucket, and where it is copied to."""
+
+    def __init__(self, stage: Path, log: Path, url: str, slurm):
+        self.stage, self.log, self.slurm = stage, log, slurm
+        self.manifest, self.to, self.receipts = stage / "m.parquet", stage / "to", stage / "receipts"
+        self.env = AWS | {
+            "FIRSTBYTE": str(PROGRAM),
+            "FIRSTBYTE_ENDPOINT_URL": url,
+            "FIRSTBYTE_CONCURRENCY": "2",
+            "FIRSTBYTE_LIMIT_RATE": RATE,
+            "RECEIPTS": str(self.receipts),
+        }
+        self.firstbyte("plan", "s3://data/run/", "--shards", str(SHARDS), "--out", str(self.manifest))
+
+    def firstbyte(self, *words: str, code: int = 0) -> str:
+        """Runs the program here."""
+        done = subprocess.run([PROGRAM, *words], env=CLEAN | self.env, capture_output=True, text=True)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def submit(self, *command: str, to: bool = True, **env: str) -> str:
+        """Runs a command that submits jobs."""
+        to = [str(self.to)] if to else []
+        return self.slurm.run(*command, str(self.manifest), *to, **self.env | env)
+
+    def merged(self, code: int = 0) -> dict:
+        """What the receipts say together."""
+        receipts = sorted(map(str, self.receipts.glob("*.json")))
+        return json.loads(self.firstbyte("--json", "receipts", "merge", str(self.manifest), *receipts, code=code))
+
+    def fetched(self) -> Counter:
+        """How often each object was asked for."""
+        pattern = re.compile(r'"GET /data/(run/[^? "]+)\S* \S*"? ?20[06]')
+        return Counter(found[1] for line in self.log.read_text().splitlines() if (found := pattern.search(line)))
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """A cluster of two nodes."""
+    with cluster(tmp_path_factory.mktemp("slurm") / "cluster", 2) as running:
+        yield running
+
+
+def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, slurm):
+    planted, log = plant(tmp_path / "served"), tmp_path / "access.log"
+    with serving(tmp_path / "served", "--access-log", log=log) as served:
+        run = Run(tmp_path, log, served.url, slurm)
+        jobs = run.submit("bash", str(SCRIPT), ARRAY=f"{FIRST}-{FIRST + SHARDS - 1}")
+        merge = jobs.splitlines()[-1]
+        array = str(int(merge) - 1)
+        # The second task is in the midst of its shard when its node is lost.
+        lost = until(lambda: slurm.node_of(f"{array}_{FIRST + 1}"), "the second task")
+        until(lambda: len(run.fetched()) > 30, "objects of both tasks")
+        before = run.fetched()
+        slurm.kill(lost)
+        slurm.wait(array, merge, seconds=PATIENCE)
+        assert tree(run.to) == tree(planted)
+        merged = run.merged()
+        assert (merged["done"]["objects"], merged["missing"]["objects"]) == (OBJECTS, 0)
+        assert merged["doubled"] == [] and merged["lost_shards"] == []
+        # The task that lost its node found what it had copied; only what was in flight came again.
+        again = [name for name, times in run.fetched().items() if times > 1]
+        assert len(again) <= 2 and set(again) <= set(before), again
+        assert merged["skipped"] > 0 and merged["skipped"] + len(run.fetched()) >= OBJECTS
+
+        known = run.fetched()
+        twice = run.submit("sbatch", "--parsable", str(SCRIPT), SHARD=f"2/{SHARDS}")
+        slurm.wait(twice, seconds=PATIENCE)
+        merged = run.merged()
+        assert merged["doubled"] == [{"shard": 2, "receipts": 2}]
+        assert merged["done"]["objects"] == OBJECTS
+        assert run.fetched() == known, "a shard that is run again fetches nothing"
+
+        run.receipts = tmp_path / "hydrated"
+        run.env |= {"RECEIPTS": str(run.receipts), "FIRSTBYTE_CACHE": str(tmp_path / "cache"), "FIRSTBYTE_LIMIT_RATE": "1GB"}
+        hydrate, _, merge = run.submit("bash", str(SCRIPT), to=False).rpartition("\n")
+        slurm.wait(hydrate or str(int(merge) - 1), merge, seconds=PATIENCE)
+        assert run.merged()["done"]["objects"] == OBJECTS
+        hydrated = run.firstbyte("--json", "status", "-r", "s3://data/run/").count('"hydrated"')
+        assert hydrated == OBJECTS

@@ -1,0 +1,27 @@
+"""What verify.py calls instead of deploy/verify/provision.py: asks the test to make and destroy.
+
+As Terraform, it ends after the change it is making when it gets SIGINT or SIGTERM. Between two
+changes it says whether to go on.
+"""
+
+import signal
+import sys
+from multiprocessing.connection import Client
+
+interrupted = False
+
+
+def interrupt(*_) -> None:
+    global interrupted
+    interrupted = True
+
+
+signal.signal(signal.SIGINT, interrupt)
+signal.signal(signal.SIGTERM, interrupt)
+with Client(sys.argv[1], "AF_UNIX") as test:
+    test.send(sys.argv[2:])
+    while True:
+        answer = test.recv()
+        if isinstance(answer, int):
+            sys.exit(answer)
+        test.send(not interrupted)

@@ -1,0 +1,230 @@
+"""Policies of deploy/policies: complete for what the code calls, and no more than that.
+
+`Operation` in crates/store names every operation of S3 that is called, with the actions it needs.
+moto enforces the policies as far as it knows the service: it asks for an action `HeadBucket` that
+AWS does not have, and for `DeleteObject` of the bucket where AWS asks for each object.
+"""
+
+import copy
+import json
+import os
+import random
+import re
+import subprocess
+
+import pytest
+from conftest import DEPLOY, REGION, ROOT, policy
+from serving import CLEAN, TARGET
+
+SOURCE = ROOT / "crates" / "store" / "src" / "s3" / "operation.rs"
+PAGE = ROOT / "docs" / "deploy.md"
+BUCKET = "arn:aws:s3:::data"
+# Sent in three parts.
+BIG = 20 << 20
+# `ls s3://`, `mb` and `rb` ask for them. No role gets them: they concern all buckets.
+UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets"}
+
+VALUES = {
+    "assume": {"service": "lambda.amazonaws.com"},
+    "efs": {"file_system": "arn:aws:elasticfilesystem:::file-system/f", "access_point": "arn:aws:elasticfilesystem:::p"},
+    "function": {"logs": "arn:aws:logs:::log-group:g"},
+    "instance": {"logs": "arn:aws:logs:::log-group:g"},
+    "measure": {"functions": ["arn:aws:lambda:::function:f"]},
+    "read": {"bucket": BUCKET},
+    "s3files-client": {"file_system": "arn:aws:s3files:::file-system/f"},
+    "s3files-service": {"bucket": BUCKET, "partition": "aws"},
+    "write": {"bucket": BUCKET},
+}
+
+
+def actions(statement: dict) -> set[str]:
+    given = statement["Action"]
+    return {given} if isinstance(given, str) else set(given)
+
+
+def called() -> dict[str, set[str]]:
+    """Operations of S3 in the source, with the actions that each needs."""
+    source = SOURCE.read_text()
+    names = re.search(r"enum Operation \{\n(.*?)\n\}", source, re.DOTALL)[1]
+    needs = dict(re.findall(r"Self::(\w+) => &\[(.*?)\]", source))
+    found = {name: set(re.findall(r'"([\w:]+)"', needs[name])) for name in re.findall(r"(\w+),", names)}
+    assert len(found) > 10 and all(found.values())
+    return found
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[str, dict]:
+    return {name: policy(name, **values) for name, values in VALUES.items()}
+
+
+def test_each_policy_is_rendered_here(rendered):
+    assert {path.name.removesuffix(".json.tftpl") for path in (DEPLOY / "policies").iterdir()} == set(VALUES)
+    for name, document in rendered.items():
+        sids = [statement["Sid"] for statement in document["Statement"]]
+        assert document["Version"] == "2012-10-17" and len(set(sids)) == len(sids), name
+
+
+def test_each_call_of_s3_is_allowed_and_nothing_else_is(rendered):
+    allowed = set()
+    for name in ("read", "write"):
+        for statement in rendered[name]["Statement"]:
+            assert statement["Resource"] in (BUCKET, BUCKET + "/*")
+            allowed |= actions(statement)
+    assert allowed | UNGRANTED == set.union(*called().values())
+
+
+def test_each_call_goes_through_the_list():
+    """A call without an operation does not compile; one built without `Call` would be missed."""
+    for path in SOURCE.parent.rglob("*.rs"):
+        text = path.read_text()
+        assert re.findall(r"Call::new\((?!Operation::|operation\b)\w+", text) == [], path
+        if path.name not in ("mod.rs", "sign.rs", "service.rs"):
+            assert not re.search(r"\bRequest \{", text), f"{path}: a request beside `Call`"
+
+
+# Calls of Lambda's API, by method and the end of the path.
+LAMBDA = {
+    ("Get", "configuration"): "lambda:GetFunctionConfiguration",
+    ("Post", "invocations"): "lambda:InvokeFunction",
+    ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
+}
+PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
+
+
+def test_each_call_of_another_service_is_allowed(rendered):
+    """Such calls are made by `ServiceRequest`. A file with another service is noticed here."""
+    allowed = set.union(*(actions(statement) for statement in rendered["measure"]["Statement"]))
+    assert allowed == set(LAMBDA.values())
+    for path in (ROOT / "crates").rglob("src/**/*.rs"):
+        text = path.read_text()
+        if "ServiceRequest {" not in text or path.parent == SOURCE.parent:
+            continue
+        assert re.findall(r'service: "(\w+)"', text) == ["lambda"], f"{path}: no policy here allows this service"
+        found = {(method, end) for end, method in PATH_AND_METHOD.findall(text)}
+        assert found == set(LAMBDA), f"{path}: calls that no policy allows, or none that it need allow"
+
+
+def test_the_page_has_the_same_actions():
+    rows = re.findall(r"^\| (\w+) \| ((?:`s3:\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
+    assert {name: set(re.findall(r"s3:\w+", needs)) for name, needs in rows} == called()
+
+
+def test_wildcards_are_where_aws_has_no_narrower_resource(rendered):
+    wide = {
+        (name, statement["Sid"])
+        for name, document in rendered.items()
+        for statement in document["Statement"]
+        if statement.get("Resource") == "*"
+    }
+    assert wide == {("function", "JoinNetwork"), ("instance", "BeInstance")}
+    for name, document in rendered.items():
+        for statement in document["Statement"]:
+            # The service's own list for its role has them.
+            assert name == "s3files-service" or not any("*" in action for action in actions(statement)), name
+
+
+class User:
+    """A user of moto with a policy, who runs `firstbyte`."""
+
+    def __init__(self, moto, document: dict):
+        iam = moto.client("iam")
+        iam.create_user(UserName="job")
+        iam.put_user_policy(UserName="job", PolicyName="p", PolicyDocument=json.dumps(document))
+        key = iam.create_access_key(UserName="job")["AccessKey"]
+        self.env = CLEAN | {
+            "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL": moto.url,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def run(self, *words) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [TARGET / "debug" / "firstbyte", *map(str, words)], env=self.env, capture_output=True, text=True, timeout=60
+        )
+
+
+def plant(moto) -> None:
+    """Something to copy, to delete and to abort, whatever was done before."""
+    s3 = moto.client("s3")
+    s3.put_object(Bucket="data", Key="tree/gone", Body=b"gone")
+    s3.delete_object(Bucket="data", Key="tree/new")
+    s3.create_multipart_upload(Bucket="data", Key="unfinished")
+
+
+@pytest.fixture
+def moto_with_data(moto, tmp_path):
+    """A versioned bucket with an object, an unfinished upload, and local files."""
+    s3 = moto.client("s3")
+    s3.create_bucket(Bucket="data")
+    s3.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
+    s3.put_object(Bucket="data", Key="small", Body=b"small")
+    plant(moto)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "new").write_bytes(b"new")
+    (tmp_path / "big").write_bytes(random.Random(1).randbytes(BIG))
+    return moto
+
+
+# What a user does, and the statements without which it must fail.
+VERBS = {
+    "ls": (lambda at: ["ls", "s3://data/"], {"ListObjects"}),
+    "stat": (lambda at: ["stat", "s3://data/small"], {"ReadObjects"}),
+    "cat": (lambda at: ["cat", "s3://data/small"], {"ReadObjects"}),
+    "cp down": (lambda at: ["cp", "s3://data/small", at / "down"], {"ReadObjects"}),
+    "cp up": (lambda at: ["cp", at / "tree" / "new", "s3://data/new"], {"WriteObjects"}),
+    "cp up in parts": (lambda at: ["cp", at / "big", "s3://data/big"], {"WriteObjects"}),
+    "cp within": (lambda at: ["cp", "s3://data/small", "s3://data/copy"], {"ReadObjects", "WriteObjects"}),
+    "cp --abort-stale": (lambda at: ["cp", "--abort-stale=0s", "s3://data"], {"FindStaleUploads", "WriteObjects"}),
+    "sync --delete": (
+        lambda at: ["sync", "--delete", f"{at}/tree/", "s3://data/tree/"],
+        {"ListObjects", "WriteObjects", "DeleteObjects"},
+    ),
+}
+
+
+def whole(rendered) -> dict:
+    statements = copy.deepcopy([*rendered["read"]["Statement"], *rendered["write"]["Statement"]])
+    # As moto wants it.
+    [deletes] = [statement for statement in statements if statement["Sid"] == "DeleteObjects"]
+    deletes["Resource"] = [BUCKET, deletes["Resource"]]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def test_the_verbs_work_under_the_policies(moto_with_data, rendered, tmp_path):
+    user = User(moto_with_data, whole(rendered))
+    with moto_with_data.enforcing():
+        for verb, (words, _) in VERBS.items():
+            done = user.run(*words(tmp_path))
+            assert done.returncode == 0, f"{verb}: {done.stderr}"
+    s3 = moto_with_data.client("s3")
+    assert s3.get_object(Bucket="data", Key="big")["Body"].read() == (tmp_path / "big").read_bytes()
+    listed = {item["Key"] for item in s3.list_objects_v2(Bucket="data")["Contents"]}
+    assert listed == {"small", "copy", "new", "big", "tree/new"}
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket="data")
+
+
+def test_without_any_one_statement_its_verbs_fail_and_name_the_action(moto_with_data, rendered, tmp_path):
+    document = whole(rendered)
+    sids = {statement["Sid"] for statement in document["Statement"]}
+    assert sids == set.union(*(needs for _, needs in VERBS.values())), "a statement that no verb needs"
+    for sid in sorted(sids):
+        lacking = copy.deepcopy(document)
+        removed = next(statement for statement in lacking["Statement"] if statement["Sid"] == sid)
+        lacking["Statement"].remove(removed)
+        plant(moto_with_data)
+        user = User(moto_with_data, lacking)
+        with moto_with_data.enforcing():
+            for verb, (words, needs) in VERBS.items():
+                if sid not in needs:
+                    continue
+                done = user.run(*words(tmp_path))
+                assert done.returncode != 0, f"{verb} works without {sid}"
+                named = set(re.findall(r"s3:\w+", done.stderr))
+                assert named & actions(removed), f"{verb} without {sid}: {done.stderr}"
+        iam = moto_with_data.client("iam")
+        for key in iam.list_access_keys(UserName="job")["AccessKeyMetadata"]:
+            iam.delete_access_key(UserName="job", AccessKeyId=key["AccessKeyId"])
+        iam.delete_user_policy(UserName="job", PolicyName="p")
+        iam.delete_user(UserName="job")
