@@ -48,17 +48,6 @@ pub enum Kind {
     Internal,
 }
 
-/// What was being done, to name the action that a role lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// An object was read.
-    Read,
-    /// A bucket was listed.
-    List,
-    /// Objects were copied to here, or to below here.
-    CopyTo(&'static str),
-}
-
 /// A failed invocation.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -91,34 +80,32 @@ impl Failure {
         Self::new(kind_of_io(error.kind()), format!("{}: {error}", shown(path)))
     }
 
-    /// A failed request or file operation of the store, while doing `access`.
+    /// A failed request or file operation of the store.
     #[must_use]
-    pub fn of_store(error: &StoreError, access: Access) -> Self {
+    pub fn of_store(error: &StoreError) -> Self {
         let kind = kind_of_store(error);
         let advice = match kind {
-            Kind::AccessDenied => denied(error, access),
+            Kind::AccessDenied => "check the role of the function",
             Kind::NoCredentials => {
-                "give the function a role, or set FIRSTBYTE_NO_SIGN_REQUEST for a public bucket".into()
+                "give the function a role, or set FIRSTBYTE_NO_SIGN_REQUEST for a public bucket"
             }
-            Kind::NotFound => "check the name".into(),
-            Kind::Changed => "call it again without `continue` to read the new version".into(),
-            Kind::TmpTooSmall => "give the function more ephemeral storage".into(),
-            Kind::Throttled => "call it again later, or with fewer functions at once".into(),
-            Kind::Unreachable => {
-                "check the endpoint, and the function's subnet, route and VPC endpoint".into()
-            }
+            Kind::NotFound => "check the name",
+            Kind::Changed => "call it again without `continue` to read the new version",
+            Kind::TmpTooSmall => "give the function more ephemeral storage",
+            Kind::Throttled => "call it again later, or with fewer functions at once",
+            Kind::Unreachable => "check the endpoint, and the function's subnet, route and VPC endpoint",
             Kind::DeadlineNear => return Self::near("no answer before the deadline"),
             _ => return Self::new(kind, error.to_string()),
         };
         Self::new(kind, format!("{error}; {advice}"))
     }
 
-    /// A failed transfer, while doing `access`.
+    /// A failed transfer.
     #[must_use]
-    pub fn of_transfer(error: &firstbyte_transfer::Error, access: Access) -> Self {
+    pub fn of_transfer(error: &firstbyte_transfer::Error) -> Self {
         use firstbyte_transfer::Error as Transfer;
         match error {
-            Transfer::Store(error) => Self::of_store(error, access),
+            Transfer::Store(error) => Self::of_store(error),
             Transfer::Io { source, .. } => Self::new(kind_of_io(source.kind()), error.to_string()),
             Transfer::Invalid { .. } => Self::event(error.to_string()),
             Transfer::Interrupted | Transfer::Deadline { .. } => Self::near("no answer before the deadline"),
@@ -126,15 +113,15 @@ impl Failure {
         }
     }
 
-    /// A failure of the library, while doing `access`.
+    /// A failure of the library.
     #[must_use]
-    pub fn of_library(error: &firstbyte::Error, access: Access) -> Self {
+    pub fn of_library(error: &firstbyte::Error) -> Self {
         use firstbyte::Error as Library;
         use firstbyte::hydrate::Error as Read;
         match error {
-            Library::Store(error) => Self::of_store(error, access),
-            Library::Transfer(error) => Self::of_transfer(error, access),
-            Library::Read(Read::Store(error)) => Self::of_store(error, access),
+            Library::Store(error) => Self::of_store(error),
+            Library::Transfer(error) => Self::of_transfer(error),
+            Library::Read(Read::Store(error)) => Self::of_store(error),
             Library::Read(Read::Changed { .. }) => Self::new(Kind::Changed, error.to_string()),
             Library::Read(Read::Deadline { .. }) => Self::new(Kind::Unreachable, error.to_string()),
             Library::Read(_) => Self::new(Kind::Failed, error.to_string()),
@@ -151,20 +138,6 @@ impl Failure {
     pub(crate) fn near(why: &str) -> Self {
         Self::new(Kind::DeadlineNear, format!("{why}; give the function a longer timeout"))
     }
-}
-
-/// The action that a role lacks: as the store says, else as the request needs it.
-fn denied(error: &StoreError, access: Access) -> String {
-    let text = error.to_string();
-    let is_action = |word: &&str| word.starts_with("s3:") && !word.starts_with("s3://");
-    let stated = text.split_whitespace().find(is_action);
-    let stated = stated.map(|word| word.trim_end_matches(|symbol: char| !symbol.is_alphanumeric()));
-    let needed = match access {
-        Access::Read => "s3:GetObject (or s3:ListBucket, if the object is missing)",
-        Access::List => "s3:ListBucket",
-        Access::CopyTo(action) => action,
-    };
-    format!("the role lacks {}", stated.unwrap_or(needed))
 }
 
 fn kind_of_store(error: &StoreError) -> Kind {
@@ -207,7 +180,7 @@ impl fmt::Display for Failure {
 
 impl From<firstbyte::Error> for Failure {
     fn from(error: firstbyte::Error) -> Self {
-        Self::of_library(&error, Access::Read)
+        Self::of_library(&error)
     }
 }
 
@@ -228,22 +201,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denial_names_the_action_that_the_store_states_or_that_was_needed() {
-        let denied = |detail: &str, access| {
-            let error = StoreError::Denied { location: "s3://b/k".into(), detail: detail.into() };
-            Failure::of_store(&error, access)
-        };
-        let stated = "User: x is not authorized to perform: s3:GetObjectVersion, because no policy allows it";
-        let failure = denied(stated, Access::Read);
-        assert_eq!(failure.kind, Kind::AccessDenied);
-        assert!(failure.message.ends_with("; the role lacks s3:GetObjectVersion"), "{failure}");
-        assert!(denied("403", Access::List).message.ends_with("; the role lacks s3:ListBucket"));
-        assert!(denied("403", Access::CopyTo("s3:PutObject")).message.ends_with("lacks s3:PutObject"));
-    }
-
-    #[test]
     fn what_other_calls_meet_too_says_what_to_change() {
-        let of = |error: StoreError| Failure::of_store(&error, Access::Read);
+        let of = |error: StoreError| Failure::of_store(&error);
         let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None });
         assert!(slow.kind == Kind::Throttled && slow.message.contains("fewer functions"), "{slow}");
         assert_eq!(of(StoreError::Cancelled).kind, Kind::DeadlineNear);

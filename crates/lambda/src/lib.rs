@@ -23,6 +23,6 @@ pub use actions::perform;
 pub use answer::{Answer, Stages};
 pub use deadline::Deadline;
 pub use environment::Environment;
-pub use error::{Access, Failure, Kind, Result};
+pub use error::{Failure, Kind, Result};
 pub use event::Read;
 pub use meter::Rate;

@@ -11,7 +11,7 @@ use firstbyte_store::Error as StoreError;
 use crate::deadline::Deadline;
 use crate::meter::{Meter, Rate, Window};
 use crate::run::Run;
-use crate::{Access, Failure, Result};
+use crate::{Failure, Result};
 
 /// The first step: one block, so that the first byte does not wait for others.
 const FIRST: u64 = 128 << 10;
@@ -48,7 +48,7 @@ impl Source for LazyFile {
             Ok(read) => Ok(Some(read)),
             Err(Error::Store(StoreError::Cancelled)) => Ok(None),
             Err(Error::Read(Read::Store(error))) if matches!(*error, StoreError::Cancelled) => Ok(None),
-            Err(error) => Err(Failure::of_library(&error, Access::Read)),
+            Err(error) => Err(Failure::of_library(&error)),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Source for LazyFile {
 /// What keeps the store from describing it; a directory; a length that the server does not send.
 pub fn open(client: &Client, source: &Location, deadline: Deadline) -> Result<LazyFile> {
     let run = Run::start(client, deadline, None)?;
-    let stat = run.store().stat(source).map_err(|error| Failure::of_store(&error, Access::Read))?;
+    let stat = run.store().stat(source).map_err(|error| Failure::of_store(&error))?;
     if stat.kind == Kind::Directory {
         return Err(Failure::event(format!("{source}: is a directory; open an object in it")));
     }

@@ -191,15 +191,25 @@ fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
         denied.fails(
             &json!({"action": "open", "source": source}),
             "AccessDenied",
-            &[&source, "lacks s3:GetObject"],
+            &[&source, "may lack s3:GetObject", "the role of the function"],
         );
-        denied.fails(&json!({"action": "list", "source": source}), "AccessDenied", &["lacks s3:ListBucket"]);
         let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
         let mut nobody = Function::start_in(&store.url(), tmp.path(), &none);
         nobody.fails(
             &json!({"action": "open", "source": source}),
             "NoCredentials",
             &["give the function a role"],
+        );
+    }
+    let refusing = Scripted::start(|_, _| {
+        Reply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>")
+    });
+    for action in ["list", "copy-many"] {
+        let event = json!({"action": action, "source": "s3://b/run/"});
+        Function::start(refusing.url()).fails(
+            &event,
+            "AccessDenied",
+            &["s3://b/run", "may lack s3:ListBucket"],
         );
     }
 }

@@ -10,18 +10,16 @@ use firstbyte::receipt::Failed;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, Kind as EntryKind, Location};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, Over, PAGE, local_path};
-use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Shard, Stop, Summary, Tree};
+use firstbyte_transfer::{Effect, Failure as FailedJob, Job, Levels, Names, Shard, Stop, Summary, Tree};
 
 use crate::call::Call;
 use crate::event::CopyMany;
 use crate::frontier::Frontier;
 use crate::run::{Progress, Run};
 use crate::token::Token;
-use crate::{Access, Answer, Failure, Result, tmp};
+use crate::{Answer, Failure, Result, tmp};
 
 const VERB: &str = "copy-many";
-/// What a copy to a store needs.
-const COPY: &str = "s3:ListBucket or s3:GetObject at the source, or s3:PutObject at the destination";
 
 pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let source = Location::parse(event.source.as_ref())?;
@@ -38,7 +36,7 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
 
     let through = token.and_then(|token| token.through);
     let listed = run.store().list(&source, &options(&run, through.clone()));
-    let mut listing = listed.map_err(|error| Failure::of_store(&error, Access::List))?;
+    let mut listing = listed.map_err(|error| Failure::of_store(&error))?;
     // The first page is here at once: what is too large for the room is refused before it is begun.
     let room = Room::of(&destination);
     let page: Vec<_> = listing.by_ref().take(PAGE).collect();
@@ -53,7 +51,7 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
     let mut jobs = page.into_iter().chain(rest).filter_map(|entry| plan.job(entry));
     let progress = Progress { meter: &run.meter, frontier: &frontier };
     let copied = run.engine.copy_listed(&tree(&source, &destination), &mut jobs, &progress);
-    let summary = copied.map_err(|error| Failure::of_transfer(&error, Access::CopyTo(COPY)))?;
+    let summary = copied.map_err(|error| Failure::of_transfer(&error))?;
     room.check()?;
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
@@ -69,7 +67,7 @@ pub(super) fn run(call: &Call<'_>, event: &CopyMany) -> Result<Answer> {
             let (through, destination) = (frontier.through(), Some(destination.to_string()));
             answer.token = Some(Token { through, destination, ..next }.encode());
         }
-        Some(error) => return Err(Failure::of_transfer(&error, Access::CopyTo(COPY))),
+        Some(error) => return Err(Failure::of_transfer(&error)),
     }
     Ok(answer)
 }
@@ -88,6 +86,7 @@ fn options(run: &Run, through: Option<String>) -> ListOptions {
 fn tree(source: &Location, destination: &Location) -> Tree<'static> {
     Tree {
         source: source.clone(),
+        names: Names::Listed,
         destination: destination.clone(),
         beginning: String::new(),
         levels: Levels::All,
@@ -113,7 +112,7 @@ fn claim(call: &Call<'_>, destination: &Location, continues: bool) -> Result<()>
 fn record(answer: &mut Answer, summary: &Summary) {
     answer.receipt.add(summary);
     answer.receipt.failed.extend(summary.failed.iter().map(|failure| {
-        let error = Failure::of_transfer(&failure.error, Access::CopyTo(COPY));
+        let error = Failure::of_transfer(&failure.error);
         Failed { location: failure.location.clone(), error: error.to_string() }
     }));
 }

@@ -11,7 +11,7 @@ use crate::event::Download;
 use crate::frontier::Frontier;
 use crate::run::Progress;
 use crate::token::Token;
-use crate::{Access, Answer, Failure, Result, tmp};
+use crate::{Answer, Failure, Result, tmp};
 
 const VERB: &str = "download";
 
@@ -24,7 +24,7 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
     let run = call.run(None)?;
     let mut answer = call.answer(VERB, &source, Some(&destination));
 
-    let stat = run.store().stat(&source).map_err(|error| Failure::of_store(&error, Access::Read))?;
+    let stat = run.store().stat(&source).map_err(|error| Failure::of_store(&error))?;
     if stat.kind == EntryKind::Directory {
         return Err(Failure::event(format!(
             "{source}: is a directory; copy what is in it with action `copy-many`"
@@ -42,20 +42,20 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
     }
 
     let progress = Progress { meter: &run.meter, frontier: &Frontier::default() };
-    let access = if destination.as_local().is_some() { Access::Read } else { Access::CopyTo(COPY) };
-    let failed = |error: &firstbyte_transfer::Error| Failure::of_transfer(error, access);
-    let mut summary =
-        run.engine.copy_until_stopped(&source, &destination, &progress).map_err(|error| failed(&error))?;
+    let mut summary = run
+        .engine
+        .copy_until_stopped(&source, &destination, &progress)
+        .map_err(|error| Failure::of_transfer(&error))?;
     answer.receipt.add(&summary);
     answer.stages.first_byte_seconds =
         run.meter.first().map(|at| at.saturating_duration_since(call.deadline.started()).as_secs_f64());
     answer.began_anew = summary.resumed_bytes == 0 && token.as_ref().is_some_and(|token| token.bytes > 0);
     if let Some(failure) = summary.failed.pop() {
-        return Err(failed(&failure.error));
+        return Err(Failure::of_transfer(&failure.error));
     }
     if let Some(error) = summary.ended.take() {
         if !run.is_stopped() {
-            return Err(failed(&error));
+            return Err(Failure::of_transfer(&error));
         }
         if summary.kept_bytes == 0 {
             return Err(Failure::no_progress(&source));
@@ -72,6 +72,3 @@ pub(super) fn run(call: &Call<'_>, event: &Download) -> Result<Answer> {
     answer.stages.all_seconds = call.now();
     Ok(answer)
 }
-
-/// What a copy to a store needs.
-const COPY: &str = "s3:GetObject at the source or s3:PutObject at the destination";

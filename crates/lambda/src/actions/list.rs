@@ -6,7 +6,7 @@ use firstbyte_store::{Error as StoreError, ListOptions, Order};
 use crate::call::Call;
 use crate::event::List;
 use crate::token::Token;
-use crate::{Access, Answer, Failure, Result};
+use crate::{Answer, Failure, Result};
 
 const VERB: &str = "list";
 
@@ -25,7 +25,7 @@ pub(super) fn run(call: &Call<'_>, event: &List) -> Result<Answer> {
         ..ListOptions::default()
     };
 
-    let failed = |error: &StoreError| Failure::of_store(error, Access::List);
+    let failed = |error: &StoreError| Failure::of_store(error);
     let listing = run.store().list(&source, &options).map_err(|error| failed(&error))?;
     for entry in listing {
         let entry = match entry {
