@@ -268,7 +268,7 @@ fn nonsense_gets_one_line_and_exit_code_2() {
         ("[[case]]\nname = \"a\"", "no contenders"),
         (
             "[[case]]\nname = \"a\"\n[[case.contender]]\nname = \"b\"",
-            "either a command, a job or a model is needed",
+            "either a command, a job, a call of a function or a model is needed",
         ),
         (&SLEEPERS.replace("\"long\"", "\"short\""), "two contenders are called"),
         (&SLEEPERS.replace("over = \"long\"", "over = \"other\""), "not a contender"),
