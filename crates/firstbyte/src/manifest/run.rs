@@ -135,6 +135,7 @@ impl ShardRun {
     ///
     /// # Errors
     /// The manifest cannot be read.
+    #[expect(clippy::result_large_err, reason = "an item of a list, made once an object")]
     pub fn wanted(&self) -> Result<WantedList> {
         Ok(Box::new(self.feed()?.map(|row| match row {
             Ok((_, row)) => {
