@@ -86,7 +86,7 @@ pub struct Case {
     pub subject: String,
     /// Names of the contenders, in order, with the command line that a reader can repeat.
     pub contenders: Vec<ContenderLine>,
-    /// Bounds to hold.
+    /// Goals: bounds that the case's figures must keep.
     pub goals: Vec<Goal>,
     /// Rounds planned; each contender runs once per round.
     pub rounds: u32,

@@ -73,7 +73,7 @@ pub enum Of {
 }
 
 impl Table {
-    /// Case and contender of every cell; empty where the table does not say one.
+    /// Case and contender of every cell. Each is empty if neither row, column nor table sets it.
     pub fn subjects(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (row, column)));
         pairs.map(|(row, column)| (self.said(row, column, |axis| &axis.case), self.contender(row, column)))

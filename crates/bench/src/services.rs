@@ -102,7 +102,7 @@ impl Running {
         &self.name
     }
 
-    /// Its process.
+    /// The id of its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -20,25 +20,25 @@ pub struct Globals {
     /// Print nothing but results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say what happens underneath; twice for more
+    /// Print log messages on standard error; -vv prints more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Progress bars: on a terminal, or never
+    /// Whether to show progress bars
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
-    /// Memory ceiling [default: 32MiB, or an eighth of the container's if that is less]
+    /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size)]
     pub memory: Option<u64>,
-    /// Requests at once: a number, or `auto` to find the level by measuring
+    /// Number of requests at once, or `auto` to find the best number by measuring
     #[arg(long, global = true, value_name = "N|auto", default_value = "auto", value_parser = parse_concurrency)]
     pub concurrency: Concurrency,
-    /// S3 endpoint instead of AWS's
+    /// URL of the S3 endpoint, instead of the one of AWS
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint_url: Option<String>,
     /// Profile in the AWS configuration files
     #[arg(long, global = true, value_name = "NAME")]
     pub profile: Option<String>,
-    /// AWS region; followed from the bucket where it is not given
+    /// AWS region; if it is not given, the bucket's own region is found
     #[arg(long, global = true, value_name = "R")]
     pub region: Option<String>,
     /// Send S3 requests unsigned, for public buckets
@@ -47,13 +47,14 @@ pub struct Globals {
     /// Agree to pay for requests to requester-pays buckets
     #[arg(long, global = true)]
     pub request_payer: bool,
-    /// PEM file of certificates to trust instead of the system's: authorities', or a server's own
+    /// Trust the certificates in this PEM file instead of the system's. They may be those of
+    /// authorities or the server's own
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
-    /// Follow redirects from https to http, where what is sent can be read and changed on the way
+    /// Follow redirects from https to http, although others can then read and change what is sent
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
-    /// Longest silence on a connection before it counts as dead
+    /// Longest time without data before a connection counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     pub read_timeout: Duration,
 }
@@ -61,9 +62,9 @@ pub struct Globals {
 /// Whether progress bars are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// Where standard error is a terminal.
+    /// If standard error is a terminal
     Auto,
-    /// Nowhere.
+    /// Never
     Never,
 }
 

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Ending {
     /// The time after SIGINT.
     pub interrupted: Duration,
-    /// The time after SIGTERM and SIGHUP, by which services are ended.
+    /// The time after SIGTERM or SIGHUP, the signals that end services.
     pub terminated: Duration,
     /// The exit code then.
     pub exit: Exit,

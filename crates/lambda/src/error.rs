@@ -242,6 +242,17 @@ mod tests {
     }
 
     #[test]
+    fn what_other_calls_meet_too_says_what_to_change() {
+        let of = |error: StoreError| Failure::of_store(&error, Access::Read);
+        let slow = of(StoreError::SlowDown { location: "s3://b/k".into(), retry_after: None });
+        assert!(slow.kind == Kind::Throttled && slow.message.contains("fewer functions"), "{slow}");
+        assert_eq!(of(StoreError::Cancelled).kind, Kind::DeadlineNear);
+        let full = std::io::Error::from(ErrorKind::StorageFull);
+        let full = of(StoreError::Io { location: "/tmp/x".into(), source: full });
+        assert!(full.kind == Kind::TmpTooSmall && full.message.contains("ephemeral storage"), "{full}");
+    }
+
+    #[test]
     fn the_error_type_is_the_name_of_the_kind_and_the_message_is_one_line() {
         let diagnostic = Diagnostic::from(Failure::new(Kind::TmpTooSmall, "a\nb"));
         assert_eq!(

@@ -6,7 +6,7 @@ use std::fs;
 
 use firstbyte_link::LinkConfig;
 use firstbyte_location::{Algorithm, Hasher};
-use firstbyte_testkit::{BUCKET, bytes, scratch};
+use firstbyte_testkit::{BUCKET, Reply, Scripted, bytes, scratch};
 use serde_json::json;
 use support::{Function, Store};
 
@@ -225,4 +225,23 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
             other => panic!("{action}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
+    let busy = Scripted::start(|number, head| {
+        let headers = ["etag: \"1\"", "content-length: 4"];
+        match number {
+            0 => Reply::answer("503 Slow Down", &[], b""),
+            _ if head.starts_with("HEAD") => Reply::raw("200 OK", &headers, b""),
+            _ => Reply::raw(
+                "206 Partial Content",
+                &[headers[0], headers[1], "content-range: bytes 0-3/4"],
+                b"abcd",
+            ),
+        }
+    });
+    let answer = Function::start(busy.url()).answer(&json!({"action": "open", "source": "s3://b/k"}));
+    assert_eq!((&answer["bytes"], &answer["crc32c"]), (&json!(4), &json!(crc32c(b"abcd"))));
+    assert_eq!(answer["retries"], 1, "{answer}");
 }

@@ -25,7 +25,7 @@ use crate::tally::{Failure, KEPT, type_of, wrong_content};
 /// Bytes of names read at once, for each level down.
 const BATCH: usize = 256 << 10;
 
-/// Whether what is found is put right.
+/// Whether a check repairs what it finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mend {
     /// It is reported.
@@ -72,26 +72,26 @@ impl fmt::Display for Trouble {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What lies there.
+    /// The path of the file or directory.
     pub path: PathBuf,
     /// What is wrong with it.
     pub trouble: Trouble,
-    /// Whether it has been put right.
+    /// Whether it was repaired.
     pub mended: bool,
 }
 
-/// What a check has seen.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Checked {
     /// The layout's shape.
     pub scheme: Scheme,
-    /// Which way files move in it.
+    /// The state of the layout: whether a conversion is unfinished, and its direction.
     pub state: State,
     /// Files, those in the wrong place too; with [`Mend::Apply`] those that are there afterwards.
     pub files: u64,
-    /// What was wrong.
+    /// Number of problems found.
     pub findings: u64,
-    /// What was wrong and has been put right.
+    /// Number of problems found and repaired.
     pub mended: u64,
     /// Directories and files that could not be looked at or put right.
     pub failures: u64,
@@ -151,8 +151,9 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// How many files are in the directory at `path`, so many digits down, and in those of the
-    /// layout below it. What cannot be read has been noted already.
+    /// Counts the files in the directory at `path` and in the layout's directories below it. `path`
+    /// consists of `digits` digits. Directories below it that cannot be read are skipped, since the
+    /// check has reported them.
     fn count(&mut self, path: &[u8], digits: usize) -> Result<u64> {
         let mut files = 0;
         let mut pages = self.root.read(path, BATCH)?;
@@ -240,7 +241,7 @@ impl Examination<'_> {
         }
         // Inside, so that no writer replaces the one while the other is compared with it.
         let _gate = Gate::enter(self.root)?;
-        // What cannot be put right is found all the same.
+        // A file that cannot be moved is reported as well.
         let moved = self.root.move_exclusively(self.scheme, path, right);
         match moved.inspect_err(|_| self.tell(path, lonely, false))? {
             Move::Done => self.tell(path, lonely, true),

@@ -41,13 +41,13 @@ pub enum Error {
     Taken {
         /// The file that should move.
         path: PathBuf,
-        /// Where to.
+        /// The destination of the move.
         target: PathBuf,
     },
     /// Something that is no file lies where files go, or has a file's name. It was not touched.
     #[error("{}: left alone: it is no regular file", shown(path))]
     NoFile {
-        /// What it is.
+        /// Its path.
         path: PathBuf,
     },
     /// A name the layout cannot hold.
@@ -55,7 +55,7 @@ pub enum Error {
     Name {
         /// The name, with what is not UTF-8 replaced.
         name: String,
-        /// Why not.
+        /// Why the layout cannot hold it.
         why: &'static str,
     },
     /// Names that cannot all be kept in a layout of this shape.
@@ -63,7 +63,7 @@ pub enum Error {
     Unfit {
         /// The directory.
         root: PathBuf,
-        /// How many.
+        /// Number of names that cannot be kept.
         count: u64,
         /// One of them, with what is not UTF-8 replaced.
         first: String,
@@ -94,9 +94,9 @@ pub enum Error {
     Differs {
         /// The directory.
         root: PathBuf,
-        /// What it is.
+        /// The shape of the layout.
         found: Scheme,
-        /// What it should be.
+        /// The shape that was requested, or that the layout had when it was opened.
         wanted: Scheme,
     },
     /// The layout file was written by a newer firstbyte.
@@ -184,7 +184,7 @@ impl Error {
         }
     }
 
-    /// What to try, where something is known.
+    /// A remedy that the user can try, if one is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {

@@ -26,8 +26,8 @@ use crate::reserved;
 use crate::root::Root;
 use crate::stage;
 
-/// How long an exclusive lock on the root is waited for. A process that keeps to the rules holds it
-/// only while it writes the layout file.
+/// The longest wait while another process holds an exclusive lock on the root. A process that
+/// follows the rules holds it only while it writes the layout file.
 const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// What the layout file says now.
+    /// Returns the current content of the layout file.
     ///
     /// # Errors
     /// [`Error::Missing`]: there is none.

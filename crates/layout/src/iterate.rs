@@ -25,7 +25,7 @@ const BATCH: usize = 64 << 10;
 pub struct Iter<'a> {
     root: &'a Root,
     scheme: Scheme,
-    /// Which way files moved when the places were chosen; nothing before the start.
+    /// The direction in which files moved when `places` was chosen; `None` before the start.
     target: Option<Place>,
     /// Places still to be listed, the next one last.
     places: Vec<Place>,

@@ -223,8 +223,8 @@ impl<'a> IntoIterator for &'a Layout {
     }
 }
 
-/// Where the file `name` is now, in a directory that may be flat, a layout, or just becoming
-/// either; `None` if it does not exist.
+/// Where the file `name` is now; `None` if it does not exist. The directory may be flat, a layout,
+/// or in conversion between the two.
 ///
 /// # Errors
 /// As [`Layout::open`] and [`Layout::find`], but that the directory need be no layout.
@@ -236,7 +236,7 @@ pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
         }
         let flat = Root::open(root)?;
         let found = flat.holds(name)?;
-        // Where there is still no layout file nothing has moved since the first look for one.
+        // If there is still no layout file, no file has moved since the first look for one.
         if found || Gate::enter(&flat)?.record.is_none() {
             return Ok(found.then(|| flat.join(name)));
         }

@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// What became of an attempt to move a file.
+/// The result of an attempt to move a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Move {
     /// It is at the target now.

@@ -13,16 +13,16 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::scheme::Scheme;
 
-/// What its first line starts with.
+/// The beginning of its first line.
 const TITLE: &str = "firstbyte-layout";
-/// What it is about, for a user who finds it.
+/// An explanation for a user who finds the file.
 const REMARK: &str = "# The files here are kept by `firstbyte layout`; `firstbyte layout unshard` makes the directory flat again.";
 /// The newest version of the file this program reads, and the one it writes.
 const VERSION: u32 = 1;
 /// Its length: what it says, and room for longer words. Within one block, which a power cut leaves
 /// old or new.
 const LENGTH: usize = 512;
-/// What becomes of the files.
+/// Where the files of a layout are, or where they are moving to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// They move from the root into the directories.
@@ -44,7 +44,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What a layout file says.
+/// The content of a layout file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) scheme: Scheme,

@@ -23,8 +23,8 @@ use crate::protocol::Move;
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// How often directories are made for a file before it is an error that they vanish each time. No
-/// program that keeps to the rules removes one then.
+/// How often the directories of a file are created again because they vanished. After that it is an
+/// error. A program that follows the rules removes no directory at that time.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// An open root.
@@ -215,7 +215,7 @@ impl Pages<'_> {
     }
 }
 
-/// Whether an error says that nothing is there; a file where a directory would be says it too.
+/// Whether an error means that there is no file. A file in the place of a directory counts too.
 fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR)
 }

@@ -30,7 +30,8 @@ const DIGITS: usize = 16;
 /// Files that a directory should hold: few enough to be listed at once, enough to be worth a
 /// directory.
 const COMFORTABLE: f64 = 100.0;
-/// Why a name cannot be kept, of whatever kind what it names is.
+/// Why a name is refused that looks like a directory of the layout. The kind of the entry does not
+/// matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
 const RESERVED: &str = "a name that layouts use themselves";
 /// The longest name file systems have.
@@ -75,7 +76,8 @@ pub enum Leaf {
     /// Its full name.
     #[default]
     Name,
-    /// What the directories have left of it, as git does. Only where they are part of the name.
+    /// The part of the name that follows its directories, as in git. Allowed only if the
+    /// directories are part of the name.
     Rest,
 }
 
@@ -92,7 +94,7 @@ pub struct Scheme {
     leaf: Leaf,
 }
 
-/// Why there is no such layout, or no place in it for a name.
+/// Why a layout of this shape cannot exist, or cannot hold a name.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemeError {
     /// Numbers or options that do not go together.
@@ -106,7 +108,7 @@ pub enum SchemeError {
     Name {
         /// The name, with what is not UTF-8 replaced.
         name: String,
-        /// Why not.
+        /// Why the layout cannot hold it.
         why: &'static str,
     },
 }
@@ -174,7 +176,8 @@ impl Scheme {
         }
     }
 
-    /// How far from what is comfortable its directories would be with so many files; 0 is best.
+    /// How far the files in one directory would be from [`COMFORTABLE`] if there were `files` files
+    /// in all, on a logarithmic scale. 0 is best.
     pub(crate) fn strain(&self, files: u64) -> f64 {
         (load(files, self.levels, self.width) / COMFORTABLE).ln().abs()
     }
@@ -280,7 +283,7 @@ impl Scheme {
         }
     }
 
-    /// Why this layout cannot hold a file called `name`.
+    /// Checks that this layout can hold a file called `name`. The error is the reason why not.
     fn check(&self, name: &[u8]) -> Result<(), &'static str> {
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
             return Err("not the name of a file");

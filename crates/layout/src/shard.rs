@@ -149,11 +149,12 @@ impl Job<'_> {
     }
 }
 
-/// Whether the other files may still be moved when this one cannot.
+/// Whether an error concerns one file only, so that other files may still be moved.
 fn concerns_one_file(error: &Error) -> bool {
     match error {
         Error::Name { .. } | Error::Content { .. } => true,
-        // What the file's own owner or attributes forbid; EACCES is the directory's.
+        // EPERM comes from the owner or the attributes of the file itself, EACCES from the
+        // directory.
         Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
         _ => false,
     }

@@ -24,7 +24,7 @@ pub(crate) struct Spread {
     files: u64,
 }
 
-/// How many files share the directory of the file taken at random, itself among them.
+/// The number of files in the directory of a file chosen at random, that file included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crowding {
     /// As the names are.
@@ -56,8 +56,8 @@ impl Spread {
         (digits <= self.bytes).then(|| self.cut(digits).len() as u64)
     }
 
-    /// How many files share a directory if names are cut after `digits` digits, or after as many as
-    /// are distinguished.
+    /// The crowding if the directory of a file is the first `digits` digits of its name. Fewer
+    /// digits are used if no more are distinguished.
     ///
     /// If `n` files are spread evenly over `k` directories, a file shares its directory with some
     /// `n / k` others, so `n / k + 1` files are in it.

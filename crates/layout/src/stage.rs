@@ -24,7 +24,7 @@ pub(crate) struct Staged<'a> {
     root: &'a Root,
     file: File,
     path: Vec<u8>,
-    /// Where it is to be: its own name would say nothing in an error.
+    /// Its destination, for error messages. The temporary name would not help a user.
     to: Vec<u8>,
     named: Cell<bool>,
 }
@@ -80,7 +80,7 @@ impl Drop for Staged<'_> {
         if self.named.get() {
             return;
         }
-        // What cannot be removed now is recognised as abandoned later.
+        // If this fails, the file is recognised as abandoned later.
         let _ = self.root.remove(&self.path);
         let _ = self.root.remove(self.name());
     }

@@ -20,26 +20,26 @@ use crate::scheme::{CALLED_LIKE_A_LEVEL, Scheme};
 use crate::spread::{Spread, to_float};
 use crate::tally::{BATCH, type_of};
 
-/// How much fuller than with evenly spread names the average file's directory may be.
+/// The directory of the average file may be so many times as full as with evenly spread names.
 const TOLERANCE: f64 = 2.0;
 /// Bytes of names read at once from a directory of a layout, for each level down.
 const LEVEL_BATCH: usize = 256 << 10;
 /// Look-ups whose latency an estimate rests on.
 const SAMPLE: usize = 100;
-/// What a rename and a new directory cost at least, as measured on ext4 with a warm cache.
+/// The least time of a rename and of a new directory, measured on ext4 with a warm cache.
 const RENAME: Duration = Duration::from_micros(4);
 const DIRECTORY: Duration = Duration::from_micros(25);
 
-/// What a directory holds, and what a conversion would do.
+/// The content of a directory, and what a conversion would do with it.
 #[derive(Debug)]
 pub struct Survey {
     /// The shape the layout has or would have.
     pub scheme: Scheme,
-    /// Which way files move in it, if it is a layout already.
+    /// The state of the layout; `None` if the directory is not a layout yet.
     pub state: Option<State>,
     /// Files that would move.
     pub files: u64,
-    /// What is no file and stays in the root.
+    /// Entries that are not files and stay in the root.
     pub left: u64,
     /// Files that stay in the root of a layout because it cannot hold their names. In a directory
     /// that is not a layout yet they are why it is refused.
@@ -161,9 +161,9 @@ struct Seen {
     files: u64,
     left: u64,
     shapes: Vec<Shape>,
-    /// How files are spread that are called by hashes.
+    /// The distribution of the names, if they are to be used as hashes.
     spread: Option<Spread>,
-    /// Whether directories called like a layout's are its own.
+    /// Whether directories that are named like those of a layout belong to one.
     established: bool,
     /// How long one look-up takes.
     look_up: Duration,
@@ -247,8 +247,8 @@ impl Seen {
 )]
 fn expected(digits: usize, files: u64) -> u64 {
     let directories = (0..digits).fold(1.0_f64, |all, _| all * 16.0);
-    // What remains empty is what each file leaves empty; in these terms exact for few files among
-    // very many as well.
+    // A directory stays empty if no file falls into it. `ln_1p` and `exp_m1` keep the result exact
+    // for few files among very many directories.
     let filled = -(to_float(files) * (-directories.recip()).ln_1p()).exp_m1() * directories;
     filled.round() as u64
 }
@@ -284,7 +284,7 @@ impl Levels<'_> {
     }
 }
 
-/// How long one look-up takes, by those of some names in the root.
+/// The average time of a look-up, measured with some names in the root.
 fn time_look_ups(root: &Root, batch: &Batch) -> Result<Duration> {
     let began = Instant::now();
     let mut count = 0;

@@ -42,7 +42,7 @@ pub struct Converted {
     pub moved: u64,
     /// Directories made, or removed again.
     pub directories: u64,
-    /// What is no file and stays in the root: directories, symbolic links and the like.
+    /// Entries that are not files and stay in the root: directories, symbolic links and the like.
     pub left: u64,
     /// How many files could not be moved. They stay where they are and can be found there.
     pub failures: u64,
@@ -108,7 +108,8 @@ pub(crate) fn type_of(root: &Root, path: &[u8], entry: &Entry<'_>) -> Result<Fil
     }
 }
 
-/// Why a file does not belong where its name leads; `None` if it does, or is gone.
+/// The error if a file's content does not match its name. `None` if it matches, if the file is
+/// gone, or if names are not hashes of contents.
 pub(crate) fn wrong_content(root: &Root, scheme: Scheme, path: &[u8], name: &[u8]) -> Result<Option<Error>> {
     if scheme.hash() != Hash::ContentSha256 {
         return Ok(None);

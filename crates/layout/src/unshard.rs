@@ -52,7 +52,7 @@ pub fn unshard<'a>(root: &'a Path, watch: &'a mut Watch<'a>) -> Result<Converted
     }
 }
 
-/// What a pass over the directories leaves.
+/// The result of a pass over the directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// No directory of the layout.
@@ -124,7 +124,7 @@ impl Job<'_> {
         }
         let name = if reserved::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
         match self.root.move_exclusively(self.scheme, path, &name)? {
-            // What a writer has not finished counts for nothing.
+            // A file that a writer has not finished is moved, but not counted.
             Move::Done => self.done.moved += u64::from(!reserved::is_staged(leaf)),
             Move::Absent => {}
             Move::Taken => {

@@ -81,7 +81,7 @@ impl LinkConfig {
     }
 }
 
-/// What it stands in with, for people.
+/// Describes the emulated network, for people.
 impl fmt::Display for LinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stand-in for a network: ")?;

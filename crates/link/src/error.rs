@@ -77,7 +77,7 @@ pub enum Error {
     Mount {
         /// The directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,

@@ -53,7 +53,7 @@ pub(crate) enum Ready {
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) bytes: usize,
-    /// When more is due; `None` if the line is empty or waits for the receiver.
+    /// When the next bytes are due; `None` if the line is empty or waits for the receiver.
     pub(crate) next: Option<Instant>,
     pub(crate) ending: Option<Ending>,
 }

@@ -29,11 +29,11 @@ const WAITING: usize = 16;
 /// bytes to plan one.
 const PARTS: u64 = 4096;
 
-/// What is said where parts do not join; see [`split`].
+/// The error message if the parts of a directory do not join; see [`split`].
 const DISORDERED: &str =
     "the file system gave positions out of order; what was listed may lack names or have some twice";
 
-/// What a thread sends of a part: its batches, then nothing.
+/// A message from the thread that reads a part: a batch, an error, or `None` at the end.
 type Message = io::Result<Option<Batch>>;
 
 /// A directory whose entries are read before they are asked for.
@@ -43,16 +43,17 @@ pub struct Ahead {
     parts: Receiver<Receiver<Message>>,
     /// The one that is being taken.
     part: Option<Receiver<Message>>,
-    /// What comes after an error would leave a gap.
+    /// True after an error: entries after it would leave a gap.
     failed: bool,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads have in common.
+/// The state that the threads share.
 #[derive(Debug)]
 struct Shared {
-    /// What the first part is read by, and what is opened again for the others.
+    /// The first part is read from this descriptor. For each other part the directory is opened
+    /// again.
     directory: OwnedFd,
     left: Mutex<Left>,
     spare: Spare,
@@ -134,7 +135,7 @@ impl Ahead {
         Some(Ok(None))
     }
 
-    /// What a message means to the receiver of batches; `None` if it ends a part.
+    /// Converts a message for the receiver of batches; `None` if the message ends a part.
     fn deal_with(&mut self, message: Message) -> Option<io::Result<Option<Batch>>> {
         self.failed = message.is_err();
         if !matches!(message, Ok(Some(_))) {
@@ -236,7 +237,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a part is read by.
+    /// Returns a reader that is positioned at the start of `part`.
     fn begin(&self, part: Option<&Part>) -> io::Result<Reader> {
         match part.filter(|part| !part.is_first()) {
             Some(part) => {

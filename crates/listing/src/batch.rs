@@ -121,7 +121,7 @@ impl Batch {
     }
 }
 
-/// What a directory is read into: the inner side of a batch.
+/// Reading a directory into a batch.
 impl Batch {
     /// Bytes left for the kernel to fill.
     pub(crate) fn room(&self) -> usize {
@@ -194,7 +194,7 @@ impl Batch {
     }
 }
 
-/// What is found out of entries after they were read.
+/// Adding details to entries after they were read.
 impl Batch {
     /// Completes the entries from `first` on, all of them of the directory begun last. Calls `look`
     /// for each whose type is `needed`, with the directory's path, the name, the type and the place
@@ -232,7 +232,7 @@ impl Batch {
     }
 }
 
-/// What becomes of a record that was read.
+/// The decision about a record that was read.
 pub(crate) enum Take {
     /// It is an entry of the directory.
     Entry,
@@ -312,14 +312,14 @@ impl<'a> Entry<'a> {
         self.record.inode
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         kind_of(self.file_type())
     }
 
-    /// What it is, down to the kinds of devices; `Unknown` only where finding out failed, which is
-    /// an error beside.
+    /// Its type, including the kinds of devices. `Unknown` only if it could not be found out; the
+    /// cause is then an error of the batch.
     #[must_use]
     pub fn file_type(&self) -> FileType {
         type_of(self.record.kind)

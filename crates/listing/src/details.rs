@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use crate::error::below;
 use crate::{Batch, Detail, Error, Reach, Stat, Symlinks};
 
-/// What is to be found out, and where.
+/// The details to find out, and the directory of the entries.
 pub(crate) struct Details<'a, D> {
     pub(crate) directory: &'a D,
-    /// What errors' paths start with.
+    /// The beginning of the paths in errors.
     pub(crate) root: &'a Path,
     pub(crate) symlinks: Symlinks,
     pub(crate) detail: Detail,

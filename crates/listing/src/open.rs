@@ -51,7 +51,8 @@ impl Open {
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         let mut at: Option<OwnedFd> = None;
         while let Some(part) = parts.next() {
-            // What is only passed through need not be readable.
+            // Only the last directory is read. The others are passed through, which needs no right
+            // to read.
             let access = if parts.peek().is_some() { OFlags::PATH } else { OFlags::RDONLY };
             let from = at.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
             at = Some(open_at(from, part, symlinks, access)?);
@@ -64,7 +65,7 @@ impl Open {
         again(&self.fd).map(|fd| Self::new(fd, &self.count))
     }
 
-    /// Whether it may stay open for those found in it.
+    /// Whether it may stay open for the directories found in it. False while too many are open.
     pub(crate) fn may_stay(&self) -> bool {
         self.count.load(Ordering::Relaxed) <= CAP
     }

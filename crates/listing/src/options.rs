@@ -17,7 +17,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// Whether directories found in one that lies `depth` levels below the root are entered.
+    /// Whether the directories found in a directory `depth` levels below the root are entered.
     pub(crate) fn enters(self, depth: u32) -> bool {
         match self {
             Self::OneLevel => false,
@@ -33,24 +33,23 @@ pub enum Symlinks {
     /// A link, not followed.
     #[default]
     Report,
-    /// What it points to; a dangling link is listed as a link. A link to a directory that contains
-    /// it is listed but not entered, and gives an [`Error::Loop`](crate::Error::Loop) beside the
-    /// entries.
+    /// As its target. A dangling link is listed as a link. A link to a directory that contains it
+    /// is listed but not entered, and adds an [`Error::Loop`](crate::Error::Loop) to the errors.
     Follow,
 }
 
 /// Whether a listing leaves the root's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Boundary {
-    /// What is mounted below is listed like the rest.
+    /// File systems that are mounted below the root are listed too.
     #[default]
     Cross,
     /// A directory on another device is listed and not entered.
     Stay,
 }
 
-/// How much of an entry is found out. More than names costs a system call an entry; on a network
-/// file system the narrower questions may spare it a request to the servers that hold the data.
+/// How much is found out about each entry. More than names costs a system call per entry. On a
+/// network file system, asking for less may save a request to the servers that hold the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Name, inode and type as the directory has them.
@@ -82,7 +81,7 @@ impl Detail {
 pub struct Options {
     /// How deep.
     pub depth: Depth,
-    /// What becomes of symbolic links below the root. The root itself may be one.
+    /// The treatment of symbolic links below the root. The root itself may be one.
     pub symlinks: Symlinks,
     /// How much to find out of each entry.
     pub detail: Detail,

@@ -38,7 +38,8 @@ pub(crate) const FEW: u64 = 64;
 /// A directory that is read in parts.
 #[derive(Debug)]
 struct Split {
-    /// What each side saw at a boundary: the entry that is the first behind it, if any.
+    /// For each boundary that one of its two parts has reached: the first entry after the boundary
+    /// as that part saw it, if any.
     joins: Mutex<HashMap<i64, Option<Vec<u8>>>>,
     /// The directory's last change when it was split.
     stamp: Stamp,
@@ -127,8 +128,8 @@ impl Part {
         Self { split, start, stop, is_first, position, over: false, ordered: true, first: None, after: None }
     }
 
-    /// Whether it continues what was read before the directory was split, by the descriptor that
-    /// was read.
+    /// Whether this part continues the read that was under way when the directory was split, with
+    /// the same descriptor.
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
@@ -189,12 +190,12 @@ impl Split {
     }
 }
 
-/// When a directory last changed, as far as that can be distinguished from a later change.
+/// The last modification of a directory. A later change within the same clock tick leaves it equal.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     seconds: i64,
     nanoseconds: u64,
-    /// When this was found out.
+    /// When the modification time was read.
     seen: SystemTime,
 }
 

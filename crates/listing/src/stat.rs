@@ -53,7 +53,7 @@ pub struct Stat {
     pub owner: u32,
     /// Number of its group.
     pub group: u32,
-    /// When it was last read, as far as the mount keeps that.
+    /// When it was last read, if the mount records that.
     pub accessed: Time,
     /// When its content last changed.
     pub modified: Time,

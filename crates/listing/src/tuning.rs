@@ -22,7 +22,7 @@ pub enum Reach {
     Remote,
 }
 
-/// Where a directory's positions come from, which says whether several can be read at once.
+/// What the positions in a directory are. This decides whether it can be read from several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Positions {
     /// Hashes of the names, in order: any number is a place to start from.
@@ -84,34 +84,34 @@ const LOCAL_THREADS: usize = 8;
 /// Threads that wait for a remote one's answers.
 const REMOTE_THREADS: usize = 16;
 
-/// Why a figure is what it is.
+/// The origin of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The default for this file system, measured to be good.
     Measured,
     /// The default for this file system, not measured yet.
     Unmeasured,
-    /// Asked for.
+    /// Set by the caller's options.
     Asked,
 }
 
-/// How a listing goes about it, and why.
+/// How a listing reads directories, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// What is mounted at the root. Other file systems below it are read the same way.
+    /// The file system of the root. Other file systems below it are read the same way.
     pub file_system: FileSystem,
     /// Bytes a directory is read by at once.
     pub buffer: usize,
-    /// Why so many bytes.
+    /// The origin of the buffer size.
     pub buffer_basis: Basis,
     /// Threads at most.
     pub threads: usize,
-    /// Why so many threads.
+    /// The origin of the number of threads.
     pub threads_basis: Basis,
 }
 
 impl Tuning {
-    /// What a listing of `root` with these options does.
+    /// The tuning of a listing of `root` with these options.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no such root.
@@ -151,9 +151,9 @@ impl Tuning {
         self.file_system.positions == Positions::Hashes && self.threads > 1
     }
 
-    /// Whether nothing comes behind this position in a directory of the root's file system. ext4
-    /// gives it to the last entry of all, and no name hashes to it (`EXT4_HTREE_EOF_64BIT` in its
-    /// `fs/ext4/ext4.h`), which spares a call a directory.
+    /// Whether this position is the end of a directory on the root's file system. ext4 gives this
+    /// position to the last entry, and no name hashes to it (`EXT4_HTREE_EOF_64BIT` in its
+    /// `fs/ext4/ext4.h`). This saves a call per directory.
     pub(crate) fn is_end(&self, position: i64) -> bool {
         self.file_system.positions == Positions::Hashes && position == i64::MAX
     }

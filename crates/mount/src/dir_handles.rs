@@ -149,8 +149,8 @@ impl DirHandles {
         self.open().get(&number).cloned().ok_or(crate::Error::Unknown { number })
     }
 
-    /// What an open listing of the directory at `path` returned a moment ago for `name`: `ls -l`
-    /// looks each name up again if the kernel did not keep it.
+    /// The entry `name` of the directory at `path`, if an open listing of it returned the entry a
+    /// moment ago. `ls -l` looks each name up again if the kernel did not keep it.
     pub(crate) fn recent(&self, path: &[u8], name: &[u8], ttl: Duration) -> Option<(Listed, Duration)> {
         let open: Vec<Arc<OpenDirectory>> =
             self.open().values().filter(|open| *open.path == *path).cloned().collect();

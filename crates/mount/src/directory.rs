@@ -62,7 +62,7 @@ impl Directory {
         &self.listed
     }
 
-    /// What it takes of the memory, in names: the directory itself takes about as much as one.
+    /// Its memory, in names. The directory itself takes about as much as one name.
     fn weight(&self) -> usize {
         self.listed.len() + 1
     }

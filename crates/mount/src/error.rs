@@ -17,7 +17,7 @@ pub enum Error {
     /// Something else than a directory is there.
     #[error("{}: not a directory", shown(path))]
     NotADirectory {
-        /// What was given.
+        /// The path that was given.
         path: PathBuf,
     },
     /// A mount would hide what is in the directory.
@@ -44,7 +44,7 @@ pub enum Error {
         /// The location it shows.
         source_name: String,
     },
-    /// No mount of this program is there.
+    /// There is no mount of this program at the path.
     #[error("{}: {found}", shown(path))]
     NotOurs {
         /// The directory.
@@ -78,7 +78,7 @@ pub enum Error {
     NoPrivilege {
         /// The directory.
         path: PathBuf,
-        /// What refused.
+        /// The reason of the refusal.
         detail: String,
     },
     /// The operating system refuses something.
@@ -86,12 +86,12 @@ pub enum Error {
     Io {
         /// Where.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         source: std::sync::Arc<io::Error>,
     },
-    /// What the store or the cache says.
+    /// An error of the store or the cache.
     #[error(transparent)]
     Data(#[from] firstbyte_hydrate::Error),
     /// Nothing is at the location that was to be mounted.

@@ -219,8 +219,8 @@ impl FileSystem {
         Ok((ReadDir::new(sources, &node.path), freshness))
     }
 
-    /// How long the kernel may keep a reply that is valid for `valid`: zero while it holds too many
-    /// inodes, so that it drops each as soon as nothing uses it.
+    /// How long the kernel may keep a reply that is valid for `valid`. Zero while the kernel holds
+    /// too many inodes, so that it drops each inode once it is unused.
     pub(crate) fn to_keep(&self, valid: Duration) -> Duration {
         if self.inodes.fullness() == Fullness::Full { Duration::ZERO } else { valid }
     }

@@ -47,7 +47,7 @@ const LARGEST_READ: u32 = 512 << 10;
 /// Attributes of an inode never change: a changed object is another inode.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
-/// How hydrated files are passed through.
+/// How the kernel reads hydrated files by itself (FUSE passthrough).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passthrough {
     /// Not at all.

@@ -82,7 +82,7 @@ impl<T, B> HandleTable<T, B> {
             }
             _ => inner.ways.remove(&ino),
         };
-        // What they hold may be files to close, which can take a while.
+        // Dropped after the lock: to close their files can take a while.
         drop(inner);
         drop((reader, gone));
     }

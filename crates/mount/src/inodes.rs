@@ -247,7 +247,7 @@ impl Inodes {
         self.bounds
     }
 
-    /// Whether the kernel holds many.
+    /// How many inodes the kernel holds, compared with the bounds.
     pub(crate) fn fullness(&self) -> Fullness {
         match self.len() {
             len if len >= self.bounds.hard => Fullness::Full,

@@ -11,7 +11,8 @@ use crate::filesystem::FileSystem;
 use crate::operations::Operation;
 use crate::{Error, Result};
 
-/// How long a client may take to ask and to read: one that does not must not keep others waiting.
+/// The longest time for a client to send its request and to read the answer. A slow client must not
+/// keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest request head read, bytes.
 const LONGEST: u64 = 8 << 10;

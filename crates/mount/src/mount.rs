@@ -19,8 +19,9 @@ use crate::fuse::{Fuse, Passthrough, Serving};
 use crate::source::Source;
 use crate::{Error, Options, Result, metrics, mountpoint};
 
-/// What the kernel may read ahead, KiB: at 400 MB/s and 30 ms 12 MB are under way, which the engine
-/// fetches ahead by itself; the kernel only has to ask for the next piece before the reader does.
+/// Read-ahead of the kernel, in KiB. At 400 MB/s and 30 ms, 12 MB are under way, and the engine
+/// fetches these ahead by itself. The kernel only has to ask for the next piece before the reader
+/// does.
 const READ_AHEAD: u32 = 1024;
 
 /// A mount that is being served.
@@ -147,7 +148,7 @@ impl Mount {
     }
 }
 
-/// How hydrated files can be passed through: not without a cache, nor while reads are recorded.
+/// How hydrated files can be passed through. Off without a cache, or while reads are recorded.
 fn passthrough(options: &Options) -> Passthrough {
     match &options.cache {
         Some(cache) if options.record.is_none() => {

@@ -96,8 +96,9 @@ fn remove_dead(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the daemon of what is mounted at `directory` has died. Of ours the kernel knows the
-/// attributes for ever, so it is asked for what only the daemon can tell; others might hang there.
+/// Whether the daemon of the mount at `directory` has died. The kernel keeps the attributes of this
+/// program's mounts for ever, so for these the test is `statfs`, which only a daemon can answer.
+/// Other file systems might hang on that.
 fn is_orphaned(directory: &Path) -> Result<bool> {
     let ours = mounted_at(directory)?.is_some_and(|mounted| is_ours(&mounted.kind));
     let looked = if ours {
@@ -163,7 +164,7 @@ pub(crate) fn detach(directory: &Path, flags: UnmountFlags) -> io::Result<()> {
     if said.contains("busy") { Err(Errno::BUSY.into()) } else { Err(io::Error::other(said)) }
 }
 
-/// Whether `fusermount3` is installed, which mounts for users who may not.
+/// Finds `fusermount3` (or `fusermount`), which mounts for users without the right to mount.
 pub(crate) fn helper() -> Option<&'static str> {
     let places = std::env::var_os("PATH")?;
     ["fusermount3", "fusermount"]
@@ -213,8 +214,8 @@ fn mounted_at(directory: &Path) -> Result<Option<Mount>> {
     Ok(mounts.at(directory).cloned())
 }
 
-/// Whether the file system at `path` lies on others, so that passing files of it through needs more
-/// depth.
+/// Whether the file system at `path` is stacked on others. To pass its files through then needs a
+/// greater stacking depth.
 pub(crate) fn is_stacked(path: &Path) -> bool {
     /// overlayfs and eCryptfs (linux/magic.h).
     const STACKED: [u64; 2] = [0x794C_7630, 0xF15F];
@@ -225,7 +226,7 @@ pub(crate) fn is_stacked(path: &Path) -> bool {
 /// Lets the kernel read `kilobytes` ahead in the file system mounted at `directory`, where this
 /// process may say so.
 pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
-    // What the kernel knows already is enough: the root's attributes need no request.
+    // The kernel already knows the device of the root, so this sends no request.
     let flags = AtFlags::STATX_DONT_SYNC;
     let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };
     let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);

@@ -28,7 +28,7 @@ impl Unshowable {
     }
 }
 
-/// Whether `name`, one part of a key, can stand in a directory.
+/// Checks that `name`, one part of a key, can be a file name.
 pub(crate) fn check(name: &[u8]) -> Result<(), Unshowable> {
     match name {
         // A store lists the empty part of `a//b` as a directory called `/`.

@@ -45,7 +45,7 @@ impl<I> NameConflicts<I> {
     }
 }
 
-/// Whether the directory `name` may still come after `next`, which comes after the object `name`.
+/// Whether a directory `name` can still be listed, after the object `name` and then `next` were.
 /// Called for every name, so it allocates nothing.
 fn comes_before_directory(next: &Child, name: &[u8]) -> bool {
     let Some(rest) = next.name.strip_prefix(name) else { return false };

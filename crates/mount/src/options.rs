@@ -14,7 +14,7 @@ pub enum Access {
     Everyone,
 }
 
-/// What becomes of what the directory holds already.
+/// What to do if the directory is not empty or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupied {
     /// A directory that is not empty, or has something mounted on it, is refused.
@@ -27,8 +27,8 @@ pub enum Occupied {
 /// A mount's behaviour.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a name may be believed: an overwritten, new or deleted object is seen after this at
-    /// the latest.
+    /// How long a name is used without asking the store again. A new, overwritten or deleted object
+    /// is seen after this time at the latest.
     pub metadata_ttl: Duration,
     /// Longest time an operation may take before it is an error.
     pub deadline: Duration,
@@ -38,14 +38,14 @@ pub struct Options {
     pub eager: u64,
     /// Who may look into it.
     pub access: Access,
-    /// What becomes of what is there already.
+    /// What to do if the directory is not empty or is already a mount point.
     pub occupied: Occupied,
     /// Bytes of memory that inodes and names of directories may take together, about.
     pub memory: u64,
-    /// Where blocks are cached, as given to the engine: what it lies on decides how its files can
-    /// be passed through.
+    /// The cache directory, as given to the engine. Its file system decides how cached files can be
+    /// passed through.
     pub cache: Option<PathBuf>,
-    /// Where the order of reads is noted.
+    /// The file to record the order of reads in.
     pub record: Option<PathBuf>,
     /// Where counters are served, as `GET /metrics`.
     pub metrics: Option<SocketAddr>,

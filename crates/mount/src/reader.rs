@@ -42,7 +42,8 @@ impl GivenUp {
         }
     }
 
-    /// Why a read that begins at `now` is not to be waited for.
+    /// The error of a read that begins at `now`, if it follows a timeout so closely that it must
+    /// not wait; else `None`.
     pub(crate) fn at_once(&self, now: Instant) -> Option<Error> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(then, _)| now.duration_since(*then) < AT_ONCE).map(|(_, error)| error.clone())

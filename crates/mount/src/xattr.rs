@@ -19,7 +19,7 @@ const ALL: [&str; 3] = ["location", "control", "cache"];
 /// Attributes of files only.
 const FILES: [&str; 5] = ["version", "state", "percent", "bytes", "last_open"];
 
-/// What an attribute is.
+/// The result of looking up an attribute.
 pub(crate) enum Attribute {
     Value(String),
     /// It could be here, and is not.

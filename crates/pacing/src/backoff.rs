@@ -10,8 +10,9 @@ use std::time::Duration;
 pub(crate) const FIRST: Duration = Duration::from_millis(100);
 /// The longest pause: a server that recovers is in use again this much later at most.
 const LONGEST: Duration = Duration::from_secs(5);
-/// How long a server is waited for, unless the user says otherwise. A write includes its sending,
-/// which its neighbours share: while too few have ended, this is its only limit.
+/// How long to wait for a server, unless the user sets another time. For a write the time includes
+/// the sending, and other requests share the network with it. Until enough writes have ended, this
+/// is the only limit of a write.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 /// Retries of work that may wait: with these pauses some 20 s of a failing server.
 pub const RETRIES: u32 = 9;

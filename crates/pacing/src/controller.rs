@@ -28,7 +28,7 @@ pub const START_NEAR: usize = 4;
 /// The same between local files, where one copy call a core is all there is to gain.
 const START_LOCAL: usize = 2;
 
-/// What waits to be requested.
+/// The kind of work that waits to be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Parts of one object.
@@ -60,7 +60,7 @@ pub struct Observation {
     pub server: Proximity,
     /// True if no read has been answered for so long that the server is probably far away.
     pub silent: bool,
-    /// What waits; `None` if nothing does.
+    /// The work that waits; `None` if there is no such work.
     pub waiting: Option<Work>,
 }
 
@@ -88,8 +88,8 @@ impl Controller {
     /// The same for many objects. Small ones mostly wait for round trips, so more requests help;
     /// the default memory allows about 200.
     pub const MOST: usize = 256;
-    /// How often the caller looks: far more often than windows end, at far less than a percent of a
-    /// core.
+    /// The interval between observations. It is far shorter than a window, and the calls cost far
+    /// less than a percent of a core.
     pub const TICK: Duration = Duration::from_millis(10);
 
     /// Sends between 1 and `cap` requests at once.

@@ -33,7 +33,7 @@ const FREE_CUTS: u64 = START as u64;
 /// A cut write is sent again from its start, so it takes as much of the budget as many reads.
 const WRITE_COST: u64 = BUDGET;
 
-/// What is waited for.
+/// The event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The head of an answer to a read.
@@ -66,7 +66,7 @@ impl Wait {
     }
 }
 
-/// How long requests took so far, and how long the next may take.
+/// The durations of past requests, and the limits for the next ones that follow from them.
 #[derive(Debug, Default)]
 pub struct HedgePolicy {
     heads: Samples,

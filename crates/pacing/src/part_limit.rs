@@ -10,7 +10,8 @@ use crate::START_NEAR;
 
 /// Parts at least: while one waits for its answer another fills the link.
 const LEAST: usize = 2;
-/// What is under way takes about so long: the most of a link's time that a kill costs.
+/// The parts under way should take this long together. It bounds the link's time that a kill
+/// wastes.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 
 /// The limit, and what is known of the link.

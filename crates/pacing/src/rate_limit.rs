@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::SHORTEST_REQUEST;
 
-/// How far the clock may lag behind: what a late wake-up or an idle spell may make good. A piece
-/// takes as long: a transfer is not slowed by asking, and the rate is smooth.
+/// How far the clock may lag behind, so that a transfer can catch up after a late wake-up or an
+/// idle time. A piece takes as long. So asking for pieces does not slow a transfer, and the rate is
+/// smooth.
 const BURST: Duration = Duration::from_millis(50);
 /// Divisor of a second's worth of bytes. All requests together ask for this share of it, since a
 /// server sends all that it is asked for, and buffers on the way fill with it. The buffers of the
@@ -24,16 +25,16 @@ const LEAST_BUFFER: u64 = 16 << 10;
 #[derive(Debug)]
 pub struct RateLimit {
     rate: u64,
-    /// When all that was granted will have passed.
+    /// When all bytes that were granted will have passed; `None` before the first.
     free_at: Mutex<Option<Instant>>,
 }
 
 /// Leave to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// How many at most.
+    /// The most bytes to move.
     pub bytes: u64,
-    /// How long to wait before.
+    /// The time to wait before moving them.
     pub wait: Duration,
 }
 
@@ -68,8 +69,8 @@ impl RateLimit {
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 
-    /// How many connections are enough for the rate: each should have a short request's worth of it
-    /// a second, since with less more connections do not help.
+    /// The number of connections that is enough for the rate. Each should get the bytes of a short
+    /// request per second. With less for each, more connections do not help.
     #[must_use]
     pub fn connections(&self) -> usize {
         usize::try_from(self.rate / SHORTEST_REQUEST).unwrap_or(usize::MAX).max(1)

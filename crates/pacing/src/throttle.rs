@@ -18,7 +18,7 @@ impl Throttle {
         rate.map(|rate| Arc::new(RateLimit::new(rate))).into_iter().collect()
     }
 
-    /// Whether nothing is limited.
+    /// True if there is no limit.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.limits.is_empty()
@@ -38,7 +38,7 @@ impl Throttle {
         }
     }
 
-    /// How many connections are enough for the lowest rate; none given where nothing is limited.
+    /// The number of connections that is enough for the lowest rate; `None` if there is no limit.
     #[must_use]
     pub fn connections(&self) -> Option<usize> {
         self.limits.iter().map(|limit| limit.connections()).min()

@@ -46,8 +46,8 @@ impl Reading {
         Ok(Self { source: Source::Here(place.open(py)?, 0), descriptor, spare: None })
     }
 
-    /// The next entries; `None` after the last. Waits without the interpreter's lock.
-    /// The memory of the batch before, if given back, is used again.
+    /// The next entries; `None` after the last. Waits without the interpreter's lock. Reuses the
+    /// memory of `spent`, the previous batch, if the caller gives it back.
     ///
     /// # Errors
     /// `OSError`, naming `place`; `RuntimeError` in a child of the process that began to read.

@@ -1,10 +1,11 @@
 //! Waits without the interpreter's lock, so that Ctrl-C ends a call that waits for a server.
 //!
-//! Python runs signal handlers on its main thread, between two of its instructions, so a waiting
-//! call must ask for them. Reads ask while they wait ([`read`]). Other work runs on another thread
-//! ([`interruptible`]): when a handler raises, that thread is stopped, and left behind if it does
-//! not end within [`GRACE`]; it never touches Python and ends by its own deadline. Calls on other
-//! threads just wait.
+//! Python runs signal handlers on its main thread only, between two Python instructions. So a call
+//! that waits there must run them itself. A read runs them while it waits ([`read`]). Other work
+//! moves to a separate thread ([`interruptible`]). If a handler raises an exception, that thread is
+//! asked to stop. If it does not end within [`GRACE`], the call returns without it. The thread
+//! never uses Python and ends by its own deadline. Calls on threads other than the main thread wait
+//! without checking for signals.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;

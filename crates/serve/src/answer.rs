@@ -23,7 +23,7 @@ use crate::wire::Transport;
 /// Bodies up to this length are copied behind the head, to leave in one call.
 const SMALL_BODY: usize = 16 << 10;
 
-/// What of the request decides how its answer is framed.
+/// The parts of the request that decide how its answer is framed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framing<'a> {
     pub(crate) method: &'a Method,
@@ -31,7 +31,7 @@ pub(crate) struct Framing<'a> {
     pub(crate) persistence: Persistence,
 }
 
-/// What became of an answer.
+/// The result of sending an answer.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) persistence: Persistence,

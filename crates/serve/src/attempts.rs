@@ -28,7 +28,7 @@ const MOST_PAIRS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     failures: Mutex<HashMap<(IpAddr, String), Failures>>,
-    /// How many pairs there are, for requests to see without the lock that there are none.
+    /// The number of pairs. If it is zero, a request need not take the lock.
     pairs: AtomicUsize,
 }
 
@@ -52,8 +52,8 @@ impl Failures {
 }
 
 impl Attempts {
-    /// How long no secret of `access_key` is weighed from this address; none when one is weighed
-    /// now. Give an empty `access_key` for every one that does not exist.
+    /// How long secrets of `access_key` from this address are still refused unread; `None` if one
+    /// may be checked now. Use an empty `access_key` for every key that does not exist.
     pub(crate) fn wait(&self, from: IpAddr, access_key: &str) -> Option<Duration> {
         if self.pairs.load(Ordering::Relaxed) == 0 {
             return None;

@@ -141,7 +141,7 @@ fn same(left: &[u8], right: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// What one request may do, before the server's own policy on writing.
+/// The rights of one request, before the server's own policy on writing.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     /// The server has no keys.
@@ -153,7 +153,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Whether `rights` hold for `path` (relative, `bucket/key`).
+    /// Whether `rights` are granted for `path` (relative, `bucket/key`).
     pub(crate) fn allows(&self, rights: Rights, path: &[u8]) -> bool {
         self.fence(rights, path).is_some()
     }
@@ -171,8 +171,8 @@ impl Access {
         }
     }
 
-    /// Whether some path that starts with the bytes of `path` may be read: a directory ending in
-    /// `/` leads to what the key opens, a list of keys with this prefix shows something.
+    /// Whether some path that starts with the bytes of `path` may be read. If so, a directory
+    /// `path` (ending in `/`) is shown, and keys with this prefix are listed.
     pub(crate) fn reaches(&self, path: &[u8]) -> bool {
         match self {
             Self::Everyone => true,

@@ -48,7 +48,7 @@ enum State {
     Broken,
 }
 
-/// Where in a chunked body a reader stands.
+/// The position of a reader in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
     dialect: ChunkDialect,
@@ -85,8 +85,8 @@ impl Chunks {
         }
     }
 
-    /// Whether the end of the input may be the end of the body: clients of S3 leave out the last
-    /// empty line.
+    /// Whether the body is complete if the input ends here. S3 clients leave out the last empty
+    /// line.
     pub(crate) fn may_end_here(&self) -> bool {
         self.dialect == ChunkDialect::Aws && matches!(self.state, State::Trailers(_))
     }

@@ -17,7 +17,7 @@ pub(crate) struct Current<'a> {
     pub(crate) modified: SystemTime,
 }
 
-/// What the conditions of a request say.
+/// The result of evaluating a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Go on.
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// Where the conditions on something that exists stand, in the order they are judged.
+/// The headers with conditions on something that exists, in the order of evaluation.
 struct Names {
     matches: HeaderName,
     unmodified_since: HeaderName,
@@ -81,8 +81,8 @@ fn judge_existing(headers: &HeaderMap, names: &Names, current: Current<'_>) -> V
     Verdict::Proceed
 }
 
-/// What must hold of the current version for a write or a removal to take place; by default
-/// nothing.
+/// A condition on the current version, without which a write or a removal does not take place. By
+/// default it always holds.
 ///
 /// It is judged under the lock of the name that changes (`publish`), never before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Condition {
         self
     }
 
-    /// Whether it only holds where nothing exists.
+    /// Whether it requires that nothing exists.
     pub(crate) fn expects_absence(&self) -> bool {
         self.differs.as_deref().is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == "*"))
     }
@@ -171,7 +171,7 @@ fn to_the_second(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
-/// Whether `If-Range`, when there, allows a part of the current version.
+/// Whether `If-Range` allows a part of the current version. True without the header.
 pub(crate) fn range_applies(headers: &HeaderMap, current: Current<'_>) -> bool {
     let Some(value) = text(headers, IF_RANGE) else { return true };
     match parse_http_date(value) {

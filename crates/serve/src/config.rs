@@ -21,9 +21,9 @@ pub struct Config {
     pub buckets: Buckets,
     /// Who may come in.
     pub authentication: Authentication,
-    /// Which versions of S3 signatures prove a key.
+    /// The versions of S3 signatures that are accepted.
     pub signatures: SignatureVersions,
-    /// Whether listening beyond loopback without keys is meant.
+    /// Whether the server may listen beyond loopback without keys.
     pub exposure: Exposure,
     /// Certificate and key, for HTTPS.
     pub tls: Option<Tls>,
@@ -85,7 +85,7 @@ pub enum Authentication {
     Keys(Keys),
 }
 
-/// Which versions of S3 signatures prove a key.
+/// The versions of S3 signatures that are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureVersions {
     /// Version 4 only. Version 2 covers neither the host nor most of the query.
@@ -94,7 +94,7 @@ pub enum SignatureVersions {
     V2Too,
 }
 
-/// Whether listening beyond loopback without keys is meant.
+/// Whether the server may listen beyond loopback without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
     /// Without keys, refuse to listen beyond loopback.

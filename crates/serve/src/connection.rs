@@ -27,7 +27,7 @@ use crate::sandbox;
 use crate::site::Site;
 use crate::wire::{Transport, Wire, WireBody};
 
-/// What a head is read with: most fit in one.
+/// Bytes of the buffer that a request head is read into. Most heads fit.
 const HEAD_ROOM: usize = 4 << 10;
 
 /// A refused body up to this length is read past, so that the connection stays in use; a longer one

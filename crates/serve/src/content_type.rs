@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// What is sent for unknown extensions: "save it".
+/// The content type for unknown extensions. Browsers then save the file.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The content type a file of this name is served with.

@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
 }
 
-/// What an entry is; everything else (sockets, devices, links leading out) is invisible.
+/// The kind of an entry. Everything else (sockets, devices, links leading out) is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A regular file.
@@ -60,8 +60,7 @@ impl<'a> Reader<'a> {
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
-    /// Whether the entry `name` is shown, as far as its name and its `kind`, once that is known,
-    /// tell.
+    /// Whether the entry `name` may be shown, judged by its name and, once it is known, its `kind`.
     fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
         let Some(access) = self.shown_to else { return true };
         let path = self.path.join(name);

@@ -31,7 +31,7 @@ pub struct Head {
     pub persistence: Persistence,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// Whether the client speaks HTTP/1.1 (chunked answers) or 1.0.
+    /// The minor version: 1 for HTTP/1.1, which allows chunked answers, or 0 for 1.0.
     pub minor_version: u8,
     /// The head's length in bytes.
     pub length: usize,
@@ -134,7 +134,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HeadError> {
     }))
 }
 
-/// Whether a line of the head ends in a line feed alone, which httparse takes and a proxy may not.
+/// Whether a line of the head ends in a bare line feed. httparse accepts that, a proxy may not.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let mut before = 0;
     head.iter().any(|byte| std::mem::replace(&mut before, *byte) != b'\r' && *byte == b'\n')

@@ -20,7 +20,7 @@ use crate::copying::copy_range;
 use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
 
-/// How often a change is tried again because the directory it needs was removed meanwhile.
+/// How often a change is tried again after the directory that it needs was removed meanwhile.
 const ATTEMPTS: u32 = 100;
 
 /// Why a name did not change.
@@ -57,7 +57,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) file: &'a File,
 }
 
-/// What a name stands for now, and did before.
+/// The version of a name after it was published, and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Published {
     /// The new version.
@@ -106,8 +106,8 @@ pub(crate) fn publish(
     in_parent(root, base, to, change)
 }
 
-/// Whether `condition` holds now, for a write that has much to do before it is published, where it
-/// is judged again. Blocking.
+/// Checks that `condition` holds now, for a write that has much to do before it is published. It is
+/// evaluated again at that time. Blocking.
 ///
 /// # Errors
 /// The condition does not hold.

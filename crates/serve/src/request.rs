@@ -17,8 +17,8 @@ use crate::wire::WireBody;
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
-    /// What stood before `path`: the base path, and the name of the one bucket where it was named.
-    /// Links and redirections begin with it.
+    /// The beginning of the path that was removed from `path`: the base path, and the name of the
+    /// one bucket if the request named it. Links and redirections begin with it.
     pub(crate) prefix: String,
     /// The path as sent, still percent-encoded, starting with `/`.
     pub(crate) path: String,

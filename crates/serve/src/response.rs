@@ -20,7 +20,7 @@ pub(crate) struct Response {
     /// The headers, without framing ones; a `content-length` set here is kept for HEAD and 304
     /// only.
     pub(crate) headers: HeaderMap,
-    /// What follows.
+    /// The body.
     pub(crate) body: Body,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Body {
     File {
         /// The open file.
         file: Arc<File>,
-        /// Which of its bytes.
+        /// The range of it to send.
         range: ByteRange,
     },
     /// Pieces made while sending, of unknown total length.

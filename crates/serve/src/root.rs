@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::names::NameLocks;
 
-/// How often a name is resolved again that the kernel gave up on.
+/// How often a name is resolved again after the kernel gave up on it.
 const ATTEMPTS: usize = 1_000;
 
 /// The name below which the server keeps what it alone may see: uploads in progress.
@@ -38,8 +38,8 @@ const LONGEST_NAME: usize = 255;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryPath {
     path: PathBuf,
-    /// How many bytes of `path` name the directory that links must not lead out of; 0 for the
-    /// served one.
+    /// The number of bytes of `path` that name the directory which links must not leave; 0 for the
+    /// served directory.
     fence: usize,
 }
 
@@ -121,7 +121,7 @@ impl EntryPath {
         self
     }
 
-    /// How many bytes of the path name the directory that links must not lead out of.
+    /// The number of bytes of the path that name the directory which links must not leave.
     pub(crate) fn fence(&self) -> usize {
         self.fence
     }

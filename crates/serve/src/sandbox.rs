@@ -45,9 +45,10 @@ pub(crate) fn confine(site: &Site, named: &str, mut response: Response) -> Respo
         return response;
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    // Where nothing can be uploaded and there is no session to use, a report keeps its origin, and
-    // with it all that it may want of a browser; a type that was chosen by an uploader or in a link
-    // does not count as a report.
+    // On a read-only server without keys, a script can misuse neither uploads nor a session. So a
+    // report there keeps its origin, and with it everything that it may need of a browser. This
+    // holds only if the content type follows from the file's name. An uploader or a link may have
+    // chosen any other.
     let guarded = site.config.writing == Writing::Allowed
         || matches!(site.config.authentication, Authentication::Keys(_));
     if is_inert(kind) || (!guarded && kind == named) {

@@ -24,13 +24,13 @@ use crate::limits;
 use crate::site::Site;
 use crate::wire::Transport;
 
-/// What one connection sends before others get their turn: more than a socket buffer takes at once,
-/// so that a fast reader is not slowed, and little enough that a thousand take turns within a
-/// second.
+/// Bytes that one connection sends before others get their turn. It is more than a socket buffer
+/// takes at once, so that a fast reader is not slowed. It is small enough for a thousand
+/// connections to take turns within a second.
 const QUANTUM: u64 = 1 << 20;
 
-/// What is read and encrypted at once on TLS: sixteen records, and the memory such a connection
-/// needs.
+/// Bytes that are read and encrypted at once on TLS: sixteen records. This is also the memory that
+/// such a connection needs.
 const TLS_PIECE: u64 = 256 << 10;
 
 /// Sends `range` of `file`; gives the bytes sent.
@@ -155,7 +155,7 @@ pub(crate) async fn send_bytes(
     timeout(stall, transport.flush()).await?
 }
 
-/// Whether more follows at once.
+/// Whether more bytes follow at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     /// Yes: the kernel may wait and send both in one packet.

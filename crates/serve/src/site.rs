@@ -43,7 +43,7 @@ pub(crate) struct Site {
     pub(crate) s3: Service,
 }
 
-/// What comes of an access key and a secret.
+/// The result of checking an access key and a secret.
 #[derive(Clone, Debug)]
 pub(crate) enum SignIn {
     /// They belong together.

@@ -24,16 +24,16 @@ use crate::config::Buckets;
 use crate::publish::{self, Finished, Published};
 use crate::root::{EntryPath, RESERVED, Root};
 
-/// How often an entry is made anew because a sweep removed it, or its directory, before it was
+/// How often an entry is created again because a sweep removed it, or its directory, before it was
 /// locked.
 const ATTEMPTS: u32 = 100;
 
-/// Where everything unfinished of `bucket` lies.
+/// The directory of everything unfinished in `bucket`.
 fn reserved(bucket: &EntryPath) -> EntryPath {
     bucket.join(RESERVED.as_ref())
 }
 
-/// Where a bucket's uploads in parts lie.
+/// The directory of a bucket's uploads in parts.
 pub(crate) fn uploads(bucket: &EntryPath) -> EntryPath {
     reserved(bucket).join("uploads".as_ref())
 }
@@ -97,7 +97,7 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            // What cannot be removed now is removed by a sweep.
+            // If this fails, a sweep removes it later.
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }

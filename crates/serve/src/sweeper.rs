@@ -40,7 +40,7 @@ pub(crate) async fn finish(site: &Site) {
     }
 }
 
-/// What a sweep needs of the server.
+/// The parts of the server that a sweep uses.
 struct Sweeper {
     root: Root,
     uploads: Arc<Uploads>,

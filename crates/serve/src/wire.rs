@@ -28,7 +28,7 @@ pub(crate) const BODY_PIECE: usize = 128 << 10;
 /// Room made for the lines between chunks.
 const LINE_ROOM: usize = 4096;
 
-/// What bytes travel on.
+/// The connection that carries the bytes.
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// Plain TCP: files leave by sendfile.
@@ -47,7 +47,7 @@ pub(crate) struct Wire {
     awaits_continue: bool,
 }
 
-/// Where in the request body the wire stands.
+/// The position of the wire in the request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// Past its end.
@@ -75,8 +75,8 @@ impl Wire {
         self.awaits_continue = awaits_continue;
     }
 
-    /// Whether the body was read to its end, so that the next request can follow; never after an
-    /// error in it.
+    /// Whether the body was read to its end, so that the next request can follow. False after an
+    /// error in the body.
     pub(crate) fn body_is_done(&self) -> bool {
         self.body == Progress::Done
     }
@@ -219,7 +219,7 @@ impl AsyncWrite for Transport {
     }
 }
 
-/// Where the wire lies while a handler runs.
+/// Holds the wire while a handler runs.
 pub(crate) type Slot = Arc<Mutex<Option<Wire>>>;
 
 /// A request body still on the wire.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-/// Where pieces go.
+/// A destination of pieces.
 pub(crate) trait WriteAt: Send + Sync + std::fmt::Debug + 'static {
     /// Writes all of `bytes` at `offset`. Blocking.
     ///
@@ -33,7 +33,7 @@ pub(crate) struct Writer<D> {
     running: Option<JoinHandle<io::Result<D>>>,
 }
 
-/// What sees every byte as it is written.
+/// Takes every byte as it is written.
 pub(crate) trait Digest: Send + 'static {
     /// Takes the next bytes.
     fn update(&mut self, bytes: &[u8]);
@@ -62,7 +62,7 @@ impl<D: Digest> Writer<D> {
         Ok(())
     }
 
-    /// Where the next piece would go.
+    /// The offset of the next piece.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }

@@ -290,7 +290,7 @@ pub enum CertificateFault {
     Expired,
     /// It is not yet valid.
     Early,
-    /// It is for other names.
+    /// The certificate is for other host names.
     Name,
     /// Anything else.
     Other,

@@ -180,7 +180,7 @@ fn bisect(f: &impl Fn(f64) -> Option<f64>, mut low: f64, mut high: f64, rising: 
     Some((low * high).sqrt())
 }
 
-/// The most that a job may read to meet the deadline, for each option that can be had.
+/// The most bytes that a job may read within the deadline, for each option that is not refused.
 pub(super) fn reaches(
     workload: &Workload,
     choices: &[Choice<'_>],

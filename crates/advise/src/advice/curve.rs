@@ -21,7 +21,7 @@ const OPTIONS: usize = 8;
 pub struct Chart {
     /// What is varied.
     pub variable: Variable,
-    /// What is shown.
+    /// The quantity that the curves show: time or cost.
     pub measure: Measure,
     /// The values of the variable, ascending.
     pub at: Vec<f64>,
@@ -39,7 +39,7 @@ pub struct Curve {
 }
 
 /// The charts of an advice: time and cost over bytes read, jobs a day, jobs at once and size.
-/// Without the options that cannot be had, and those whose price is not known for costs.
+/// Refused options are left out. Charts of cost also leave out options without a known price.
 ///
 /// # Errors
 /// Machine, client or region are not known.

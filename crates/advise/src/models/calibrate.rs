@@ -1,9 +1,9 @@
 //! Overrides a model's numbers by results of `bench` on the user's own system.
 //!
-//! A contender belongs to a model if its name, or the name of its case, holds the model's name.
-//! From its runs follow the rate of a client and, where they print `ready_seconds` or
-//! `first_byte_seconds`, mount and latency. The rate is that of reading alone where a run prints
-//! when it came to that.
+//! A contender belongs to a model if its name, or the name of its case, contains the model's name.
+//! Its runs give the rate of a client. Runs that print `ready_seconds` or `first_byte_seconds` also
+//! give the mount time and the latency. If a run prints the times of a part and of the whole
+//! object, only the reading after the part counts for the rate.
 
 use super::{Catalogue, Model, Number, Source};
 use crate::result::{Results, Run};

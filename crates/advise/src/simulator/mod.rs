@@ -62,7 +62,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Something of which only so much can be had in a second: bytes, requests, processor seconds.
+/// A resource with a limited rate: bytes, requests or processor seconds per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resource {
     /// The limit that is reported for a phase that this resource holds back.

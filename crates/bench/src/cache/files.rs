@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Plain,
     /// Pages may belong to another file below.
     Stacked,
-    /// Its files are pages: they are always resident.
+    /// Its files exist only in memory (tmpfs, ramfs), so their pages are always resident.
     Memory,
     /// It has a cache of its own beside the page cache.
     OwnCache,

@@ -123,13 +123,6 @@ impl Scene<'_> {
         {
             run.error = Some(what);
         }
-        let delivered = run.bytes.filter(|_| contender.invoke.is_some() && run.outcome == Outcome::Ok);
-        if let (Some(bytes), Some(expected)) = (delivered, self.bytes_of(contender)?)
-            && bytes != expected
-        {
-            let what = format!("the functions read {bytes} bytes of {expected}");
-            (run.outcome, run.error) = (Outcome::Wrong, Some(what));
-        }
         run.noise = during(
             noise.finish(run.user_seconds + run.system_seconds),
             run.seconds / began.elapsed().as_secs_f64(),
@@ -141,7 +134,8 @@ impl Scene<'_> {
             None => cache::conclude(state, &traffic),
         };
         if run.outcome == Outcome::Ok
-            && let Err(what) = self.check_all(contender, at, &jobs)
+            && let Err(what) =
+                self.check_read(contender, &run).and_then(|()| self.check_all(contender, at, &jobs))
         {
             (run.outcome, run.error) = (Outcome::Wrong, Some(what));
         }
@@ -282,6 +276,17 @@ impl Scene<'_> {
         self.prepared.services.iter().filter(move |service| service.name() == name)
     }
 
+    /// Checks that functions have read as many bytes as the plan says.
+    fn check_read(&self, contender: &Contender, run: &Run) -> std::result::Result<(), String> {
+        let expected = self.bytes_of(contender).map_err(|error| error.to_string())?;
+        match (contender.invoke.is_some(), run.bytes, expected) {
+            (true, Some(bytes), Some(expected)) if bytes != expected => {
+                Err(format!("the functions read {bytes} bytes of {expected}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks what each job delivered; once, if they all delivered into one place.
     fn check_all(&self, contender: &Contender, at: &Path, jobs: &[Words]) -> std::result::Result<(), String> {
         let texts = [&contender.check.same, &contender.check.at].into_iter().flatten();
@@ -328,7 +333,9 @@ fn during(noise: Noise, share: f64) -> Noise {
 /// The origin of a contender's figures: those of an emulated function are emulated.
 fn basis(contender: &Contender, words: &Words) -> Basis {
     match contender.basis {
-        Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => Basis::Emulated,
+        Basis::Measured if contender.function.is_some() || is_on_host_here(contender, words) => {
+            Basis::Emulated
+        }
         basis => basis,
     }
 }

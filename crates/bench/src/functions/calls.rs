@@ -210,3 +210,75 @@ fn figures(answer: &Value) -> Metrics {
     figures.extend(answer.get("stages").map(of).unwrap_or_default());
     figures
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
+    use firstbyte::store::Signing;
+
+    use super::*;
+
+    /// Calls of a function whose API gives these answers, one after another. Returns the bodies
+    /// that it was sent too.
+    fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let answers: Vec<(u16, String)> =
+            answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
+        let api = thread::spawn(move || {
+            let answered = answers.into_iter().map(|(status, body)| {
+                let mut reader = BufReader::new(listener.accept().unwrap().0);
+                let (mut line, mut length) = (String::new(), 0);
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                        length = value.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                let mut sent = vec![0; length];
+                reader.read_exact(&mut sent).unwrap();
+                let head = format!(
+                    "HTTP/1.1 {status} Status\r\nx-amzn-errortype: SomeException:\r\nconnection: close\r\n"
+                );
+                let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
+                serde_json::from_slice(&sent).unwrap()
+            });
+            answered.collect()
+        });
+        let invoke = Invoke { function: "f".into(), endpoint, ..Invoke::default() };
+        let options = Options { signing: Signing::Anonymous, ..Options::default() };
+        let worked = Calls::new(options, &invoke).unwrap().work(&json!({ "action": "list" }));
+        (worked, api.join().unwrap())
+    }
+
+    #[test]
+    fn throttled_calls_are_repeated_and_counted() {
+        let (worked, sent) = worked(&[(429, "{}"), (429, "{}"), (200, r#"{"seconds": 2}"#)]);
+        let figures = worked.unwrap();
+        assert_eq!((figures["throttled"], figures["calls"], figures["seconds"]), (2.0, 1.0, 2.0));
+        assert_eq!(sent.len(), 3);
+    }
+
+    #[test]
+    fn a_token_is_given_to_the_next_call_and_figures_add_up() {
+        let first = r#"{"seconds": 2, "requests": 3, "continue": "token", "stages": {"ready_seconds": 1}}"#;
+        let second = r#"{"seconds": 5, "requests": 4, "bytes": 7, "stages": {"all_seconds": 5}}"#;
+        let (worked, sent) = worked(&[(200, first), (200, second)]);
+        let figures = worked.unwrap();
+        assert_eq!((figures["calls"], figures["seconds"], figures["requests"]), (2.0, 7.0, 7.0));
+        assert_eq!((figures["bytes"], figures["all_seconds"]), (7.0, 5.0));
+        assert_eq!(sent, [json!({ "action": "list" }), json!({ "action": "list", "continue": "token" })]);
+    }
+
+    #[test]
+    fn an_error_of_the_api_says_what_the_role_lacks() {
+        let said =
+            r#"{"Message": "User: u is not authorized to perform: lambda:InvokeFunction on resource: r"}"#;
+        let error = worked(&[(403, said)]).0.unwrap_err().to_string();
+        assert!(error.starts_with("lambda:f: SomeException (403): User: u is not authorized"), "{error}");
+        assert!(error.ends_with("lambda:InvokeFunction on resource: r"), "{error}");
+    }
+}

@@ -1,5 +1,5 @@
-//! Checks that a plan's parts fit together, chooses the cases that run, and fills the variables
-//! into its texts. Called by [`Plan::parse`] once a plan is a value, and by suites.
+//! Checks that the parts of a plan fit together, selects the cases to run, and fills variables into
+//! the plan's texts. [`Plan::parse`] calls it after the TOML is decoded. Suites call it too.
 
 use firstbyte_advise::table::Table;
 

@@ -21,10 +21,10 @@ pub struct CacheArgs {
     /// Cache directory [default: $XDG_CACHE_HOME/firstbyte, in AWS Lambda /tmp/firstbyte]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Most bytes the cache may take [default: what the file system has room for]
+    /// Most bytes that the cache may use [default: limited only by --reserve]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     cache_size: Option<u64>,
-    /// Bytes the cache leaves free on its file system
+    /// Bytes to leave free on the file system of the cache
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = units::parse_size)]
     reserve: u64,
 }

@@ -24,10 +24,10 @@ Examples:
   firstbyte cat s3://bucket/big.bam --range 0-65535      # the first 64 KiB, both ends included
   firstbyte cat part-1 part-2 --range -100               # the last 100 bytes of each")]
 pub struct CatArgs {
-    /// What to write, one after the other
+    /// Objects to write, one after the other
     #[arg(required = true, value_name = "LOC")]
     locations: Vec<OsString>,
-    /// START-END (both included, as in HTTP), START- or -LAST
+    /// Range to write: START-END (both included, as in HTTP), START- or -LAST
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     range: Option<RangeSpec>,
 }

@@ -12,7 +12,7 @@ use crate::render::error::{Exit, Result};
     after_help = "Example:\n  firstbyte completions bash > ~/.local/share/bash-completion/completions/firstbyte"
 )]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell to print the script for
     shell: Shell,
 }
 

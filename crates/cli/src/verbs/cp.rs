@@ -35,7 +35,7 @@ use crate::render::progress::{Failures, Progress};
 use crate::render::report::{Output, Report};
 use crate::signals::stop_on_signal;
 
-/// Copy between any two locations; kill it at any point, run it again, it does the rest
+/// Copy between any two locations. If it is killed, run it again to continue
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -53,20 +53,21 @@ Examples:
 
 With -r or a pattern, what DST has already, complete and unchanged, is skipped (--compare decides what counts as unchanged).")]
 pub struct CpArgs {
-    /// Sources, and behind them the destination
+    /// Sources, followed by the destination
     #[arg(required = true, value_names = ["SRC", "DST"])]
     operands: Vec<OsString>,
-    /// Copy directories with everything below them; links are followed, pipes, sockets and devices
-    /// left out
+    /// Copy directories and everything below them. Links are followed. Pipes, sockets and devices
+    /// are left out
     #[arg(short, long)]
     recursive: bool,
-    /// Take *, ?, [ and { in sources as they are
+    /// Treat *, ?, [ and { in sources as ordinary characters
     #[arg(long)]
     no_glob: bool,
-    /// What the one object copied must have: sha256:HEX, crc64nvme:HEX, crc32c:HEX, md5:HEX
+    /// Expected checksum of the object, if it is the only one: sha256:HEX, crc64nvme:HEX,
+    /// crc32c:HEX, md5:HEX
     #[arg(long, value_name = "ALGO:HEX", value_parser = Checksum::parse, conflicts_with = "manifest")]
     checksum: Option<Checksum>,
-    /// Abort multipart uploads below the locations that began longer ago than AGE
+    /// Abort multipart uploads older than AGE below the given locations
     #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "1d")]
     #[arg(value_parser = units::parse_duration)]
     abort_stale: Option<Duration>,

@@ -27,7 +27,7 @@ use crate::signals::stop_on_signal;
 /// The interval at which a job's progress is requested.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Bring objects here before they are read: of a location, or of a path under a mount
+/// Fetch objects into the cache before they are read: by location, or by path under a mount
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -39,22 +39,22 @@ Examples:
 
 Kill it and run it again: what is here is not fetched again.")]
 pub struct HydrateArgs {
-    /// What to bring here
+    /// Locations, or paths under a mount, to fetch
     #[arg(value_name = "LOC", required_unless_present_any = ["replay", "manifest"])]
     operands: Vec<OsString>,
-    /// Directories and prefixes with everything below
+    /// Fetch everything below directories and prefixes
     #[arg(short, long)]
     recursive: bool,
-    /// Under a mount: return when everything is here, not when it has begun
+    /// Under a mount, return when everything is in the cache, not when fetching has begun
     #[arg(long)]
     wait: bool,
-    /// Bytes a second at most, so that jobs keep their share of the network
+    /// Limit on bytes per second, so that jobs keep their share of the network
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
-    /// Keep it, whatever else needs room; `release` lets it go
+    /// Keep the objects in the cache until `release`, even if other objects need the room
     #[arg(long)]
     pin: bool,
-    /// Bring what a mount noted with --record, in that order
+    /// Fetch what a mount recorded with --record, in that order
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     #[command(flatten)]

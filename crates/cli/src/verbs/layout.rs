@@ -22,7 +22,7 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::utf8_name;
 
-/// Turn a directory of very many files into a layout of small directories, and back
+/// Convert a directory of very many files to a layout of small directories, and back
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -119,7 +119,7 @@ impl From<layout::Error> for Error {
     }
 }
 
-/// The directory every one of these is about.
+/// The directory that each of these verbs works on.
 #[derive(Args)]
 struct Directory {
     /// The directory

@@ -1,4 +1,4 @@
-//! `link`: emulates a slow network: a proxy, or with `--mount` a slow file system.
+//! `link`: emulates a slow network. It runs a proxy, or with `--mount` a slow file system.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -20,7 +20,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals::{self, Ending};
 
-/// Stand in for a slow, far, shared or faulty network, between a client and a server or a directory
+/// Emulate a slow, far, shared or faulty network in front of a server or a directory
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,48 +31,48 @@ Examples:
 A fault is drawn once for each request. Prints the address it listens on, or the directories it mounted at.
 Prints its counters as JSON on SIGUSR1; ends with Ctrl-C.")]
 pub struct LinkArgs {
-    /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:0]
+    /// Address to listen on for clients; port 0 takes a free one [default: 127.0.0.1:0]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Show a directory here, as a slow file system. Give it several times for several clients,
-    /// each with a page cache of its own
+    /// Mount the directory of --to here, as a slow file system. Repeat it for several clients, each
+    /// with a page cache of its own
     #[arg(long, value_name = "DIR")]
     mount: Vec<PathBuf>,
-    /// Where the clients' bytes go, or with --mount the directory to show
+    /// Server to connect to, or with --mount the directory to show
     #[arg(long, value_name = "HOST:PORT|PATH")]
     to: OsString,
-    /// The round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40
+    /// Use the round trip and the rates of a place: function (0.6 Gbit/s, 20 ms), region (30 ms, 40
     /// MB/s a connection, 400 MB/s in all), none
     #[arg(long, value_name = "PLACE")]
     preset: Option<Preset>,
     /// Round-trip time, or with --mount the delay of each request
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     rtt: Option<Duration>,
-    /// Rate of all connections, or mounts, together
+    /// Total rate of all connections or mounts
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// A higher total rate while a bucket of so many bytes lasts, which --rate fills: 1GB:600MB/s
+    /// Allow a higher total rate while a bucket of BYTES lasts; it refills at --rate: 1GB:600MB/s
     #[arg(long, value_name = "BYTES:RATE")]
     burst: Option<Burst>,
-    /// Rate of one connection, or mount
+    /// Rate of each connection or mount
     #[arg(long, value_name = "RATE")]
     per_connection: Option<Rate>,
-    /// How many answers begin late, and by how much: 1%:200ms
+    /// Share of answers that begin late, and by how much: 1%:200ms
     #[arg(long, value_name = "P:TIME")]
     delay: Option<Hold>,
-    /// How many answers stop in their midst, and for how long: 2%:5s
+    /// Share of answers that stop in the middle, and for how long: 2%:5s
     #[arg(long, value_name = "P:TIME")]
     stall: Option<Hold>,
-    /// How many connections end in the middle of an answer
+    /// Share of answers in the middle of which the connection ends
     #[arg(long, value_name = "P")]
     cut: Option<Chance>,
-    /// How many answers have a byte changed
+    /// Share of answers in which one byte is changed
     #[arg(long, value_name = "P")]
     corrupt: Option<Chance>,
-    /// How many answers have a piece of theirs sent twice
+    /// Share of answers in which a piece is sent twice
     #[arg(long, value_name = "P")]
     duplicate: Option<Chance>,
-    /// What the faults are drawn from [default: 0]
+    /// Seed of the random faults [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

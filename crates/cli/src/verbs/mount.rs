@@ -30,7 +30,7 @@ use place::Place;
 const ENDING: Ending =
     Ending { interrupted: signals::GRACE, terminated: Duration::from_secs(10), exit: Exit::Done };
 
-/// Show a location as a read-only file system; returns when it is ready
+/// Mount a location as a read-only file system, and return when it is ready
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,42 +41,42 @@ Examples:
   firstbyte unmount /mnt/data
 docs/mount.md says what is guaranteed, and what is not.")]
 pub struct MountArgs {
-    /// What to show: an S3 bucket or prefix, a URL with a directory listing, a directory, or one
-    /// object
+    /// Location to mount: an S3 bucket or prefix, a URL with a directory listing, a directory, or
+    /// one object
     #[arg(value_name = "SRC")]
     source: OsString,
-    /// An empty directory to show it at
+    /// Empty directory to mount it on
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Stay here until unmounted or interrupted, instead of returning when ready
+    /// Run in the foreground until unmounted or interrupted, instead of returning when ready
     #[arg(long)]
     foreground: bool,
-    /// How long names are believed: new, overwritten and deleted objects are seen after this at the
-    /// latest
+    /// Use names for this time before asking again. New, overwritten and deleted objects are seen
+    /// after this time at the latest
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_duration)]
     metadata_ttl: Duration,
-    /// Longest a read may take before it is an input/output error
+    /// Longest time of a read before it fails with an input/output error
     #[arg(long, value_name = "TIME", default_value = "30s", alias = "deadline", value_parser = units::parse_duration)]
     read_deadline: Duration,
-    /// Fetch files of up to SIZE whole when they are opened: the open waits, and all reads are
-    /// native then, mapped ones too
+    /// Fetch files of up to SIZE bytes completely when they are opened. The open waits for that.
+    /// After it the kernel reads the file by itself, also when it is mapped
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size)]
     eager: u64,
-    /// Let other users in
+    /// Let other users access the mount
     #[arg(long)]
     allow_other: bool,
-    /// Mount also where DIR is not empty, or something is mounted: both are hidden until it is
-    /// unmounted
+    /// Mount even if DIR is not empty or is already a mount point. What is there is hidden until it
+    /// is unmounted
     #[arg(long)]
     nonempty: bool,
-    /// Note the order in which bytes are read, for `hydrate --replay`
+    /// Record the order in which bytes are read to this file, for `hydrate --replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Serve counters at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// Where the daemon writes what goes wrong [default: a file in $XDG_RUNTIME_DIR/firstbyte, said
-    /// when it is mounted]
+    /// Log file of the daemon [default: a file in $XDG_RUNTIME_DIR/firstbyte, printed when it is
+    /// mounted]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     #[command(flatten)]

@@ -21,16 +21,16 @@ use crate::signals::Deadline;
 pub struct Policy {
     #[command(flatten)]
     filter: FilterArgs,
-    /// What is on stable storage when a copy is reported done
+    /// What must be on stable storage when a copy is reported as done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
-    /// What makes an object of a tree or a pattern count as unchanged, so that it is skipped
+    /// What to compare, in trees and patterns, to skip objects that are unchanged
     #[arg(long, value_enum, default_value_t = CompareName::SizeMtime)]
     compare: CompareName,
-    /// Bytes a second over all connections: 40MB, 100Mbit
+    /// Limit on bytes per second over all connections: 40MB, 100Mbit
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
-    /// Longest time the whole run may take; what has arrived by then is kept
+    /// Longest time of the whole run; data that has arrived by then is kept
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
     /// Show what would be copied and deleted, without copying or deleting it
@@ -38,19 +38,20 @@ pub struct Policy {
     dry_run: bool,
     #[command(flatten)]
     sharding: Sharding,
-    /// Server-side encryption of what is uploaded
+    /// Server-side encryption of uploads
     #[arg(long, value_enum, value_name = "KIND")]
     sse: Option<Encryption>,
     /// Key for --sse aws:kms
     #[arg(long, value_name = "ID")]
     sse_kms_key_id: Option<String>,
-    /// Content type of what is uploaded, instead of the source's own
+    /// Content type of uploads, instead of the source's own
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<String>,
-    /// User metadata of what is uploaded, beside the source's own; repeat it, or put commas between
+    /// User metadata of uploads, in addition to the source's own. Repeat the option, or separate
+    /// pairs with commas
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
     metadata: Vec<Pairs>,
-    /// S3 storage class of what is uploaded, such as STANDARD_IA or GLACIER_IR
+    /// S3 storage class of uploads, such as STANDARD_IA or GLACIER_IR
     #[arg(long, value_name = "CLASS", value_parser = parse_storage_class)]
     storage_class: Option<String>,
 }
@@ -62,9 +63,9 @@ type Pairs = BTreeMap<String, String>;
 enum DurabilityName {
     /// No fsync; the kernel writes back in its own time
     None,
-    /// The bytes
+    /// The content of files
     Data,
-    /// The bytes, names and metadata
+    /// The content, names and metadata of files
     Full,
 }
 

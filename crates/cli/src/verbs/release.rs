@@ -11,7 +11,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::report::{Output, Report};
 
-/// Let cached bytes go: of a path under a mount or of a location
+/// Remove objects from the cache: by location, or by path under a mount
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,13 +21,13 @@ Examples:
 
 What readers have open stays readable: it is fetched again. Pinned objects go too.")]
 pub struct ReleaseArgs {
-    /// What to release
+    /// Locations, or paths under a mount, to release
     #[arg(value_name = "LOC", required_unless_present = "all")]
     operands: Vec<OsString>,
-    /// With everything below
+    /// Release everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Everything in the cache
+    /// Release everything in the cache
     #[arg(long, conflicts_with_all = ["operands", "recursive"])]
     all: bool,
     #[command(flatten)]

@@ -25,25 +25,26 @@ Examples:
   firstbyte serve data --listen 0.0.0.0:8080 --auth keys  # lines of: ACCESS_KEY SECRET read|write [PREFIX]
   firstbyte serve data --listen 127.0.0.1:0               # prints the URL it got")]
 pub struct ServeArgs {
-    /// The directory; nothing outside it can be reached
+    /// Directory to serve; nothing outside it can be reached
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: String,
     /// Let clients change the directory
     #[arg(long)]
     write: bool,
-    /// Who may come in: a file of lines ACCESS_KEY SECRET read|write `[PREFIX]`. A prefix such as
-    /// bucket/public opens bucket/public and what lies below it, not bucket/public-2
+    /// Allow access only with keys from this file, with lines ACCESS_KEY SECRET read|write
+    /// `[PREFIX]`. A prefix such as bucket/public opens bucket/public and what lies below it, not
+    /// bucket/public-2
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
-    /// Also take S3 signatures of version 2, which cover less, within 15 minutes of their date; for
-    /// old clients only
+    /// Also accept S3 signatures of version 2, for old clients only. They cover less of a request,
+    /// and are accepted within 15 minutes of their date
     #[arg(long, requires = "auth")]
     allow_sigv2: bool,
-    /// Listen beyond loopback without --auth: every client that can connect may read, and with
-    /// --write also change, everything. Needed in addition to --listen
+    /// Listen beyond loopback without --auth. Every client that can connect may then read
+    /// everything, and with --write also change it. Needed in addition to --listen
     #[arg(long, conflicts_with = "auth")]
     public_unauthenticated: bool,
     /// Certificate chain for HTTPS
@@ -52,19 +53,19 @@ pub struct ServeArgs {
     /// Private key for HTTPS
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Bytes a second over all connections
+    /// Limit on bytes per second over all connections
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
-    /// Bytes a second for one connection
+    /// Limit on bytes per second of each connection
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_connection_rate: Option<u64>,
-    /// Other origins whose pages may read: `*`, or https://HOST; can be given several times
+    /// Allow web pages of another origin to read: `*`, or https://HOST; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
-    /// Path that a reverse proxy puts before everything
+    /// Path that a reverse proxy adds in front of every path
     #[arg(long, value_name = "PATH", default_value = "")]
     base_path: String,
-    /// Serve DIR itself as the one bucket of this name; /NAME/key and /key are then the same file
+    /// Serve DIR itself as the only bucket, called NAME. /NAME/key and /key are then the same file
     #[arg(long, value_name = "NAME")]
     bucket: Option<String>,
     /// Log each request on standard error

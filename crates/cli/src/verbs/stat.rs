@@ -15,14 +15,14 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows;
 
-/// Say what is at a location: size, version, times, checksum, metadata
+/// Show what is known of a location: size, version, times, checksum, metadata
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   firstbyte stat s3://bucket/big.bam
   firstbyte --json stat https://host/file | jq .size")]
 pub struct StatArgs {
-    /// What to describe
+    /// Locations to describe
     #[arg(required = true, value_name = "LOC")]
     locations: Vec<OsString>,
 }

@@ -16,7 +16,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows;
 
-/// Say what is here: of a path under a mount, of a location, or of everything in the cache
+/// Show what is in the cache: of a path under a mount, of a location, or of everything
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,14 +28,14 @@ Examples:
 A line is: percent here, bytes here, bytes in all, hydrated | partial | released, last opened, location. An object that
 was never opened is released, and -r does not name it: the cache knows nothing of it.")]
 pub struct StatusArgs {
-    /// What to look at
+    /// Locations, or paths under a mount, to show [default: everything in the cache]
     #[arg(value_name = "LOC")]
     operands: Vec<OsString>,
-    /// With everything below
+    /// Show everything below
     #[arg(short, long)]
     recursive: bool,
-    /// Read everything in the cache and check each block against its checksum; what is wrong is
-    /// dropped
+    /// Read everything in the cache and check each block against its checksum. Wrong blocks are
+    /// removed
     #[arg(long, conflicts_with_all = ["operands", "recursive"])]
     verify: bool,
     #[command(flatten)]

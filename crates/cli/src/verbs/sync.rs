@@ -31,10 +31,11 @@ pub struct SyncArgs {
     /// up to date
     #[arg(required = true, num_args = 1..=2, value_names = ["SRC", "DST"])]
     operands: Vec<OsString>,
-    /// Delete what only DST has; never by a variable, and never if SRC holds no object
+    /// Delete what exists only in DST; refused if SRC holds no object. No environment variable sets
+    /// it
     #[arg(long, conflicts_with = "manifest")]
     delete: bool,
-    /// Let --delete empty DST if SRC holds no object
+    /// Let --delete remove everything in DST if SRC holds no object
     #[arg(long, requires = "delete")]
     allow_empty: bool,
     #[command(flatten)]

@@ -15,17 +15,17 @@ use crate::render::error::{Error, Exit, Result};
 /// The time to wait for the daemon to end. It only has to close its cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// End a mount; returns when its daemon has gone
+/// End a mount, and return when its daemon has ended
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   firstbyte unmount /mnt/data
   firstbyte unmount --lazy /mnt/data   # now; what is open can be read on until it is closed")]
 pub struct UnmountArgs {
-    /// Where it is mounted
+    /// Directory that it is mounted on
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Detach it now, also while files are open
+    /// Detach it immediately, even if files are open
     #[arg(long)]
     lazy: bool,
 }

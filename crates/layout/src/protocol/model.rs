@@ -27,7 +27,7 @@ struct World {
     moves: Moves,
 }
 
-/// What the file system offers.
+/// The calls that the file system has for moving a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Moves {
     Rename,
@@ -54,7 +54,7 @@ impl World {
     }
 }
 
-/// What a step was answered.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Answer {
     Entered(Place),
@@ -64,7 +64,7 @@ enum Answer {
     Done,
 }
 
-/// Why an actor's function did not come to its end.
+/// Why an actor's function did not return a result.
 #[derive(Debug, PartialEq, Eq)]
 enum Pause {
     /// It has taken its step.

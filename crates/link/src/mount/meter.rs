@@ -24,7 +24,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Whether anything is limited.
+    /// Whether any rate is limited.
     pub(super) fn limit(&self) -> bool {
         self.total.is_some() || self.client.is_some()
     }
@@ -56,7 +56,7 @@ struct Reply<T> {
 }
 
 impl<T> Client<T> {
-    /// When the next piece can be sent, as far as this client is concerned.
+    /// When this client's queue and rate allow its next piece; `None` if its queue is empty.
     fn starts_at(&self) -> Option<Instant> {
         self.queue.front().map(|reply| reply.ready_at.max(self.wire.free_at()))
     }
@@ -76,7 +76,7 @@ impl<T> Meter<T> {
         self.clients[client].queue.push_back(Reply { ready_at, left: bytes, what });
     }
 
-    /// When the next piece is to be sent: [`send`](Self::send) has nothing to do before.
+    /// When the next piece is due. Before that time [`send`](Self::send) sends nothing.
     pub(super) fn next(&self) -> Option<Instant> {
         let first = self.clients.iter().filter_map(Client::starts_at).min()?;
         Some(first.max(self.wire.free_at()))

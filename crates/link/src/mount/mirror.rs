@@ -23,7 +23,7 @@ pub(super) struct Named {
     pub(super) name: OsString,
 }
 
-/// Whether what the kernel caches of a file is still what the file contains.
+/// Whether the kernel's cache of a file still matches the content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cached {
     Valid,
@@ -39,7 +39,7 @@ struct Node {
     opened: Option<Stamp>,
 }
 
-/// What changes when a file's content does: length, mtime, ctime.
+/// The values that change with the content of a file: length, mtime, ctime.
 type Stamp = (u64, i64, i64, i64, i64);
 
 /// A directory as it is shown.

@@ -32,7 +32,8 @@ use wire::Wire;
 /// The type of these mounts in the mount table, after `fuse.`.
 const SUBTYPE: &str = "firstbyte-link";
 
-/// How long a mount may take to end: the kernel needs no longer if nothing below it is open.
+/// The longest time to wait for a mount to end. The kernel needs no longer if nothing below it is
+/// open.
 const ENDING: Duration = Duration::from_millis(500);
 
 /// A slow file system. [`SlowFsConfig::new`] has no delay and no limits.
@@ -61,7 +62,7 @@ impl SlowFsConfig {
     }
 }
 
-/// What it stands in with, for people.
+/// Describes the emulated storage, for people.
 impl fmt::Display for SlowFsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stand-in for network storage: ")?;

@@ -11,8 +11,9 @@ use rustix::mount::UnmountFlags;
 
 use crate::{Error, Result};
 
-/// What the kernel may read ahead, KiB. Its usual 128 KiB are sent in 1 ms at 100 MB/s: a client
-/// alone would wait for its own requests and not reach the rate. Clients of NFS are set to more.
+/// Read-ahead of the kernel, in KiB. Its default of 128 KiB takes 1 ms at 100 MB/s. A single client
+/// would then wait for each of its requests and not reach the rate. NFS clients use larger values
+/// too.
 const READ_AHEAD: u32 = 1024;
 
 /// The real path of the directory to show.
@@ -44,7 +45,7 @@ pub(super) fn target(path: &Path, source: &Path, others: &[PathBuf]) -> Result<P
     }
 }
 
-/// Why a directory cannot be mounted at.
+/// The error for a directory that cannot be used as a mount point.
 fn unusable(path: &Path, error: &io::Error) -> Error {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTCONN | Errno::CONNABORTED) => Error::place(
@@ -56,7 +57,7 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Whether this machine has FUSE and this process may use it.
+/// Checks that this machine has FUSE and that this process may use it.
 pub(super) fn device() -> Result<()> {
     let opened = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     opened.map(drop).map_err(|error| Error::NoDevice { source: error.into() })
@@ -64,7 +65,7 @@ pub(super) fn device() -> Result<()> {
 
 /// Lets the kernel read [`READ_AHEAD`] ahead in the mount at `directory`, where this process may.
 pub(super) fn read_ahead(directory: &Path) {
-    // What the kernel knows of the root is enough, so this is no request.
+    // The kernel already knows the device of the root, so this sends no request.
     let found = rustix::fs::statx(CWD, directory, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
     let Ok(found) = found else { return };
     let setting = format!("/sys/class/bdi/{}:{}/read_ahead_kb", found.stx_dev_major, found.stx_dev_minor);

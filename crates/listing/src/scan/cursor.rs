@@ -47,7 +47,7 @@ pub(super) struct Cursor {
     pub(super) so_far: u64,
     /// The position of the record that comes next.
     pub(super) next: i64,
-    /// Where only a part of the directory is to be read: which.
+    /// The part of the directory to read; `None` for all of it.
     pub(super) part: Option<Part>,
 }
 

@@ -1,11 +1,11 @@
 //! Lists a tree with several threads. Each thread reads directories into its own batch and passes
 //! it to its own visitor.
 //!
-//! A worker also renders or sums up what it reads, on its own processor and from its own cache;
-//! entries do not pass through a queue. While one worker processes the entries that it read from a
-//! large directory, another may read the next ones. A worker enters the directories that it found
-//! before it continues with their parent. Both rules bound the memory: some buffers of names wait
-//! for each level, however wide the tree.
+//! A worker renders or sums up what it reads itself, on its own processor and from its own cache.
+//! So entries do not pass through a queue. While one worker processes the entries that it read from
+//! a large directory, another may read the next ones. A worker enters the directories that it found
+//! before it continues with their parent. The missing queue and this order bound the memory: at
+//! each level of the tree a few buffers of names wait, however wide the tree is.
 
 mod cursor;
 mod pool;
@@ -33,9 +33,9 @@ pub trait Visitor {
     /// for it. Breaking off stops all threads soon, each after at most one more batch.
     fn visit(&mut self, batch: &mut Batch) -> ControlFlow<()>;
 
-    /// Whether to list what lies below the directory `name` in `directory`, a path from the root
-    /// that is empty or ends in `/`. Called for each directory that the options let in, before it
-    /// is opened, and before or after it is visited.
+    /// Whether to list what lies below the directory `name`. It lies in `directory`, a path from
+    /// the root that is empty or ends in `/`. Called for each directory that the options allow,
+    /// before it is opened. It may be visited before or after the call.
     fn enters(&self, _directory: &[u8], _name: &[u8]) -> bool {
         true
     }
@@ -87,8 +87,8 @@ impl Scan {
         &self.tuning
     }
 
-    /// Whether workers go to the directories they ask about: where they ask of every entry, and the
-    /// answer is near.
+    /// Whether each worker changes its working directory to the directory whose entries it
+    /// examines. This pays if every entry needs a system call and the file system is local.
     fn moves(&self) -> bool {
         self.options.detail != Detail::Names && self.tuning.file_system.reach == Reach::Local
     }

@@ -23,7 +23,7 @@ pub(super) fn here() -> Option<OwnedFd> {
 
 /// A thread's working directory.
 pub(super) struct ThreadCwd<'a> {
-    /// Where the process stood, if the thread has a working directory of its own.
+    /// The process's working directory at the start, if this thread has one of its own.
     home: Option<&'a OwnedFd>,
 }
 

@@ -18,8 +18,8 @@ use crate::open::Open;
 use crate::split::{self, Part};
 use crate::{Batch, Boundary, Detail, Error, Reach, Symlinks, Tuning};
 
-/// How long entries may lie in a batch that is not full. A human sees no delay, and a thousand
-/// visits a second cost nothing that can be measured.
+/// The longest time that entries wait in a batch that is not full. A user notices no delay, and a
+/// thousand visits a second have no measurable cost.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 pub(super) struct Worker<'a, V> {
@@ -32,7 +32,7 @@ pub(super) struct Worker<'a, V> {
     shown: Option<Instant>,
 }
 
-/// Whether a directory has more.
+/// Whether a directory has more entries to read.
 enum Read {
     More(Cursor),
     End,
@@ -81,7 +81,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     fn fail(&mut self, path: &[u8], error: Errno) {
-        // What vanished while it was listed is left out, as if it had gone a moment earlier.
+        // A directory that vanished during the listing is left out, as if it had been removed
+        // earlier.
         if error != Errno::NOENT {
             self.batch.errors.push(Error::at(&self.scan.path, path, error));
         }
@@ -205,7 +206,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Read::End
     }
 
-    /// Whether another thread should read on while this one deals with what it has.
+    /// Whether another thread should continue to read the directory while this one processes the
+    /// entries it has.
     fn worth_sharing(&self, room: usize, first: usize) -> bool {
         let read = room - self.batch.room();
         let waits = self.scan.tuning.file_system.reach == Reach::Remote
@@ -226,8 +228,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         self.scan.pool.push(self.index, Job::Read(cursor));
     }
 
-    /// Whether a directory may be read from several positions: where it is on another file system
-    /// than the root, that one says so.
+    /// Whether a directory may be read from several positions. If it is on another file system than
+    /// the root, that file system decides.
     pub(super) fn splits(&self, cursor: &Cursor) -> bool {
         let tuning = &self.scan.tuning;
         if cursor.on_root {

@@ -54,7 +54,7 @@ impl Jobs {
         }
     }
 
-    /// How far a job is.
+    /// The progress of a job.
     pub(super) fn progress(&self, job: u64) -> Response {
         let Some(job) = self.get(job) else { return unknown() };
         let progress = job.progress();

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "lowercase")]
 pub enum Request {
-    /// What is mounted, and by which process. Answered by [`Response::About`].
+    /// Asks what is mounted, and by which process. Answered by [`Response::About`].
     About,
     /// Begins to bring files into the cache. Answered by [`Response::Begun`] at once.
     Hydrate(HydrateRequest),
-    /// How far a job is. Answered by [`Response::Progress`].
+    /// Asks for the progress of a job. Answered by [`Response::Progress`].
     Progress {
         /// Its number.
         job: u64,
@@ -60,13 +60,13 @@ pub enum Response {
         /// Its number.
         job: u64,
     },
-    /// How far a job is.
+    /// The progress of a job.
     Progress(JobProgress),
     /// Done; nothing to report. Last, because an object with any fields would match it.
     Done {},
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobProgress {
     /// Files found so far.

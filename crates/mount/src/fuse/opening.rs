@@ -86,8 +86,8 @@ impl Opening {
         }
     }
 
-    /// Begins to hydrate a file that the open waits for, and behind it the next of its series;
-    /// `None` if the file is opened as it is.
+    /// Starts to hydrate a file and then the next one of its series. Returns the job that the open
+    /// must wait for; `None` if it need not wait.
     fn brought(&self, ino: Ino, reader: &Reader) -> Option<Job> {
         let file = reader.handle.file();
         // Waiting pays only if the kernel then reads the file itself.
@@ -114,7 +114,7 @@ impl Opening {
         let (node, file) = (Arc::clone(&reader.node), reader.handle.file().clone());
         let (handle, way) = self.handles.open(ino, reader, || self.through(&file, &reply));
         match way {
-            // What an inode holds never changes, so its pages are good for ever; there is nothing
+            // The content of an inode never changes, so its pages stay valid. A close has no data
             // to flush.
             Way::Cached => {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;

@@ -28,7 +28,7 @@ use crate::reader::Reader;
 /// that looks up, and more than four only contend for the kernel's queue. Each has a buffer of 16
 /// MiB, of which a mount that is never written to uses a page.
 const THREADS: RangeInclusive<usize> = 2..=4;
-/// How long the kernel may take to send FORGET after a request, and how often that is checked.
+/// The time that the kernel has to send FORGET after a request, and the interval of checks.
 const PATIENCE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(1);
 /// The pause before the next round of requests, if the kernel still holds too many inodes.

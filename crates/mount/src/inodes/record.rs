@@ -28,14 +28,14 @@ const IS_DIRECTORY: u8 = 2;
 /// It has a time.
 const HAS_TIME: u8 = 4;
 
-/// What the bytes behind the name are.
+/// Values at [`PINNED_BY`]: the meaning of the bytes behind the name.
 const BY_NOTHING: u8 = 0;
 const UNKNOWN: u8 = 1;
 const BY_TAG: u8 = 2;
 const BY_FILE: u8 = 3;
 const ELSEWHERE: u8 = 4;
 
-/// What pins the content, as a record has it.
+/// The pin of the content, as a record stores it.
 pub(crate) enum Kept {
     /// This.
     Here(Pin),
@@ -133,7 +133,8 @@ impl Record {
         })
     }
 
-    /// Whether it is of this child of this directory; what is kept elsewhere is not compared.
+    /// Whether this is the record of `child` in `directory`. A pin that is kept elsewhere is not
+    /// compared.
     pub(crate) fn is_of(&self, directory: u32, child: &Child) -> bool {
         let (pinned_by, pin) = packed(&child.pin);
         self.directory() == directory
@@ -161,7 +162,7 @@ fn split(time: SystemTime) -> Option<(u64, u32)> {
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
-/// What a pin is, and its bytes beside the size.
+/// The kind of a pin (a value at [`PINNED_BY`]), and its bytes without the size.
 fn packed(pin: &Pin) -> (u8, std::borrow::Cow<'_, [u8]>) {
     use std::borrow::Cow;
     match pin {

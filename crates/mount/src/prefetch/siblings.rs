@@ -30,7 +30,7 @@ const BYTES: u64 = 16 << 20;
 /// trips.
 const DIRECTORIES: usize = 1024;
 
-/// How one directory is read.
+/// The state of reads in one directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Run {
     /// Position behind the file opened last.
@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// How directories are read.
+/// The state of reads in all directories.
 #[derive(Default)]
 pub(super) struct Siblings {
     runs: Mutex<HashMap<Box<[u8]>, Run>>,

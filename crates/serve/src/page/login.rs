@@ -52,8 +52,8 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
     }
 }
 
-/// Whether `next`, a path on this server, leads to something the key opens. The first page always
-/// does: it shows what the key may read.
+/// Whether `next`, a path on this server, leads to something that the key may read. The first page
+/// always does, since it lists what the key may read.
 fn opens(site: &Site, access: &Access, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = split_bucket(&site.config.buckets, path).map_or(path, |(_, rest)| rest);

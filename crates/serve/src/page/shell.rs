@@ -49,15 +49,15 @@ pub(super) enum Uploading {
     Hidden,
 }
 
-/// What a directory page is of.
+/// The content of a directory page.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     /// Path prefix of a reverse proxy, such as `/data`; empty for none.
     pub(super) base: &'a str,
-    /// What links to files and directories begin with: the base, and the name of the one bucket
-    /// where it was named.
+    /// The beginning of links to files and directories: the base, and the name of the one bucket if
+    /// the request named it.
     pub(super) links: &'a str,
-    /// The directory.
+    /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
     /// Whether to offer uploads.
     pub(super) uploading: Uploading,
@@ -92,7 +92,7 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
     page(StatusCode::OK, html)
 }
 
-/// Whether the form that asks for a key also leads to what the visitor's key opens.
+/// Whether the sign-in form also links to what the visitor's key may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WayOn {
     /// By a link to the first page.

@@ -38,14 +38,14 @@ impl S3Auth for KeyFile {
     }
 }
 
-/// What a signed request may do.
+/// The rights of a signed request.
 pub(crate) fn access(keys: Option<&Keys>, credentials: Option<&s3s::auth::Credentials>) -> Access {
     let Some(keys) = keys else { return Access::Everyone };
     let key = credentials.and_then(|credentials| keys.get(&credentials.access_key));
     key.map_or(Access::Nobody, |key| Access::Key(key.clone()))
 }
 
-/// Whether an operation of this name changes nothing.
+/// Whether an operation of this name only reads.
 fn is_read(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("List")
 }

@@ -16,7 +16,7 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
 
 use crate::s3::{join, unsigned_query};
 
-/// What the first service found true of a request.
+/// The facts about a request that the first service verified.
 #[derive(Clone, Debug)]
 struct Verified {
     credentials: Credentials,

@@ -43,7 +43,7 @@ pub(crate) async fn list(
     Ok(S3Response::new(ListBucketsOutput { buckets, owner: Some(Owner::default()), ..Default::default() }))
 }
 
-/// Whether a bucket is there.
+/// Answers whether a bucket exists.
 pub(crate) async fn head(
     api: &Api,
     request: S3Request<HeadBucketInput>,
@@ -64,8 +64,8 @@ pub(crate) async fn location(
     Ok(S3Response::new(GetBucketLocationOutput::default()))
 }
 
-/// Whether S3 takes a bucket of this name. Directories of other names are served, but clients of S3
-/// cannot count on reaching them: some put the bucket's name into a host name.
+/// Whether S3 allows a bucket of this name. Directories of other names are served too. Not all S3
+/// clients can reach them, since some put the bucket's name into a host name.
 fn is_bucket_name(name: &str) -> bool {
     const RESERVED_STARTS: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const RESERVED_ENDS: [&str; 5] = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"];

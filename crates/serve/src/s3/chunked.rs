@@ -24,7 +24,7 @@ use crate::request::RequestBody;
 pub(crate) struct Trailers(Arc<Mutex<HeaderMap>>);
 
 impl Trailers {
-    /// What has come.
+    /// The trailers that have arrived.
     pub(crate) fn get(&self) -> HeaderMap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -40,7 +40,7 @@ impl Trailers {
 #[derive(Debug)]
 pub(crate) struct S3Body {
     body: RequestBody,
-    /// How the body is coded beyond HTTP's own framing; none for not at all.
+    /// The decoder of a coding beyond HTTP's own framing; `None` without such a coding.
     chunks: Option<Chunks>,
     buffer: BytesMut,
     left: Option<u64>,

@@ -18,12 +18,12 @@ use crate::etag::Identity;
 use crate::root::{EntryPath, Root};
 use crate::s3::sorted::SortedNames;
 
-/// What names take in memory while a directory is read: 150,000 of common length, which is more
-/// than most have.
+/// Bytes of names held in memory while a directory is read. 150,000 names of common length fit,
+/// which is more than most directories have.
 const ROOM: usize = 4 << 20;
 
-/// What all kept directories may take together: one or two that just fit [`ROOM`], or 32 that were
-/// spilled.
+/// The most bytes of all kept directories together. One or two that just fit [`ROOM`] take as much,
+/// or 32 that were written to disk.
 const MOST_BYTES: usize = 8 << 20;
 
 /// A directory changed so recently may change again within the same tick of its clock, unseen.

@@ -89,7 +89,7 @@ struct Walk<'a> {
     query: &'a Query,
     access: &'a Access,
     page: Page,
-    /// What was put on the page last.
+    /// The last entry of the page so far.
     last: After,
 }
 
@@ -131,8 +131,8 @@ impl Walk<'_> {
         Ok(Step::On)
     }
 
-    /// Whether the entry `name` of a directory that may not be read as a whole may be read, or
-    /// leads to what may.
+    /// Whether the entry `name` may be shown, in a directory that may not be read as a whole. The
+    /// entry itself may be readable, or lead to readable ones.
     fn may_show(&self, directory: &EntryPath, name: &str) -> bool {
         match name.strip_suffix('/') {
             Some(name) => self.access.reaches(&directory.join(name.as_ref()).as_directory()),
@@ -178,8 +178,8 @@ impl Walk<'_> {
         Ok(self.put_object(key.to_owned(), identity))
     }
 
-    /// Whether every key of entry `name` below `key` lies before the page's beginning or before the
-    /// prefix.
+    /// Whether all keys of the entry `name` below `key` come before the start of the page or before
+    /// the prefix.
     fn lies_before(&self, key: &str, name: &[u8]) -> bool {
         let before = |bound: &str, inclusive: bool| {
             let Some(rest) = bound.strip_prefix(key) else { return false };

@@ -140,8 +140,8 @@ pub(crate) async fn versions(
     }))
 }
 
-/// Where the page behind a marker begins. One that ends with the delimiter is a common prefix, the
-/// last of its page.
+/// The start of the page after a marker. A marker that ends with the delimiter is a common prefix,
+/// the last of its page.
 fn after_marker(marker: Option<&str>, delimiter: Option<&str>) -> After {
     match (marker.filter(|marker| !marker.is_empty()), delimiter) {
         (None, _) => After::Start,

@@ -38,7 +38,7 @@ const MTIME: &str = "mtime";
 /// object, in bytes.
 const MOST_METADATA: usize = 2048;
 
-/// What S3 keeps of an object beside its bytes.
+/// The metadata that S3 keeps with an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObjectMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub(crate) struct ObjectMetadata {
     /// The request that completed the upload it was made by, for when it is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completed: Option<Completed>,
-    /// Where the parts of a multipart upload met; empty for an object that came whole.
+    /// The boundaries of the parts of a multipart upload; empty for an object that was sent whole.
     #[serde(default, skip_serializing_if = "Parts::is_empty")]
     pub(crate) parts: Parts,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Completed {
     pub(crate) parts: String,
 }
 
-/// Why what a client sends beside an object's bytes is refused.
+/// Why the metadata that a client sends with an object is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotKept {
     /// More than S3 allows, or than the file system has room for.
@@ -136,7 +136,7 @@ impl ObjectMetadata {
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let mut set = |name: &str, value: &str| {
-            // What no header can carry came in by none.
+            // A value that no header can carry is left out.
             if let (Ok(name), Ok(value)) =
                 (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()))
             {
@@ -178,8 +178,8 @@ impl ObjectMetadata {
         [cache_control, content_disposition, content_encoding, content_language, expires]
     }
 
-    /// Whether losing it would lose what a client asked to be kept. A modification time is kept by
-    /// the file itself.
+    /// Whether it holds metadata that a client asked to keep. A modification time does not count:
+    /// the file itself keeps it.
     fn is_essential(&self) -> bool {
         self.user.iter().any(|(name, _)| name != MTIME)
             || self.headers_beside_user_metadata().into_iter().any(Option::is_some)
@@ -201,7 +201,7 @@ impl ObjectMetadata {
     /// Keeps it with `file`, whose times are set.
     fn keep(&self, file: &File) -> io::Result<()> {
         match self.set_attribute(file) {
-            // Part boundaries are the one thing that can be done without.
+            // If it is too large, keep it without part boundaries. Everything else is needed.
             Err(error) if NotKept::of(&error) == Some(NotKept::TooLarge) && !self.parts.is_empty() => {
                 Self { parts: Parts::default(), ..self.clone() }.set_attribute(file)
             }
@@ -217,7 +217,7 @@ impl ObjectMetadata {
         set.or_else(|error| self.without_attribute(error, value.len()))
     }
 
-    /// What becomes of a write whose attribute of `length` bytes was refused with `error`.
+    /// The result of a write whose attribute of `length` bytes was refused with `error`.
     fn without_attribute(&self, error: Errno, length: usize) -> io::Result<()> {
         match error {
             Errno::NOTSUP | Errno::NOSYS if self.is_essential() => Err(NotKept::NoAttributes.into()),
@@ -276,12 +276,12 @@ impl Parts {
         Self(runs)
     }
 
-    /// Whether boundaries are not known, or there are none.
+    /// True if there are no part boundaries, or if they are unknown.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many.
+    /// The number of parts.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|(count, _)| count).sum()
     }

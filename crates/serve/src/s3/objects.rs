@@ -24,7 +24,7 @@ use crate::s3::metadata::ObjectMetadata;
 use crate::staging::TemporaryFile;
 use crate::writer::{WriteAt, Writer};
 
-/// What a request works on.
+/// The bucket and the path of a request's object.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) bucket: EntryPath,
@@ -81,7 +81,8 @@ pub(crate) async fn receive<T>(
     let length = writer.offset() - offset;
     let mut values = writer.finish().await.map_err(|error| from_io(&error))?.finish();
     let announced = headers.get("content-length").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    // That of a form is the form's, whose end s3s has seen.
+    // The length of a POST is that of the whole form, not of the file. s3s has checked that the
+    // form is complete.
     let announced = announced.filter(|_| request.method != http::Method::POST);
     if announced.is_some_and(|announced| announced != length) {
         return Err(s3_error!(
@@ -105,7 +106,8 @@ fn trailers<T>(request: &S3Request<T>) -> HeaderMap {
     verified.or_else(|| request.extensions.get::<Trailers>().map(Trailers::get)).unwrap_or_default()
 }
 
-/// What went wrong while a body was read: ours, or s3s's (a chunk's signature).
+/// Converts an error of reading a body. It is one of this server's, or one of s3s (a chunk's
+/// signature).
 fn body_error(error: s3s::StdError) -> S3Error {
     match error.downcast::<io::Error>() {
         Ok(error) => from_io(&error),

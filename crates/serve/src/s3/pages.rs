@@ -11,7 +11,7 @@ use crate::s3::list::After;
 /// The most keys on a page, as in S3.
 const LARGEST_PAGE: i32 = 1000;
 
-/// How many keys a page may have.
+/// The largest number of keys on a page.
 pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     match max_keys.unwrap_or(LARGEST_PAGE) {
         negative if negative < 0 => Err(s3_error!(InvalidArgument, "max-keys must not be negative")),
@@ -19,7 +19,7 @@ pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
     }
 }
 
-/// Whether keys are to be shown percent-encoded.
+/// Whether keys in the answer are percent-encoded.
 pub(crate) fn is_url(encoding: Option<&EncodingType>) -> bool {
     encoding.is_some_and(|encoding| encoding.as_str() == EncodingType::URL)
 }
@@ -33,7 +33,7 @@ pub(crate) fn token(next: &After) -> Option<String> {
     }
 }
 
-/// Where the page of a continuation token begins.
+/// Reads the start of a page from a continuation token.
 pub(crate) fn from_token(token: &str) -> S3Result<After> {
     let decoded = URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let decoded = decoded.as_deref().and_then(|text| Some((text.get(..1)?, text.get(1..)?)));

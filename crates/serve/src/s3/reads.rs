@@ -101,7 +101,7 @@ fn check_read(headers: &HeaderMap, found: &Found) -> S3Result<()> {
     }
 }
 
-/// What RFC 9110 (15.4.5) wants a 304 to carry: a cache renews by it what it has.
+/// The headers that RFC 9110 (15.4.5) requires of a 304. A cache updates its entry with them.
 fn headers_of_unmodified(found: &Found, etag: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut set = |name: &'static str, value: &str| {
@@ -140,8 +140,8 @@ fn asked_range(headers: &HeaderMap, size: u64) -> S3Result<Option<ByteRange>> {
     }
 }
 
-/// What a read by `partNumber` asks for. An object of which no parts are known is one part, as S3
-/// has it of an object that was put whole.
+/// The range of a read by `partNumber`. An object without known parts counts as one part, as in S3
+/// an object that was sent whole.
 fn asked_part(number: i32, headers: &HeaderMap, found: &Found) -> S3Result<Option<ByteRange>> {
     if headers.contains_key("range") {
         return Err(s3_error!(InvalidRequest, "a range and a part number cannot both be asked for"));

@@ -25,7 +25,8 @@ const LARGEST_FORM: u64 = 1 << 20;
 /// The S3 API of one server.
 pub(crate) struct Service {
     pub(super) service: S3Service,
-    /// What verifies signatures below a base path, where there are both.
+    /// The service that verifies signatures below a base path. `None` without keys or without a
+    /// base path.
     pub(super) verifying: Option<S3Service>,
     authentication: Authentication,
 }

@@ -20,8 +20,8 @@ use crate::request::{Request, query_pairs};
 /// The longest life of a presigned URL, as AWS has it.
 const LONGEST_LIFE: u64 = 7 * 24 * 3600;
 
-/// How far the date of a request signed by Signature Version 2 may be from the server's clock, as
-/// AWS has it.
+/// The largest difference between the date of a request signed by Signature Version 2 and the
+/// server's clock, as in AWS.
 const MOST_SKEW: Duration = Duration::from_secs(15 * 60);
 
 /// The form of `x-amz-date`.
@@ -72,7 +72,7 @@ pub(super) fn check(request: &Request, versions: SignatureVersions) -> S3Result<
     }
 }
 
-/// What is answered to a signature of version 2 that is not taken.
+/// The error for a signature of version 2 if only version 4 is accepted.
 pub(super) fn version_2_refused() -> S3Error {
     s3_error!(
         InvalidRequest,
@@ -122,7 +122,7 @@ fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     text.map_err(|_| s3_error!(AuthorizationHeaderMalformed, "the Authorization header must be ASCII"))
 }
 
-/// Whether s3s may take the request for an HTML form.
+/// Whether s3s may treat the request as an HTML form.
 fn may_be_form(request: &Request) -> bool {
     let kinds = request.headers.get_all(CONTENT_TYPE).iter();
     let mut kinds = kinds.map(|kind| String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase());

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-/// What one read takes. A hundred million names of 20 bytes have 140,000 blocks, whose first names
+/// Bytes of one read. A hundred million names of 20 bytes take 140,000 blocks, whose first names
 /// take 6 MiB.
 const BLOCK: u64 = 16 << 10;
 
-/// What a kept file counts for in memory, beside its blocks' first names: it holds a descriptor,
-/// which are few.
+/// The memory that a kept file counts as, in addition to the first names of its blocks. A file
+/// holds a descriptor, and these are scarce.
 const DESCRIPTOR_WEIGHT: usize = 256 << 10;
 
 /// Names in byte order.
@@ -70,7 +70,7 @@ impl SortedNames {
         merge(&spill.runs)
     }
 
-    /// Whether there is none.
+    /// True if there are no names.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -89,7 +89,7 @@ impl SortedNames {
         Ok(cursor)
     }
 
-    /// What keeping it costs, in bytes.
+    /// The bytes that count towards the limit of the index while it is kept.
     pub(crate) fn weight(&self) -> usize {
         let store = match &self.store {
             Store::Memory(bytes) => bytes.len(),
@@ -187,7 +187,7 @@ impl Unsorted {
         self.ends.push(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
     }
 
-    /// What it holds, with the order that sorting will need.
+    /// The bytes in use, including those that sorting will need.
     fn bytes(&self) -> usize {
         self.names.len() + 2 * size_of::<u32>() * self.ends.len()
     }

@@ -11,7 +11,7 @@ use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 
 use crate::request::query_pairs;
 
-/// What may stand bare in the query of any request.
+/// Names that may appear without a value in the query of any request.
 const PARAMETERS: [&str; 4] = ["uploadId", "partNumber", "versionId", "x-id"];
 
 /// The bare names that s3s distinguishes: of PUT and DELETE, of an object and of a bucket.

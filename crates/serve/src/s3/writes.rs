@@ -29,7 +29,7 @@ const NOT_DONE: [&str; 5] = [
     "x-amz-object-lock-legal-hold",
 ];
 
-/// What is kept of an object, as the headers of its request say it; refused where it cannot be
+/// The metadata to keep with an object, from the headers of its request. An error if it cannot be
 /// kept.
 pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     if let Some(name) = NOT_DONE.into_iter().find(|name| headers.contains_key(*name)) {
@@ -62,8 +62,8 @@ pub(crate) fn described(headers: &HeaderMap) -> S3Result<ObjectMetadata> {
     Ok(described)
 }
 
-/// What is kept of an object that an HTML form posts: its fields say it, and its headers describe
-/// the form.
+/// The metadata to keep with an object that an HTML form posts. It comes from the form's fields,
+/// since the headers describe the form.
 fn described_by_form(input: &PutObjectInput) -> S3Result<ObjectMetadata> {
     if input.tagging.is_some() {
         return Err(s3_error!(NotImplemented, "this server has no tags"));

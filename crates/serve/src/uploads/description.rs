@@ -11,7 +11,7 @@ use crate::s3::metadata::ObjectMetadata;
 pub(crate) struct Description {
     /// Who began it, and for what name.
     pub(crate) origin: Origin,
-    /// What is kept with the file, beside checksums.
+    /// The metadata to keep with the file, without checksums.
     pub(crate) object: ObjectMetadata,
     /// Length of all parts but the last, where it is agreed on beforehand.
     pub(crate) slots: Option<u64>,
@@ -36,8 +36,8 @@ pub(crate) enum Origin {
     },
 }
 
-/// What the browser says of the file it uploads. The same name, size and time after a reload find
-/// the upload again.
+/// The browser's description of the file that it uploads. After a reload, a file of the same name,
+/// size and time continues the upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
     /// File name, one path component.
@@ -56,8 +56,8 @@ pub(crate) struct Source {
 const PAGE_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Description {
-    /// Whether an upload that nothing was added to since `touched` counts as abandoned; S3's after
-    /// `abandoned`.
+    /// Whether an upload is abandoned: nothing was added to it since `touched`, for too long. The
+    /// limit is `abandoned` for S3's uploads, and [`PAGE_EXPIRES_AFTER`] for those of the page.
     pub(super) fn has_expired(&self, touched: SystemTime, abandoned: Duration) -> bool {
         let most = match self.origin {
             Origin::S3 { .. } => abandoned,

@@ -52,7 +52,7 @@ pub(crate) struct Part {
     pub(crate) length: u64,
     pub(crate) place: Place,
     pub(crate) checksums: Values,
-    /// When it had arrived.
+    /// When it had arrived completely.
     pub(crate) arrived: SystemTime,
 }
 
@@ -67,11 +67,11 @@ impl Part {
 /// One thing that happened.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
-    /// What follows happened under this boot.
+    /// The next lines were written during this boot of the machine.
     Boot(String),
     /// Slots have this length.
     Slots(u64),
-    /// This part has arrived, in place of what was there under its number.
+    /// This part has arrived. It replaces an earlier part of the same number.
     Part(u32, Part),
     /// The bytes of this part are not what was recorded.
     Lost(u32),

@@ -76,8 +76,8 @@ impl Uploads {
         let text = serde_json::to_vec(description).map_err(|error| failed(error.into()))?;
         let fill = |directory: &OwnedFd| -> io::Result<()> {
             let create = OFlags::CREATE | OFlags::EXCL;
-            // What the file system has no room for is refused now, and not when all parts have been
-            // sent.
+            // If the file system has no room for this, the upload is refused now, and not after all
+            // parts have been sent.
             description.object.write(&open_at(directory, journal::DATA, create)?)?;
             Journal::create(directory)?;
             open_at(directory, journal::DESCRIPTION, create)?.write_all_at(&text, 0)

@@ -14,7 +14,7 @@ use super::{Error, Result};
 use crate::auth::random_token;
 use crate::copying::read_range;
 
-/// What may be done by a claim.
+/// What the holder of a claim may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
     /// Write.
@@ -25,7 +25,7 @@ pub(super) enum Gate {
     Recorded,
 }
 
-/// What an upload knows of a claim.
+/// The upload's own record of a claim.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) number: u32,

@@ -30,7 +30,7 @@ use crate::root::{EntryPath, Root};
 use crate::s3::metadata::ObjectMetadata;
 use crate::staging;
 
-/// How often a locked journal is tried again, a millisecond apart.
+/// How often a locked journal is tried again, with a pause of a millisecond each time.
 const CLOSING_ATTEMPTS: u32 = 500;
 
 /// Whether a part may be sent again.
@@ -271,7 +271,7 @@ fn assemble(
         }
         total += part.length;
     }
-    // What would be cut off or written over must be no part.
+    // The data file becomes the whole only if no recorded part would be cut off or overwritten.
     let all_placed = recorded.values().filter(|part| matches!(part.place, Place::At(_))).count();
     let in_place = fits && placed == all_placed;
     let (file, name) = if in_place {

@@ -208,7 +208,7 @@ impl S3 {
     }
 }
 
-/// A response that cannot be used.
+/// The error for a response that cannot be used.
 fn protocol(place: &str, detail: impl ToString) -> Error {
     Error::Protocol { location: place.to_owned(), detail: detail.to_string() }
 }

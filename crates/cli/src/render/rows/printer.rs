@@ -16,9 +16,9 @@ use crate::render::error::{Error, Result};
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Names, and with -l what else is known, a line each
+    /// One line of text per row; `ls` adds details to the names with -l
     Text,
-    /// A JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Comma-separated values with a header
     Csv,

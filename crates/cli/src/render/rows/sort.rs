@@ -22,7 +22,7 @@ use super::{Broken, Schema, Value, Written};
 /// What rows are sorted by. Rows that are equal in it are sorted by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// By the bytes of the whole name
+    /// By the bytes of the whole name, ascending
     Name,
     /// Largest first
     Size,
@@ -209,7 +209,8 @@ impl Spilled {
             out.write_all(&(record.len() as u32).to_ne_bytes())?;
             out.write_all(record)
         });
-        // Its output is a run in such a file, too.
+        // The merged output is a temporary file too, so an error of writing it is an error of
+        // sorting.
         merged.map_err(|(Broken::Output(error) | Broken::Sorting(error))| error)?;
         out.flush()?;
         drop(out);

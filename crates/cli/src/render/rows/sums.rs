@@ -19,7 +19,7 @@ pub struct Sums<const N: usize> {
 }
 
 impl<const N: usize> Sums<N> {
-    /// Empty sums that take about `memory` bytes.
+    /// Sums without a row. They use about `memory` bytes, and the disk for what does not fit.
     pub fn new(schema: Schema, memory: usize) -> Self {
         let sorter = Sorter::new(schema, Sort::Name, Direction::Usual, memory);
         Self { schema, sorter, page: Vec::new(), broken: None }

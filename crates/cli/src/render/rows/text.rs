@@ -10,9 +10,9 @@ use super::{Schema, Value};
 /// The escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Their bytes as they are.
+    /// The bytes of the name, unchanged.
     Raw,
-    /// [`Escaped`], for a terminal: a file's name must not be able to do anything.
+    /// [`Escaped`], for a terminal, so that a name cannot send control sequences to it.
     Escaped,
 }
 

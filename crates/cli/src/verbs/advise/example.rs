@@ -7,7 +7,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Work through a report on BLAST over EFS and FSx: its figures, and what does not hold together
+/// Show a worked example: a report on BLAST over EFS and FSx, its figures and its inconsistencies
 #[derive(Args)]
 pub struct ExampleArgs {}
 

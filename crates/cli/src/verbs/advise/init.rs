@@ -17,10 +17,10 @@ Examples:
   firstbyte advise init workload.toml --from results.jsonl    # what bench measured is filled in
   firstbyte advise init                                       # on standard output")]
 pub struct InitArgs {
-    /// The file to write; it must not exist [default: standard output]
+    /// File to write, which must not exist [default: standard output]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Fill in what these results of bench say
+    /// Fill in values from these results of `bench`
     #[arg(long, value_name = "RESULTS")]
     from: Option<PathBuf>,
 }

@@ -15,11 +15,11 @@ use crate::render::error::{Error, Result};
 /// Where models come from besides the embedded ones.
 #[derive(Args)]
 pub struct KnownArgs {
-    /// Add or replace models by the TOML files of a directory
+    /// Add or replace models with the TOML files of a directory
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Override a model's numbers by results of bench on your own system; the name of a case or
-    /// contender holds the name of the model
+    /// Override a model's numbers with results of `bench` on your own system. The name of a case or
+    /// contender must contain the name of the model
     #[arg(long, value_name = "RESULTS")]
     results: Vec<PathBuf>,
 }

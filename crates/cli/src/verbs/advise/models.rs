@@ -11,10 +11,10 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// List the models of services: each number, its source, and the day that was read
+/// List the models of services: each number, its source, and the day on which the source was read
 #[derive(Args)]
 pub struct ModelsArgs {
-    /// Only the models whose name begins so
+    /// Only models whose name begins with NAME
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]

@@ -30,7 +30,7 @@ const HEAD: &str = "\
 # Written by `firstbyte advise prices import`, which keeps the prices that are here and drops comments.
 ";
 
-/// Show prices with their day and source, or import AWS's
+/// Show prices with their day and source, or import prices of AWS
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,10 +45,10 @@ A price that is not known is reported as missing, and never guessed."
 pub struct PricesArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Only prices whose key begins with this
+    /// Only prices whose key begins with KEY
     #[arg(value_name = "KEY")]
     key: Option<String>,
-    /// The day for which prices are asked [default: today]
+    /// Day of the prices [default: today]
     #[arg(long, value_name = "DAY")]
     day: Option<Day>,
 }

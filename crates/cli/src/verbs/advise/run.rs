@@ -31,10 +31,10 @@ pub struct RunArgs {
     small: Small,
     #[command(flatten)]
     known: KnownArgs,
-    /// Write the advice with charts of time and cost into this file, an HTML page for any browser
+    /// Write the advice to this HTML page, with charts of time and cost
     #[arg(long, value_name = "PAGE")]
     page: Option<PathBuf>,
-    /// The day whose prices are meant [default: today]
+    /// Day of the prices [default: today]
     #[arg(long, value_name = "YYYY-MM-DD")]
     day: Option<Day>,
 }
@@ -43,37 +43,37 @@ pub struct RunArgs {
 #[derive(Args)]
 #[group(id = "workload", multiple = true)]
 struct Small {
-    /// All of the data
+    /// Size of all data together
     #[arg(long, value_name = "SIZE", requires = "at")]
     data: Option<String>,
-    /// Files that it is in
+    /// Number of files that hold the data
     #[arg(long, value_name = "N")]
     files: Option<String>,
-    /// Bytes that a job or request reads in one pass [default: all]
+    /// Bytes that a job or request reads in one pass [default: all data]
     #[arg(long, value_name = "SIZE")]
     read: Option<String>,
-    /// How often it reads them
+    /// Number of passes over these bytes
     #[arg(long, value_name = "N")]
     passes: Option<String>,
-    /// Where it runs: lambda:MEMORY, or an instance type
+    /// Machine that runs the jobs: lambda:MEMORY, or an instance type
     #[arg(long, value_name = "PLACE")]
     at: Option<String>,
-    /// Processor time of a job if all data were in memory
+    /// Processor time of a job with all data in memory
     #[arg(long, value_name = "TIME")]
     cpu: Option<String>,
-    /// Time before the job's own work: image, runtime
+    /// Time before the job's own work, such as loading its image and runtime
     #[arg(long, value_name = "TIME")]
     startup: Option<String>,
     /// The program that reads from S3: firstbyte or python-boto3
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Jobs at once
+    /// Number of jobs that run at once
     #[arg(long, value_name = "N")]
     at_once: Option<String>,
-    /// Jobs in a day
+    /// Number of jobs per day
     #[arg(long, value_name = "N")]
     per_day: Option<String>,
-    /// A job must end within this
+    /// Longest time that a job may take
     #[arg(long, value_name = "TIME")]
     deadline: Option<String>,
     /// Value of an hour of waiting, for example "50 USD/h"

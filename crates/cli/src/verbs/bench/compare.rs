@@ -10,7 +10,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 
-/// Say what changed between two results files beyond noise
+/// Compare two results files, and print the changes that exceed noise
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ pub struct CompareArgs {
     /// The later results
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// The least change that matters
+    /// Smallest change that counts
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent)]
     threshold: f64,
 }

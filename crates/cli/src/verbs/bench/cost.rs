@@ -16,14 +16,16 @@ use crate::verbs::advise;
 /// What the user knows of costs.
 #[derive(Args)]
 pub struct CostArgs {
-    /// Begin no run with which all cost more, by list prices: 5USD; refused if a price is not known
+    /// Start no run that would bring the total cost by list prices above MONEY, such as 5USD. Fail
+    /// if a price is not known
     #[arg(long, value_name = "MONEY", value_parser = parse_money)]
     pub budget: Option<f64>,
-    /// Where this machine is, seen from the data's region: decides what bytes cost on their way
+    /// Location of this machine relative to the data's region. It decides the price of transferred
+    /// bytes
     #[arg(long, value_name = "WAY", value_enum)]
     transfer: Option<Way>,
-    /// Service that bills paths on the network and endpoints that are not AWS's, as `advise models`
-    /// lists them, or `none`
+    /// Service that bills network paths and endpoints outside AWS: a name from `advise models`, or
+    /// `none`
     #[arg(long, value_name = "SERVICE", value_parser = parse_declared)]
     bill_as: Option<Declared>,
 }

@@ -21,7 +21,7 @@ use crate::render::error::{Error, Exit, Result};
 
 pub use run::clean_environment;
 
-/// Measure storage: runs by turns, caches proved, content checked
+/// Measure storage: contenders run in turn, cache states are verified, content is checked
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(subcommand)]

@@ -11,7 +11,7 @@ use crate::render::error::{Error, Exit, Result};
 /// Columns of a report for a terminal, where it is not known how wide that is.
 const WIDTH: u16 = 100;
 
-/// Render results: an HTML page that needs no network, Markdown, or text
+/// Render results as an HTML page that needs no network, as Markdown or as text
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub struct ReportArgs {
     /// Write the report into this file instead of standard output
     #[arg(long, value_name = "PAGE")]
     out: Option<PathBuf>,
-    /// The form [default: html for --out *.html, markdown for *.md, else text]
+    /// Format of the report [default: html for --out *.html, markdown for *.md, else text]
     #[arg(long, value_enum)]
     format: Option<Form>,
 }

@@ -28,7 +28,7 @@ use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::signals;
 
-/// Measure, and write each run at once
+/// Measure targets, and write each run as soon as it ends
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,32 +41,32 @@ Examples:
   firstbyte bench run --suite s1 --on lambda:firstbyte-{memory} s3://bucket/big --budget 2USD --out s1.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
 pub struct RunArgs {
-    /// What is measured: directories, files, objects, prefixes, buckets
+    /// Targets to measure: directories, files, objects, prefixes, buckets
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// A workload instead of those that fit: open, one-big, many-small, seq-read, rand-read, list,
-    /// copy-tree, hydrate, upload, mapped, fio, mixed, command; may be repeated
+    /// Run this workload instead of all that fit the targets: open, one-big, many-small, seq-read,
+    /// rand-read, list, copy-tree, hydrate, upload, mapped, fio, mixed, command; may be repeated
     #[arg(long = "workload", value_name = "NAME")]
     workloads: Vec<String>,
-    /// Most bytes of one object that a run reads
+    /// Largest number of bytes that a run reads of one object
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
-    /// Most files that a run reads
+    /// Largest number of files that a run reads
     #[arg(long, value_name = "N")]
     files: Option<u64>,
-    /// Bytes of a read in seq-read and rand-read
+    /// Bytes of one read in seq-read and rand-read
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     block: Option<u64>,
-    /// The part of an object that `open` reads before all of it: a size or a percentage
+    /// Part of an object that `open` reads first, before all of it: a size or a percentage
     #[arg(long, value_name = "PART", default_value = "1%")]
     read: String,
-    /// Jobs at once; several numbers compare them
+    /// Number of jobs that run at once; several numbers are compared
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     parallel_jobs: Vec<u32>,
-    /// Another program as a contender: NAME=COMMAND with {target} and {out}; may be repeated
+    /// Add another program as a contender: NAME=COMMAND with {target} and {out}; may be repeated
     #[arg(long = "with", value_name = "NAME=COMMAND", value_parser = parse_peer)]
     peers: Vec<(String, Vec<String>)>,
-    /// The command of the workload `command`, with {target}
+    /// Command that the workload `command` runs, with {target}
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// The local file or directory that `upload` copies
@@ -75,7 +75,7 @@ pub struct RunArgs {
     /// Let workloads write to the targets
     #[arg(long)]
     write: bool,
-    /// Greatest memory of each contender with its page cache
+    /// Limit on the memory of each contender, page cache included
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     /// Processors that each contender may use
@@ -86,7 +86,7 @@ pub struct RunArgs {
     /// gets
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["memory_limit", "cpus", "plan", "suite"])]
     function: Option<String>,
-    /// Run functions one after another where the machine does not hold them all at once
+    /// Run the functions in groups, one group after another, if the machine cannot hold all at once
     #[arg(long, requires = "function")]
     waves: bool,
     /// Fail unless the local targets are on this type of file system
@@ -96,26 +96,26 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads", "suite"])]
     #[arg(required_unless_present_any = ["targets", "suite"])]
     plan: Option<PathBuf>,
-    /// Repeat published measurements, on the targets or else on stand-ins
+    /// Repeat published measurements on the targets, or without targets on stand-ins
     #[arg(long, value_name = "NAME", value_parser = parse_suite, conflicts_with = "workloads")]
     suite: Option<&'static Suite>,
     /// Where the jobs run: `local` or `local:CODE` (functions on this machine), `lambda:NAME` or
     /// `lambda:NAME@ENDPOINT` (with {memory} in NAME for the memory in MB), `slurm` (by srun)
     #[arg(long, value_name = "WHERE", value_parser = On::parse)]
     on: Option<On>,
-    /// Only these cases of the plan or the suite; may be repeated
+    /// Run only this case of the plan or the suite; may be repeated
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
-    /// Replace a variable of the plan or the suite; may be repeated
+    /// Set a variable of the plan or the suite; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_pair)]
     vars: Vec<(String, String)>,
-    /// Write the runs into this file, or continue it
+    /// Write the runs to this file; continue it if it exists
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measured rounds, instead of those of the plan
+    /// Number of measured rounds, instead of the plan's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Stop before more bytes than this were read or moved
+    /// Stop before the runs have read or moved more than SIZE bytes
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_bytes: Option<u64>,
     /// Stop after this time

@@ -80,7 +80,7 @@ pub(crate) struct Ready {
     peer: Option<(&'static str, f64)>,
     cp: f64,
     bound_by: Option<String>,
-    /// From nothing to the first byte, by a ranged read.
+    /// Seconds from the start to the first byte, with nothing cached, by a ranged read.
     lazy_first_byte: f64,
     /// ... and one hundredth of the object.
     lazy_hundredth: f64,
@@ -110,7 +110,7 @@ impl Ready {
         })
     }
 
-    /// The section as it stands on the screen.
+    /// The text of the section, as it is printed.
     pub(crate) fn text(&self) -> String {
         let rows = self.rows();
         let slowest = rows.iter().map(|row| row.1).fold(0.0, f64::max);
@@ -181,14 +181,15 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// `names` is what the plan made, which each run was checked to print.
+    /// `names` is the number of names that the plan created. Every run was checked to print that
+    /// many.
     pub(crate) fn of(results: &Results, names: u64) -> Result<Self> {
         let case = Measured::of(results, "list")?;
         let peer = case.peer(&["ls -f"])?.map(|(_, time)| time);
         Ok(Self { names, peer, ls: case.seconds("firstbyte ls")? })
     }
 
-    /// The section as it stands on the screen.
+    /// The text of the section, as it is printed.
     pub(crate) fn text(&self) -> String {
         let milliseconds = |time: f64| format!("{:.0} ms", time * 1e3);
         let peer = self.peer.map_or(String::new(), |time| format!("ls -f {}   ", milliseconds(time)));
@@ -209,9 +210,9 @@ pub(crate) struct Survive {
     resumed_bytes: u64,
     /// Bytes that crossed the link more than once; the answers' heads included.
     reread_bytes: u64,
-    /// Whether the result is the source. A run with another content is wrong, and the demo fails.
+    /// Whether the copy equals the source. A run whose copy differs fails the demo.
     identical: bool,
-    /// Most memory the second run had resident.
+    /// Peak resident memory of the second run.
     peak_memory_bytes: u64,
 }
 

@@ -40,7 +40,7 @@ use advice::Advice;
 use figures::{List, Ready, Small, Survive};
 use text::Screen;
 
-/// Show what this does, on this machine, in at most 90 seconds
+/// Show on this machine what firstbyte does, in at most 90 seconds
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -50,26 +50,26 @@ Examples:
   firstbyte demo --results demo.jsonl           # every run, for `firstbyte bench report` and `firstbyte advise`
 Needs free space for three times --size in the temporary directory (TMPDIR); removes what it wrote.")]
 pub struct DemoArgs {
-    /// The network to stand in for: function (0.6 Gbit/s, 20 ms), region (30 ms, 40 MB/s a
-    /// connection, 400 MB/s in all), none
+    /// Network to emulate: function (0.6 Gbit/s, 20 ms), region (30 ms, 40 MB/s a connection, 400
+    /// MB/s in all), none
     #[arg(long, value_name = "PLACE", default_value = "function")]
     link: Preset,
     /// Size of the large object
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_object_size)]
     size: u64,
-    /// Number of small files; 200 times as many names are listed, up to 1,000,000
+    /// Number of small files. The listed directory has 200 times as many names, up to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Runs of each measurement, after one that warms up; their median counts
+    /// Measured runs of each case, after one warm-up run; the result is their median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
     runs: u8,
-    /// Where the report goes
+    /// File to write the report to
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     report: PathBuf,
-    /// Write every run into this file too
+    /// Also write every run to this file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-    /// Keep what was served, and say where
+    /// Keep the served data, and print where it is
     #[arg(long)]
     keep: bool,
 }
@@ -216,7 +216,7 @@ struct Sections<'a> {
     args: &'a DemoArgs,
     screen: &'a Screen,
     failure: &'a RefCell<Option<Error>>,
-    /// The case under way, as its section is called.
+    /// The section title of the case that runs now.
     section: String,
     /// Its runs: done, and all.
     runs: (usize, usize),

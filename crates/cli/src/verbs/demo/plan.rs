@@ -21,10 +21,10 @@ pub(crate) const PEERS: [&str; 3] = ["s5cmd", "aws", "curl"];
 
 /// Names for each small file of SMALL, so that `--files` scales both.
 const NAMES_PER_FILE: u32 = 200;
-/// Names at most: more would make the making longer than the listing is interesting.
+/// Largest number of names. To create more takes longer than a demo should.
 const MOST_NAMES: u32 = 1_000_000;
 
-/// The plan.
+/// Makes the demo's plan from its options. Of the peers it keeps the strongest that is installed.
 pub(crate) fn of(args: &DemoArgs) -> Result<Plan> {
     let mut plan = Plan::parse("demo", PLAN, &variables(args))?;
     let peer = strongest();

@@ -23,7 +23,7 @@ impl Screen {
         Self { sections: !globals.json, steps }
     }
 
-    /// Says what is being done now, in place of what was.
+    /// Shows the current step in place of the previous one.
     pub(crate) fn step(&self, text: &str) {
         if self.steps {
             self.error(&format!("\r\x1b[K{text} ..."));
@@ -56,7 +56,7 @@ impl Screen {
         }
     }
 
-    /// The last line, and what was kept.
+    /// Prints the last line, after the path of the data that was kept.
     pub(crate) fn closing(&self, args: &DemoArgs, kept: Option<&Path>) {
         let kept = kept.map_or(String::new(), |path| format!("kept    {}\n", path.display()));
         self.section(&format!(

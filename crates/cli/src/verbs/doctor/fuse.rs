@@ -18,7 +18,7 @@ pub(super) fn look() -> Vec<Finding> {
     vec![device(), mounting(admin, helper()), passthrough(admin)]
 }
 
-/// By which right this process would mount.
+/// Reports whether this process can mount, and by which means: CAP_SYS_ADMIN or fusermount3.
 fn mounting(admin: bool, helper: Option<PathBuf>) -> Finding {
     const WHAT: &str = "mounting";
     match helper {

@@ -19,7 +19,7 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
 
-/// Say what this machine offers, and what to do about what is missing
+/// Report what this machine supports, and how to get what is missing
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
 Looks only; a warning is no failure, so the exit code is 0 with warnings too. It is 1 where
 --expect-fs finds something else.")]
 pub struct DoctorArgs {
-    /// Check only that DIR is on a file system of this type and not empty; may be repeated
+    /// Check only that DIR is not empty and on a file system of this type; may be repeated
     #[arg(long, value_name = "DIR=TYPE")]
     expect_fs: Vec<Expected>,
 }

@@ -23,8 +23,8 @@ use crate::render::rows::{Column, Counter, Direction, Holds, Page, Printer, Sche
 use local::Links;
 use totals::{Sums, Totals};
 
-/// Sum up what is in a directory or below a prefix: bytes, files, name; local files by the disk
-/// space they take
+/// Sum up what is in a directory or below a prefix: bytes, files, name. Local files count with the
+/// disk space that they take
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -32,13 +32,13 @@ Examples:
   firstbyte du -d 1 --sort size s3://bucket/
   firstbyte du 's3://bucket/2026-*'")]
 pub struct DuArgs {
-    /// What to sum up; of a pattern each match by itself [default: .]
+    /// Locations to sum up; each match of a pattern is summed up by itself [default: .]
     #[arg(value_name = "LOC")]
     locations: Vec<OsString>,
-    /// Say it of every directory down to N levels as well
+    /// Also print the sums of every directory down to N levels
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     depth: u32,
-    /// The length of local files, not the disk space they take
+    /// Count the length of local files instead of the disk space that they take
     #[arg(long)]
     apparent_size: bool,
     #[command(flatten)]

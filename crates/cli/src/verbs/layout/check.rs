@@ -16,15 +16,15 @@ use crate::render::error::{Error, Exit, Result};
 use crate::render::json;
 use crate::render::rows::{Names, push_name};
 
-/// Find files in wrong places, files of one name, and what killed writers left
+/// Find misplaced files, files of the same name, and files that killed writers left behind
 #[derive(Args)]
 pub struct CheckArgs {
     #[command(flatten)]
     target: Directory,
-    /// Put right what can be without losing anything
+    /// Repair what can be repaired without losing data
     #[arg(long)]
     mend: bool,
-    /// End each line with a zero byte instead of a line end: names may hold those
+    /// End each line with a zero byte instead of a line feed, since names may contain line feeds
     #[arg(short = '0', long)]
     null: bool,
 }

@@ -21,24 +21,24 @@ use crate::render::error::{Exit, Result};
 use crate::render::json;
 use crate::signals;
 
-/// Move the files of a flat directory into small ones
+/// Move the files of a flat directory into small directories
 #[derive(Args)]
 pub struct ShardArgs {
     #[command(flatten)]
     target: Directory,
     #[command(flatten)]
     shape: Shape,
-    /// Show what would move and about how long it takes, and change nothing
+    /// Show what would move and about how long it takes, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Move them back, and leave nothing else
+/// Move the files back into the flat directory, and leave nothing of the layout
 #[derive(Args)]
 pub struct UnshardArgs {
     #[command(flatten)]
     target: Directory,
-    /// Show what would move and about how long it takes, and change nothing
+    /// Show what would move and about how long it takes, without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -46,18 +46,18 @@ pub struct UnshardArgs {
 /// What the layout is to be like.
 #[derive(Args)]
 struct Shape {
-    /// What paths are computed from: xxh3, sha256 or md5 of the name, name-prefix where names are
-    /// hashes already, content-sha256 where they are the SHA-256 of the content [default: xxh3]
+    /// Hash that paths are computed from: xxh3, sha256 or md5 of the name; name-prefix if names are
+    /// hashes already; content-sha256 if names are the SHA-256 of the content [default: xxh3]
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
-    /// Directories above a file, 1 to 6 [default: as many as leave about 100 files in one]
+    /// Levels of directories above a file, 1 to 6 [default: chosen for about 100 files a directory]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,
-    /// Digits in a directory's name, 1 to 4 [default: likewise]
+    /// Digits in a directory's name, 1 to 4 [default: chosen together with --levels]
     #[arg(long, value_name = "N")]
     width: Option<u8>,
-    /// What a file is called in its directory: its full name, or the rest of it after the
-    /// directories, as in git; only where names are hashes [default: name]
+    /// Name of a file in its directory: its full name, or the rest of it after the directories, as
+    /// in git. `rest` needs names that are hashes [default: name]
     #[arg(long, value_name = "name|rest")]
     leaf: Option<Leaf>,
 }

@@ -25,8 +25,8 @@ pub struct PathArgs {
     /// Names of files
     #[arg(required = true, value_name = "NAME")]
     names: Vec<OsString>,
-    /// Print where it is now instead, also in a directory being converted or not converted at all.
-    /// If it has moved by the time it is opened, ask again
+    /// Print where the file is now instead. DIR may also be flat, or in conversion. If the file has
+    /// moved by the time you open it, run the command again
     #[arg(long, conflicts_with_all = ["hash", "levels", "width", "leaf"])]
     find: bool,
     /// End each path with a zero byte instead of a line end
@@ -39,17 +39,20 @@ pub struct PathArgs {
 /// The shape of a layout that is not there yet. One that is there has to agree.
 #[derive(Args)]
 struct Assumed {
-    /// What paths are computed from, as for `shard` [default: the layout's; xxh3 where there is
-    /// none yet]
+    /// Hash that paths are computed from, as for `shard` [default: that of the layout, or xxh3 if
+    /// there is no layout yet]
     #[arg(long, value_name = "HASH")]
     hash: Option<Hash>,
-    /// Directories above a file [default: the layout's; has to be given where there is none yet]
+    /// Levels of directories above a file [default: those of the layout; required if there is no
+    /// layout yet]
     #[arg(long, value_name = "N")]
     levels: Option<u8>,
-    /// Digits in a directory's name [default: likewise]
+    /// Digits in a directory's name [default: those of the layout; required if there is no layout
+    /// yet]
     #[arg(long, value_name = "N")]
     width: Option<u8>,
-    /// What a file is called in its directory [default: the layout's; name where there is none yet]
+    /// Name of a file in its directory [default: that of the layout, or name if there is no layout
+    /// yet]
     #[arg(long, value_name = "name|rest")]
     leaf: Option<Leaf>,
 }

@@ -28,8 +28,8 @@ use crate::render::rows::{
     Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value,
 };
 
-/// List what is in a directory or below a prefix: every name, those that begin with a dot too, in
-/// no order unless asked
+/// List the names in a directory or below a prefix, including those that begin with a dot. The
+/// order is arbitrary unless --sort is given
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -38,16 +38,16 @@ Examples:
   firstbyte ls 's3://bucket/2026-*/*.vcf.gz' --sort size
   firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow")]
 pub struct LsArgs {
-    /// What to list; wildcards in quotes work everywhere [default: .]
+    /// Locations to list; wildcards in quotes work everywhere [default: .]
     #[arg(value_name = "LOC")]
     locations: Vec<OsString>,
-    /// Everything below, not one level
+    /// List everything below, not only one level
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// So many levels, 1 being that of LOC's own names
+    /// List N levels; 1 lists only the names in LOC itself
     #[arg(short, long, value_name = "N", conflicts_with = "recursive")]
     depth: Option<NonZeroUsize>,
-    /// Kind, size and modification time too
+    /// Also print kind, size and modification time
     #[arg(short, long)]
     long: bool,
     /// End names with a zero byte instead of a line feed
@@ -65,7 +65,7 @@ pub struct LocalArgs {
     /// Stay on the file system of LOC
     #[arg(short = 'x', long)]
     one_file_system: bool,
-    /// Bytes a local directory is read by at once [default: by file system]
+    /// Bytes of one read of a local directory [default: by file system]
     #[arg(long, value_name = "SIZE", value_parser = firstbyte_location::units::parse_size)]
     buffer: Option<u64>,
 }
@@ -85,13 +85,13 @@ impl LocalArgs {
 /// How rows are written, of every verb that has rows.
 #[derive(Args)]
 pub struct OutputArgs {
-    /// How rows are written [default: text; with --json ndjson]
+    /// Format of the rows [default: text; with --json ndjson]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Order of the rows; what does not fit into --memory waits on disk
+    /// Order of the rows; rows that do not fit into --memory wait on disk
     #[arg(long, value_enum)]
     pub sort: Option<Sort>,
-    /// The other way round
+    /// Reverse the order
     #[arg(long, requires = "sort")]
     reverse: bool,
 }
@@ -110,7 +110,7 @@ enum Depth {
 enum Columns {
     /// Name and kind.
     Names,
-    /// Size and time as well.
+    /// Name, kind, size and modification time.
     Details,
 }
 

@@ -148,8 +148,8 @@ impl State {
         flat.is_some() && sharded.is_some() && flat != sharded
     }
 
-    /// Whether the actors `left`, as bits, can have happened one after the other, from `file` to
-    /// what is there now.
+    /// Whether the actors `left` (a bit mask) can have run one after the other, in some order, so
+    /// that `file` became the file that is there now.
     fn explained(&self, left: u8, file: Option<u8>) -> bool {
         let optional = |index: usize| self.actors[index].fate == Fate::Killed;
         let indices = || (0..self.actors.len()).filter(move |index| left & 1 << index != 0);

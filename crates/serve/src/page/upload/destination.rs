@@ -12,7 +12,7 @@ use crate::root::{EntryPath, Root};
 /// Most names tried for "keep both" before giving up.
 const MOST_COPIES: u32 = 10_000;
 
-/// What to do where a file of that name is there already.
+/// What to do if a file of that name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Existing {
@@ -32,8 +32,8 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     if fits && !name.contains('/') { Ok(()) } else { Err(Error::Name(name.into())) }
 }
 
-/// Puts the finished file under `name` in `directory`, as `existing` says; gives the name it got. A
-/// directory of that name takes it as a file does.
+/// Puts the finished file under `name` in `directory`, as `existing` requires, and returns the name
+/// that it got. A directory of that name makes the name taken, as a file does.
 pub(super) fn put_in_place(
     root: &Root,
     finished: Finished<'_>,

@@ -9,7 +9,7 @@ use crate::publish;
 use crate::s3::metadata::NotKept;
 use crate::uploads;
 
-/// What the kernel says of a path that would leave the served directory.
+/// The kernel's errors for a path that would leave the served directory.
 const LEADS_OUT: [i32; 2] = [Errno::XDEV.raw_os_error(), Errno::LOOP.raw_os_error()];
 
 /// What can go wrong with an upload.
@@ -78,7 +78,7 @@ impl From<uploads::Error> for Error {
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What became of part `number` that could not be written.
+    /// The error for part `number`, which could not be written.
     pub(crate) fn unwritten(number: usize, cause: io::Error) -> Self {
         if cause.kind() == io::ErrorKind::InvalidData {
             return Self::TooLong(number);

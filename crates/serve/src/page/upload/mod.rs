@@ -59,7 +59,7 @@ pub(crate) struct Status {
     pub(crate) held: Vec<usize>,
     /// Seconds since 1970 when a part last arrived.
     pub(crate) touched: u64,
-    /// What already has that name, where something has.
+    /// The file that already has that name, if there is one.
     pub(crate) existing: Option<Occupant>,
 }
 
@@ -88,7 +88,7 @@ fn part_length(source: &Source, number: usize) -> u64 {
     part_size(source).min(source.size.saturating_sub(offset))
 }
 
-/// What is kept with the file, as S3 clients and plain answers see it.
+/// The metadata to keep with the file, in the form that S3 clients and plain answers use.
 fn metadata(source: &Source) -> ObjectMetadata {
     let content_type = Some(source.content_type.clone()).filter(|text| !text.is_empty());
     let mtime = u64::try_from(source.mtime).ok();
@@ -218,7 +218,7 @@ impl Directory {
         }
     }
 
-    /// What stands under `name`, where something does; a link is not followed.
+    /// The file called `name`, if there is one. A link is not followed.
     fn occupant(&self, name: &str) -> Result<Option<Occupant>> {
         let open = match self.root.open_directory(&self.path) {
             // Not made yet, or removed by a DELETE that emptied it.

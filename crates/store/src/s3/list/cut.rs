@@ -34,7 +34,7 @@ pub(super) struct Shape {
     grouping: Grouping,
 }
 
-/// Whether a listing has keys or common prefixes.
+/// Whether a listing returns keys only, or common prefixes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
     /// Whole keys.

@@ -1,9 +1,10 @@
 //! Decides how many requests of one listing run at once.
 //!
-//! Pages of a near server take its processors' time, which more requests only share; pages of a far
-//! one mostly wait. A listing begins as with a near server: with few requests, which are enough to
-//! try some ranges and cost little if the listing ends soon. A far server then gets all requests at
-//! once, and fewer while its pages queue.
+//! A page of a near server costs processor time on that server, and more requests only share this
+//! time. A page of a far server mostly waits for the network. A listing begins with few requests,
+//! as suits a near server. They are enough to try some ranges, and cost little if the listing ends
+//! soon. When the first full page shows that the server is far, all requests are allowed at once.
+//! Their number is lowered while pages queue.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Most consecutive empty pages. S3 sends a few of them where many keys were deleted.
+/// Largest number of empty pages in a row. S3 sends a few where many keys were deleted.
 const MOST_EMPTY: u32 = 1_000;
 
 /// The pages of a listing or of a range.
