@@ -83,11 +83,16 @@ fn twice_verbose_shows_every_request_and_what_was_planned() {
     let world = World::with_s3(&s3);
     world.write("source", &bytes(3, 17 << 20));
     let logged = world.run(&["-vv", "cp", "source", "s3://bucket/x"]).ok().stderr;
-    for fact in ["request method=\"POST\"", "request method=\"PUT\"", "parts=3", "run route=Network"] {
+    for fact in [
+        "request operation=CreateMultipartUpload",
+        "request operation=UploadPart",
+        "parts=3",
+        "run route=Network",
+    ] {
         assert!(logged.contains(fact), "{fact} is not in:\n{logged}");
     }
     let logged = world.run(&["-v", "cp", "source", "s3://bucket/x"]).ok().stderr;
-    assert!(!logged.contains("request method"), "{logged}");
+    assert!(!logged.contains("request operation"), "{logged}");
 }
 
 #[test]

@@ -61,9 +61,9 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
     (receipt.requests, receipt.retries) = (store.counters().requests, store.counters().retries);
     receipt.finish(started);
     if globals.json {
-        console::print(&json::line(&receipt))?;
+        console::print(json::line(&receipt))?;
     } else if !globals.quiet {
-        console::print(&line(&planned))?;
+        console::print(line(&planned))?;
     }
     Ok(Exit::Done)
 }

@@ -42,9 +42,9 @@ pub fn run(args: &ReceiptsArgs, globals: &Globals) -> Result<Exit> {
     let ReceiptsCommand::Merge(args) = &args.command;
     let merged = merge(&Manifest::open(&args.manifest)?, &args.receipts)?;
     if globals.json {
-        console::print(&json::line(&merged))?;
+        console::print(json::line(&merged))?;
     } else if !globals.quiet {
-        console::print(&merged.lines().join("\n"))?;
+        console::print(merged.lines().join("\n"))?;
     }
     Ok(if merged.is_complete() { Exit::Done } else { Exit::Partial })
 }
