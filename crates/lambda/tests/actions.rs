@@ -206,11 +206,7 @@ fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
     });
     for action in ["list", "copy-many"] {
         let event = json!({"action": action, "source": "s3://b/run/"});
-        Function::start(refusing.url()).fails(
-            &event,
-            "AccessDenied",
-            &["s3://b/run", "may lack s3:ListBucket"],
-        );
+        Function::start(refusing.url()).fails(&event, "AccessDenied", &["s3://b", "may lack s3:ListBucket"]);
     }
 }
 
@@ -239,17 +235,11 @@ fn a_store_that_cannot_be_reached_through_its_link_does_not_outlast_the_deadline
 
 #[test]
 fn a_store_that_asks_to_slow_down_is_waited_for_and_counted() {
-    let busy = Scripted::start(|number, head| {
-        let headers = ["etag: \"1\"", "content-length: 4"];
-        match number {
-            0 => Reply::answer("503 Slow Down", &[], b""),
-            _ if head.starts_with("HEAD") => Reply::raw("200 OK", &headers, b""),
-            _ => Reply::raw(
-                "206 Partial Content",
-                &[headers[0], headers[1], "content-range: bytes 0-3/4"],
-                b"abcd",
-            ),
-        }
+    // The object is one block, so it is asked for whole.
+    let busy = Scripted::start(|number, head| match number {
+        0 => Reply::answer("503 Slow Down", &[], b""),
+        _ if head.starts_with("HEAD") => Reply::raw("200 OK", &["etag: \"1\"", "content-length: 4"], b""),
+        _ => Reply::answer("200 OK", &["etag: \"1\""], b"abcd"),
     });
     let answer = Function::start(busy.url()).answer(&json!({"action": "open", "source": "s3://b/k"}));
     assert_eq!((&answer["bytes"], &answer["crc32c"]), (&json!(4), &json!(crc32c(b"abcd"))));
