@@ -304,11 +304,11 @@ mod tests {
         let row = |number: u32| Row {
             location: format!("s3://b/{number}"),
             size: u64::from(number) << 33,
-            version: if number % 3 == 0 { String::new() } else { format!("etag:{number}") },
-            modified: (number % 5 != 0).then_some(-i64::from(number)),
+            version: if number.is_multiple_of(3) { String::new() } else { format!("etag:{number}") },
+            modified: (!number.is_multiple_of(5)).then_some(-i64::from(number)),
             source: number % 2,
             // Every other row is of the first shard.
-            shard: if number % 2 == 0 { 0 } else { number % SHARDS },
+            shard: if number.is_multiple_of(2) { 0 } else { number % SHARDS },
         };
         for number in 0..rows {
             writer.add(row(number)).unwrap();
