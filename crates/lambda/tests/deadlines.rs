@@ -108,11 +108,12 @@ fn a_read_continues_at_its_offset_in_any_environment() {
 fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
     let store = Store::start();
     let objects: Vec<(String, Vec<u8>)> =
-        (0..120_u64).map(|number| (format!("{number:03}"), bytes(number, 512 << 10))).collect();
+        (0..600_u64).map(|number| (format!("{number:03}"), bytes(number, 64 << 10))).collect();
     for (name, content) in &objects {
         store.put(&format!("run/{name}"), content);
     }
-    let link = store.behind(RATE);
+    // The requests under way together take a small part of a call's time.
+    let link = store.behind(RATE / 2);
     let mut function = Function::start(&format!("http://{}", link.address()));
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run/"), "keep": true});
     let answers = function.answers(&event, SHORT);
@@ -121,7 +122,7 @@ fn a_copy_of_many_continues_behind_the_last_name_that_is_done() {
         assert!(fs::read(function.path("run").join(name)).unwrap() == *content, "{name}");
     }
     // Each continues: no call copies all.
-    assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 120), "{answers:#?}");
+    assert!(answers.iter().all(|answer| bytes_of(answer, "objects") < 600), "{answers:#?}");
 }
 
 #[test]
