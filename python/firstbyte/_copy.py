@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from firstbyte import _native
 from firstbyte._path import Location
 from firstbyte._typing import Any
@@ -84,6 +82,9 @@ def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, An
     """Return the receipt, or raise its failures: that of the only object, or of some of
     many.
     """
+    # Slow to import, and most programs that import the package copy nothing.
+    import json
+
     text, failures, errors = outcome
     fields: dict[str, Any] = json.loads(text)
     if not failures:

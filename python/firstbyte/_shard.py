@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from firstbyte import _native
 from firstbyte._path import Location
 from firstbyte._typing import Any, cast
@@ -53,7 +51,7 @@ def plan(
     )
     several = sources if isinstance(sources, list) else [sources]
     patterns = [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
-    return cast("dict[str, Any]", json.loads(_native.plan(client, several, out, shards, patterns)))
+    return _parsed(_native.plan(client, several, out, shards, patterns))
 
 
 def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
@@ -71,4 +69,11 @@ def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:
     Raises:
         OSError: if a file is no manifest, or no receipt of one of its shards.
     """
-    return cast("dict[str, Any]", json.loads(_native.merge(manifest, receipts)))
+    return _parsed(_native.merge(manifest, receipts))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    # Slow to import, and most programs that import the package plan nothing.
+    import json
+
+    return cast("dict[str, Any]", json.loads(text))
