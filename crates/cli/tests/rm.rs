@@ -5,6 +5,7 @@ mod support;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -69,7 +70,10 @@ fn no_link_is_followed() {
     symlink(world.path("outside"), world.path("tree/to-directory")).unwrap();
     symlink(world.path("outside/kept"), world.path("tree/to-file")).unwrap();
     symlink(world.path("outside"), world.path("link")).unwrap();
-    world.run(&["rm", "-r", "link/"]).fails(2, &["a link"]);
+    let url = format!("file://{}/", world.path("link").display());
+    for written in ["link/", "link//", "link///", &url] {
+        world.run(&["rm", "-r", written]).fails(2, &["a link"]);
+    }
     world.run(&["rm", "-r", "tree", "link"]).ok();
     assert_eq!(world.names(), ["outside/kept"]);
     assert!(!world.path("link").is_symlink() && !world.path("tree").exists());
@@ -87,12 +91,56 @@ fn a_tree_goes_with_what_interrupted_copies_left_in_it() {
 }
 
 #[test]
+fn unfinished_copies_of_what_stays_stay() {
+    let world = World::new();
+    for name in ["tree/a", "tree/keep", "tree/.keep.firstbyte-part", "tree/deep/b"] {
+        world.write(name, b"x");
+    }
+    world.run(&["rm", "-r", "tree", "--exclude", "keep"]).ok();
+    assert_eq!(world.names(), ["tree/.keep.firstbyte-part", "tree/keep"]);
+    world.run(&["rm", "tree/keep", "--exclude", "keep"]).ok();
+    assert!(world.path("tree/keep").exists());
+}
+
+#[test]
+fn a_directory_that_is_not_empty_in_the_end_is_an_error() {
+    let world = World::new();
+    world.write("tree/.x.firstbyte-part/file", b"x");
+    world.run(&["rm", "-r", "tree"]).fails(3, &["tree", "not empty"]);
+}
+
+#[test]
+fn the_marker_of_a_prefix_goes_too() {
+    for s3 in [S3::ours(), S3::minio()] {
+        let world = planted(&s3);
+        let user = format!("{ACCESS_KEY}:{SECRET_KEY}");
+        let hash = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let put =
+            ["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-u", &user, "-H", hash, "-X", "PUT", "-d", ""];
+        let url = format!("{}/bucket/run/", s3.url);
+        assert!(Command::new("curl").args(put).arg(&url).status().unwrap().success());
+        world.run(&["rm", "-r", "s3://bucket/run"]).ok();
+        world.run(&["stat", "s3://bucket/run/"]).fails(1, &["not found"]);
+    }
+}
+
+#[test]
+fn what_is_missing_is_an_error_unless_it_may_be() {
+    let s3 = S3::ours();
+    let world = planted(&s3);
+    world.run(&["rm", "-r", "s3://"]).fails(2, &["names no bucket"]);
+    world.run(&["rm", "-r", "s3://bucket/missing"]).fails(1, &["not found"]);
+    world.run(&["rm", "-r", "--yes", "s3://bucket/missing"]).ok();
+}
+
+#[test]
 fn what_is_not_meant_to_be_deleted_is_refused() {
     let s3 = S3::ours();
     let world = planted(&s3);
     world.run(&["rm", "s3://bucket/run"]).fails(2, &["-r"]);
     world.run(&["rm", "tree"]).fails(2, &["-r"]);
-    for special in [".", "..", "/", "tree/.."] {
+    let above = format!("file://{}/tree/%2e%2e", world.path("").display());
+    for special in [".", "..", "/", "tree/..", "file:///", &above] {
         world.run(&["rm", "-r", special]).fails(2, &[]);
     }
     world.run(&["rm", "s3://bucket/missing"]).fails(1, &["missing"]);

@@ -1,7 +1,7 @@
 //! `rm`: deletes objects, files, and everything below a location.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::{BufRead as _, ErrorKind, IsTerminal as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use firstbyte::Depth;
 use firstbyte::operand::Operand;
-use firstbyte_location::{Kind, Location, shown};
+use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Links, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Extent, Failure, Levels, Observer as _, Removal, Summary};
 
@@ -71,7 +71,7 @@ pub fn run(args: &RmArgs, globals: &Globals) -> Result<Exit> {
     let mut report = Report::new("rm", super::joined(&args.operands), None);
     report.receipt().deleted = Some(0);
     // Every operand is judged before the first deletion.
-    let targets = operands.into_iter().map(|operand| removal.target(operand)).collect::<Result<Vec<_>>>()?;
+    let targets = operands.into_iter().map(|operand| removal.targets(operand)).collect::<Result<Vec<_>>>()?;
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     for target in targets.iter().flatten() {
         if report.has_ended() {
@@ -93,47 +93,47 @@ impl Rm<'_> {
         self.engine.store()
     }
 
-    /// What an operand stands for. `None` if it is missing, which `--yes` allows.
-    fn target(&self, operand: Operand) -> Result<Option<Target>> {
+    /// What an operand stands for: no target if it is missing, which `--yes` allows, or excluded.
+    fn targets(&self, operand: Operand) -> Result<Vec<Target>> {
         if operand.glob.is_some() {
-            return Ok(Some(Target::Glob(operand)));
+            return Ok(vec![Target::Glob(operand)]);
         }
-        let is_tree = match &operand.root {
+        let root = operand.root;
+        let (is_one, is_tree) = match &root {
             Location::Local(path) => {
-                refuse_special(&operand.text)?;
+                refuse_special(path)?;
                 match path.symlink_metadata() {
-                    Ok(metadata) => metadata.is_dir(),
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                        return self.missing(operand.root);
-                    }
+                    Ok(metadata) => (!metadata.is_dir(), metadata.is_dir()),
+                    Err(error) if error.kind() == ErrorKind::NotFound => (false, false),
                     Err(error) => return Err(Error::io(shown(path), &error)),
                 }
             }
-            Location::Http(_) => false,
-            Location::S3(object) if object.key.is_empty() => true,
-            Location::S3(_) if self.args.recursive => {
-                self.store().stat(&operand.root)?.kind == Kind::Directory
+            Location::Http(_) => (true, false),
+            Location::S3(object) if object.bucket.is_empty() => {
+                return Err(Error::usage("s3://: names no bucket").advise("name one; rb removes a bucket"));
             }
-            Location::S3(_) => match self.store().stat_object(&operand.root) {
-                Ok(_) => false,
-                Err(StoreError::NotFound { .. }) if self.store().has_below(&operand.root)? => true,
-                Err(StoreError::NotFound { .. }) => return self.missing(operand.root),
-                Err(error) => return Err(error.into()),
-            },
+            Location::S3(object) if object.key.is_empty() => (false, true),
+            Location::S3(_) => {
+                let is_one = match self.store().stat_object(&root) {
+                    Ok(_) => true,
+                    Err(StoreError::NotFound { .. }) => false,
+                    Err(error) => return Err(error.into()),
+                };
+                let looks = self.args.recursive || !is_one;
+                (is_one, looks && self.store().has_below(&root)?)
+            }
         };
-        match (is_tree, self.args.recursive) {
-            (false, _) => Ok(Some(Target::One(operand.root))),
-            (true, true) => Ok(Some(Target::Tree(operand.root))),
-            (true, false) => Err(Error::usage(format!("{}: holds other names", operand.root))
-                .advise("add -r to delete everything below it")),
+        if is_tree && !self.args.recursive {
+            return Err(Error::usage(format!("{root}: holds other names"))
+                .advise("add -r to delete everything below it"));
         }
-    }
-
-    fn missing(&self, location: Location) -> Result<Option<Target>> {
-        if self.args.yes {
-            return Ok(None);
+        if !is_one && !is_tree && !self.args.yes {
+            return Err(StoreError::NotFound { location: root.to_string() }.into());
         }
-        Err(StoreError::NotFound { location: location.to_string() }.into())
+        let takes = self.args.filter.takes(&root.file_name().unwrap_or_default());
+        let one = (is_one && takes).then(|| Target::One(root.clone()));
+        let tree = is_tree.then_some(Target::Tree(root));
+        Ok(one.into_iter().chain(tree).collect())
     }
 
     fn delete(&self, target: &Target, progress: &Progress, report: &mut Report) -> Result<()> {
@@ -155,7 +155,11 @@ impl Rm<'_> {
         let one_level = depth == Depth::Object && glob.is_some_and(|glob| glob.levels == Some(1));
         let removal = Removal {
             root: root.clone(),
-            extent: if glob.is_some() { Extent::Contents } else { Extent::Whole },
+            extent: match (glob, depth) {
+                (None, _) => Extent::Whole,
+                (Some(_), Depth::Tree) => Extent::Contents,
+                (Some(_), Depth::Object) => Extent::Files,
+            },
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: if one_level { Levels::One } else { Levels::All },
             select: &select,
@@ -180,8 +184,9 @@ impl Rm<'_> {
         match self.store().delete(location) {
             Ok(()) => Summary { deleted: 1, ..Summary::default() },
             Err(error) => {
-                let failed = vec![Failure { location: location.to_string(), error: error.into() }];
-                Summary { failed, failures: 1, ..Summary::default() }
+                let failure = Failure { location: location.to_string(), error: error.into() };
+                progress.failed(&failure);
+                Summary { failed: vec![failure], failures: 1, ..Summary::default() }
             }
         }
     }
@@ -212,16 +217,16 @@ impl Rm<'_> {
 }
 
 /// Refuses the root, the current directory and those above it, and a link written as a directory.
-fn refuse_special(text: &OsStr) -> Result<()> {
-    let name = text.as_bytes();
-    let bare = name.strip_suffix(b"/").map(|bare| Path::new(OsStr::from_bytes(bare)));
-    if bare.is_some_and(Path::is_symlink) {
-        return Err(Error::usage(format!("{}: a link, and rm follows none", shown(text)))
+fn refuse_special(path: &Path) -> Result<()> {
+    let name = path.as_os_str().as_bytes();
+    let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    if end < name.len() && Path::new(OsStr::from_bytes(&name[..end])).is_symlink() {
+        return Err(Error::usage(format!("{}: a link, and rm follows none", shown(path)))
             .advise("write it without `/` to delete the link"));
     }
     let last = name.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {
-        return Err(Error::usage(format!("{}: is not deleted by rm", shown(text)))
+        return Err(Error::usage(format!("{}: is not deleted by rm", shown(path)))
             .advise("name the directory itself"));
     }
     Ok(())

@@ -83,6 +83,13 @@ pub(crate) fn page(
     }
 }
 
+/// True if a directory was removed or replaced since its name was read, or may not be read.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | CrossesDevices)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
 struct Walk<'a> {
     root: &'a Root,
     index: &'a Index,
@@ -147,12 +154,7 @@ impl Walk<'_> {
         }
         if let Some(name) = name.strip_suffix('/') {
             return match self.directory(&path.join(name.as_ref()), full) {
-                // It was removed meanwhile, or may not be read.
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
-                {
-                    Ok(Step::On)
-                }
+                Err(error) if is_gone(&error) => Ok(Step::On),
                 done => done,
             };
         }

@@ -72,6 +72,22 @@ impl Beneath {
         Self { path: path.to_owned(), like, root: OnceLock::new(), closing: Mutex::default() }
     }
 
+    /// The directory `path` itself, opened now. A link in its place is refused.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn itself(path: &Path) -> Result<Self> {
+        // The kernel follows a link that is written with a `/` at its end.
+        let bytes = path.as_os_str().as_bytes();
+        let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1).min(bytes.len());
+        let bare = Path::new(OsStr::from_bytes(&bytes[..end]));
+        let opened = rustix::fs::open(bare, LOOKUP | OFlags::NOFOLLOW, Mode::empty());
+        let beneath = Self::new(path, None);
+        // It cannot be set already.
+        let _ = beneath.root.set(Arc::new(opened.map_err(|error| io_error(path, error))?));
+        Ok(beneath)
+    }
+
     /// True if the directory is missing or has nothing in it. One that cannot be read counts as not
     /// empty.
     #[must_use]

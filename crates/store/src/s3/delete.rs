@@ -33,19 +33,34 @@ impl S3 {
 
     fn delete_batch(&self, batch: &[&S3Object]) -> Vec<(Location, Error)> {
         let located = |object: &S3Object| Location::S3(object.clone());
+        let of = |key: &str| batch.iter().find(|object| object.key == key);
         match self.send_batch(batch) {
-            Ok(deletion) => {
+            Ok(deletion) if deletion.error.iter().all(|refused| of(&refused.key).is_some()) => {
                 let failed = deletion.error.into_iter().filter_map(|refused| {
-                    let object = batch.iter().find(|object| object.key == refused.key)?;
-                    let location = located(object);
+                    let location = located(of(&refused.key)?);
                     let detail = format!("{}: {}", refused.code, refused.message);
                     Some((location.clone(), denied(location.to_string(), &detail, Operation::DeleteObjects)))
                 });
                 failed.collect()
             }
-            // The whole batch failed, maybe because of one key (a name that is illegal in XML).
-            // Delete the keys one by one, so that each failure is attributed to its key.
-            Err(_) => batch
+            // A store that does not answer would not answer 1,000 single requests either.
+            Err(error) if error.is_transient() || matches!(error, Error::Cancelled) => {
+                let why = error.to_string();
+                let failed = batch.iter().map(|object| {
+                    let detail = why.clone();
+                    (
+                        located(object),
+                        match error {
+                            Error::Cancelled => Error::Cancelled,
+                            _ => Error::Disconnected { location: located(object).to_string(), detail },
+                        },
+                    )
+                });
+                failed.collect()
+            }
+            // The whole batch failed, maybe because of one key (a name that is illegal in XML), or
+            // a refusal names no key. Delete the keys one by one, so that each failure has its key.
+            Ok(_) | Err(_) => batch
                 .iter()
                 .filter_map(|object| self.delete(object).err().map(|error| (located(object), error)))
                 .collect(),

@@ -96,3 +96,27 @@ fn a_page_begins_behind_a_key_whether_it_exists_or_not() {
     assert_eq!(keys("a/x0"), ["a/y", "b"]);
     assert_eq!(keys("a/y"), ["b"]);
 }
+
+#[test]
+fn a_continued_listing_passes_over_a_directory_that_became_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("m")).unwrap();
+    for name in ["a", "m/f", "z"] {
+        std::fs::write(directory.path().join(name), "").unwrap();
+    }
+    let (root, index) = (Root::open(directory.path()).unwrap(), Index::default());
+    let shown = |query: &Query| {
+        let page = page(&root, &index, &EntryPath::default(), query, &Access::Everyone).unwrap();
+        page.objects.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&Query { limit: 1, ..Query::default() }), ["a"]);
+    std::fs::remove_dir_all(directory.path().join("m")).unwrap();
+    std::fs::write(directory.path().join("m"), "").unwrap();
+    let next = Query {
+        after: After::Key("a".into()),
+        limit: 10,
+        freshness: crate::s3::index::Freshness::Recent,
+        ..Query::default()
+    };
+    assert_eq!(shown(&next), ["z"]);
+}
