@@ -50,7 +50,7 @@ MAY_IMPORT = {
     },
     "testkit": {"location", "store", "serve", "link"},
     "python": {"location", "listing", "layout", "store", "transfer", "hydrate", "firstbyte"},
-    "lambda": {"location", "store", "transfer", "firstbyte"},
+    "lambda": {"location", "store", "transfer", "mount", "firstbyte"},
     "cli": {"location", "listing", "layout", "store", "transfer", "hydrate", "mount", "serve", "link", "advise", "bench", "firstbyte"},
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use firstbyte_location::{Location, shown};
+use firstbyte_transfer::Levels;
 
 use crate::pattern::{Pattern, split_glob};
 use crate::{Error, Result};
@@ -109,6 +110,12 @@ impl Glob {
         let root =
             if base.is_empty() { Location::Local("./".into()) } else { Location::parse(OsStr::new(base))? };
         Ok(Some((root, Self { pattern, begins: base.len(), levels })))
+    }
+
+    /// The levels that a listing must visit to find every match.
+    #[must_use]
+    pub fn listed_levels(&self, depth: Depth) -> Levels {
+        if depth == Depth::Object && self.levels == Some(1) { Levels::One } else { Levels::All }
     }
 
     /// The shortest part of `path`, counted from the root, that matches: the path itself or a

@@ -175,9 +175,9 @@ fn what_cannot_be_done_is_one_line_with_a_stable_type() {
         "NotFound",
         &["s3://nowhere-at-all"],
     );
-    let nobody = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});
-    function.fails(&nobody, "Unreachable", &["127.0.0.1:9", "VPC endpoint"]);
-    // It goes on after every failure.
+    let unreachable = json!({"action": "open", "source": source, "endpoint_url": "http://127.0.0.1:9"});
+    function.fails(&unreachable, "Unreachable", &["127.0.0.1:9", "VPC endpoint"]);
+    // It works after every failure.
     assert_eq!(function.answer(&json!({"action": "open", "source": source}))["bytes"], MIB);
     assert!(function.names().is_empty(), "{:?}", function.names());
 }
@@ -194,8 +194,8 @@ fn a_role_that_lacks_an_action_and_missing_credentials_are_named() {
             &[&source, "may lack s3:GetObject", "the role of the function"],
         );
         let none = [("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")];
-        let mut nobody = Function::start_in(&store.url(), tmp.path(), &none);
-        nobody.fails(
+        let mut without_role = Function::start_in(&store.url(), tmp.path(), &none);
+        without_role.fails(
             &json!({"action": "open", "source": source}),
             "NoCredentials",
             &["give the function a role"],

@@ -1,5 +1,5 @@
-//! Deletes what lies below a location while its listing goes on: keys of a store by the page, from
-//! several threads; local names one by one beneath an open directory. Links are deleted, and none
+//! Deletes what lies below a location while it is listed: keys of a store by the page, from several
+//! threads; local names one by one beneath an open directory. Links are deleted, and none
 //! is followed. [`Engine::remove`](crate::Engine::remove) calls it.
 
 use std::io::ErrorKind;
@@ -78,13 +78,12 @@ impl Removal<'_> {
         self.extent == Extent::Whole
     }
 
-    /// Whether a name is to be deleted now. A dry run only reports it.
-    fn takes(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
-        let takes = (self.select)(name);
-        if takes && self.effect == Effect::DryRun {
+    /// Whether a selected name is to be deleted now. A dry run only reports it.
+    fn applies(&self, name: &[u8], outcome: &Outcome<'_>) -> bool {
+        if self.effect == Effect::DryRun {
             outcome.observer.planned(&Action::Delete { location: self.root.join(name) });
         }
-        takes && self.effect == Effect::Apply
+        self.effect == Effect::Apply
     }
 }
 
@@ -160,8 +159,11 @@ fn remove_keys(
             }
             match entry {
                 Ok(entry) if entry.kind == Kind::Directory => {}
-                Ok(entry) if removal.takes(&entry.name, outcome) => page.push(removal.root.join(&entry.name)),
-                Ok(_) => kept = true,
+                Ok(entry) if !(removal.select)(&entry.name) => kept = true,
+                Ok(entry) if removal.applies(&entry.name, outcome) => {
+                    page.push(removal.root.join(&entry.name));
+                }
+                Ok(_) => {}
                 Err(error) => outcome.failed(removal.root.to_string(), error),
             }
             if page.len() == PAGE && pages.send(take(&mut page)).is_err() {
@@ -232,7 +234,7 @@ fn remove_names(scope: &Scope<'_>, removal: &Removal<'_>, path: &Path, outcome: 
             kept = true;
         } else if directory.is_some() {
             directories.push(entry.name);
-        } else if removal.takes(&entry.name, outcome) {
+        } else if removal.applies(&entry.name, outcome) {
             names.remove_file(&entry.name);
         }
     }

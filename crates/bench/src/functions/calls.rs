@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
 use serde_json::{Value, json};
 
+use super::settings::LONGEST;
 use super::size::FunctionSize;
 use crate::error::{Error, Result};
 use crate::job::Metrics;
@@ -21,8 +22,6 @@ const API: &str = "/2015-03-31/functions";
 const REFRESHED: &str = "FIRSTBYTE_REFRESHED";
 /// What an answer may take beside the function's timeout: the start of an environment, a queue.
 const MARGIN: Duration = Duration::from_secs(60);
-/// The longest timeout of a function.
-const LONGEST: u64 = 900;
 /// How long a change of the configuration may take.
 const UPDATE: Duration = Duration::from_secs(120);
 /// How long throttled calls are repeated.
@@ -55,10 +54,11 @@ impl Calls {
         if !(1..=64).contains(&function.len()) || !function.chars().all(legal) {
             return Err(wrong("not the name of a function: letters, digits, - and _".into()));
         }
+        let longest = LONGEST.as_secs();
         let timeout = match invoke.timeout.as_str() {
-            "" => LONGEST,
-            text => text.parse().ok().filter(|seconds| (1..=LONGEST).contains(seconds)).ok_or_else(|| {
-                wrong(format!("timeout {text:?}: whole seconds from 1 to {LONGEST} are needed"))
+            "" => longest,
+            text => text.parse().ok().filter(|seconds| (1..=longest).contains(seconds)).ok_or_else(|| {
+                wrong(format!("timeout {text:?}: whole seconds from 1 to {longest} are needed"))
             })?,
         };
         let memory = Some(&invoke.memory).filter(|text| !text.is_empty());

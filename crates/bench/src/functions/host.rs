@@ -16,13 +16,11 @@ use serde_json::{Value, json};
 use super::code::Code;
 use super::environment::{Environment, Outcome};
 use super::launching::{self, Blueprint};
-use super::settings::Settings;
+use super::settings::{LONGEST, Settings};
 use super::size::FunctionSize;
 use super::spawner::Spawner;
 use crate::error::{Error, Result};
 
-/// The longest timeout of a function.
-const LONGEST: Duration = Duration::from_secs(900);
 /// The account in ARNs, which is no real one.
 const ACCOUNT: &str = "000000000000";
 

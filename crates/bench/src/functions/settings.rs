@@ -9,6 +9,9 @@ use std::time::Duration;
 use super::code::Source;
 use super::size::FunctionSize;
 
+/// The longest timeout of a function.
+pub(super) const LONGEST: Duration = Duration::from_secs(900);
+
 /// A function to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {

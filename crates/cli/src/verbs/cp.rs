@@ -304,13 +304,12 @@ impl Copy<'_> {
             }
             takes
         };
-        let one_level = depth == Depth::Object && glob.is_some_and(|glob| glob.levels == Some(1));
         let tree = Tree {
             source: root.clone(),
             names: Names::Listed,
             destination,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
-            levels: if one_level { Levels::One } else { Levels::All },
+            levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
             shard: self.shard,
             effect: self.args.policy.effect(),

@@ -152,7 +152,6 @@ impl Rm<'_> {
             matched.fetch_or(takes, Ordering::Relaxed);
             takes
         };
-        let one_level = depth == Depth::Object && glob.is_some_and(|glob| glob.levels == Some(1));
         let removal = Removal {
             root: root.clone(),
             extent: match (glob, depth) {
@@ -161,7 +160,7 @@ impl Rm<'_> {
                 (Some(_), Depth::Object) => Extent::Files,
             },
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
-            levels: if one_level { Levels::One } else { Levels::All },
+            levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
             effect: if self.args.dry_run { Effect::DryRun } else { Effect::Apply },
         };

@@ -21,7 +21,7 @@ pub(super) fn run(call: &Call<'_>, event: &Mounted) -> Result<Answer> {
     let is_there = directory.is_dir();
     let ready = call.now();
     let mount = mounts::of(&directory);
-    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), ToString::to_string);
+    let on = mount.as_ref().map_or_else(|| "an unknown file system".to_owned(), mounts::named);
     if !is_there {
         let why = format!("there is no such directory; mounted here are {}", mounts::all());
         return Err(not_mounted(&directory, &why));
