@@ -1,14 +1,15 @@
-//! Writes a results file during a measurement: a header, then each run when it ends.
+//! Writes a results file during a measurement: a header, then each run when it ends. Reads such
+//! files for reports.
 //!
 //! An existing file of the same plan is continued. So after an interruption the same command line
 //! ends with the same set of runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use firstbyte_advise::result::{Header, Record, Results, Run};
+use firstbyte_advise::result::{Header, Machine, Record, Results, Run};
 
 use crate::error::{Error, Result};
 
@@ -26,6 +27,45 @@ pub struct Writer {
 pub fn read(path: &Path) -> Result<Results> {
     let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     Results::parse(&text).map_err(|cause| Error::Results { path: path.to_owned(), cause })
+}
+
+/// Joins files in which one build measured cases of one suite on one machine, so that they share
+/// the suite's tables. All other files stay as they are, in their order.
+#[must_use]
+pub fn join(all: Vec<Results>) -> Vec<Results> {
+    let mut joined: Vec<Results> = Vec::new();
+    for next in all {
+        let Some(one) = joined.iter_mut().find(|one| is_one_suite(&one.header, &next.header)) else {
+            joined.push(next);
+            continue;
+        };
+        let header = next.header;
+        one.header.command.extend(["&&".into(), "firstbyte".into()]);
+        one.header.command.extend(header.command);
+        one.header.cases.extend(header.cases);
+        one.header.machine.versions.extend(header.machine.versions);
+        for mount in header.machine.mounts {
+            if !one.header.machine.mounts.contains(&mount) {
+                one.header.machine.mounts.push(mount);
+            }
+        }
+        one.runs.extend(next.runs);
+    }
+    joined
+}
+
+/// Whether two files are parts of one suite. The same case in both is a repetition of it.
+fn is_one_suite(one: &Header, other: &Header) -> bool {
+    let bare = |machine: &Machine| Machine {
+        mounts: Vec::new(),
+        versions: BTreeMap::new(),
+        ..machine.clone()
+    };
+    !one.tables.is_empty()
+        && one.tables == other.tables
+        && one.firstbyte == other.firstbyte
+        && bare(&one.machine) == bare(&other.machine)
+        && !other.cases.iter().any(|case| one.cases.iter().any(|known| known.name == case.name))
 }
 
 impl Writer {
@@ -111,7 +151,8 @@ fn end_line(file: &mut File) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstbyte_advise::result::SCHEMA;
+    use firstbyte_advise::result::{Case, SCHEMA};
+    use firstbyte_advise::table::Table;
 
     fn header(digest: &str) -> Header {
         Header { schema: SCHEMA, plan_digest: digest.into(), ..Header::default() }
@@ -134,5 +175,22 @@ mod tests {
         assert_eq!(read(&path).unwrap().runs, [run(0), run(1)]);
         assert_eq!(writer.rounds_of("a", "b").into_iter().collect::<Vec<_>>(), [0, 1]);
         assert!(matches!(Writer::open(&path, header("2")), Err(Error::OtherPlan { .. })));
+    }
+    #[test]
+    fn cases_of_one_suite_are_joined_and_repetitions_are_not() {
+        let part = |case: &str, cpu: &str| {
+            let mut header = header(case);
+            header.command = vec![case.into()];
+            header.cases = vec![Case { name: case.into(), ..Case::default() }];
+            header.tables = vec![Table { title: "of the suite".into(), ..Table::default() }];
+            header.machine.cpu = cpu.into();
+            Results { header, runs: vec![Run { case: case.into(), ..Run::default() }] }
+        };
+        let mut plain = part("c", "x");
+        plain.header.tables.clear();
+        let joined = join(vec![part("a", "x"), plain, part("b", "x"), part("b", "y"), part("a", "x")]);
+        let cases = |one: &Results| one.runs.iter().map(|run| run.case.clone()).collect::<Vec<_>>().concat();
+        assert_eq!(joined.iter().map(cases).collect::<Vec<_>>(), ["ab", "c", "b", "a"]);
+        assert_eq!(joined[0].header.command, ["a", "&&", "firstbyte", "b"]);
     }
 }

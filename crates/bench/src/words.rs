@@ -3,6 +3,11 @@
 
 use std::collections::BTreeMap;
 
+/// A text that is filled to itself, whatever braces it has.
+pub(crate) fn literal(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}
+
 /// The values of placeholders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words(BTreeMap<String, String>);
@@ -70,6 +75,12 @@ mod tests {
         words.set("minio.url", "http://127.0.0.1:{minio.port}");
         words.set("minio.port", 9000);
         words
+    }
+
+    #[test]
+    fn a_literal_text_keeps_its_braces() {
+        let text = "/{out}/{}}{ {missing}";
+        assert_eq!(words().fill(&literal(text)).unwrap(), text);
     }
 
     #[test]

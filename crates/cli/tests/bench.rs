@@ -298,3 +298,21 @@ fn results_of_another_plan_or_a_newer_build_are_left_alone() {
     let (output, _) = bench(&world, SLEEPERS, &[]);
     Ran::from(output).fails(1, &["results.jsonl", "schema 99", "newer"]);
 }
+
+#[test]
+fn braces_of_a_target_and_of_a_command_mean_themselves() {
+    let world = World::new();
+    let big = world.write("a{out}b}/big", &[7; 5000]);
+    let (target, out) = (big.parent().unwrap().to_str().unwrap(), world.path("results.jsonl"));
+    let line = ["-q", "bench", "run", target, "--rounds", "1", "--out", out.to_str().unwrap()];
+    let measured = |more: &[&str]| {
+        let _ = fs::remove_file(&out);
+        let output = world.command(&[&line[..], more].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", message(&output));
+        let runs = read(&out).unwrap().runs;
+        assert!(runs.iter().all(|run| run.outcome == Outcome::Ok), "{runs:?}");
+    };
+    measured(&["--workload", "seq-read", "--workload", "rand-read"]);
+    let count = r#"set -e; test "$(wc -c < {target}/big | awk '{print $1}')" = 5000"#;
+    measured(&["--workload", "command", "--", "sh", "-c", count]);
+}

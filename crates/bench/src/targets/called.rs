@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Found, Request, Target};
 use crate::functions::FunctionSize;
 use crate::plan::{Cache, Case, Contender, Count, Invoke};
+use crate::words::literal;
 
 /// Workloads that a function does.
 const WORKLOADS: [&str; 6] = ["open", "one-big", "seq-read", "many-small", "copy-tree", "list"];
@@ -66,7 +67,7 @@ pub(super) fn case(
         cache: Cache { state: CacheState::Cold, ..Cache::default() },
         bytes: bytes.map(|bytes| bytes.to_string()),
         workload: workload.to_owned(),
-        target: target.location.clone(),
+        target: literal(&target.location),
         parameters: BTreeMap::from([("jobs".to_owned(), f64::from(*jobs))]),
         ..Contender::default()
     };
@@ -82,9 +83,9 @@ pub(super) fn case(
 
 /// The event of a workload, and the bytes that a call reads if they are known.
 fn event(target: &Target, workload: &str, request: &Request) -> Result<(Value, Option<u64>), String> {
-    let source = &target.location;
+    let source = &literal(&target.location);
     let below = format!("{}/", source.trim_end_matches('/'));
-    let misfit = |needs: &str| Err(format!("{workload} needs {needs}: {source} is not one"));
+    let misfit = |needs: &str| Err(format!("{workload} needs {needs}: {} is not one", target.location));
     match (workload, &target.found) {
         ("open", Found::Object(_)) => {
             Ok((json!({ "action": "open", "source": source, "read": request.read }), None))

@@ -1,7 +1,6 @@
 //! Makes the case of one workload on one target: its contenders, and the bytes that a run of each
 //! reads.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use super::function::{self, Linked};
 use super::{Found, Request, Shape, Target};
 use crate::plan::{Billed, Cache, Case, Contender, Count, Place};
+use crate::words::literal;
 
 /// Bytes of an object that a run reads unless asked for more: about a second over a network.
 const SIZE: u64 = 256 << 20;
@@ -55,14 +55,18 @@ const fn way(name: &'static str, access: &'static str, state: CacheState) -> Way
 /// The case of a workload.
 pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u32]) -> Result<Case, String> {
     let mut work = Work::of(target, workload, request)?;
-    let (mut request, mut services) = (Cow::Borrowed(request), Vec::new());
+    let mut services = Vec::new();
+    let mut request = request.clone();
+    for option in &mut request.options {
+        *option = literal(option);
+    }
     if request.function.is_some() {
         let Linked { service, location, options } = function::link(target, &request)?;
         services.push(service);
         work.reached_at(target, &location);
-        request.to_mut().options = options;
+        request.options = options;
     }
-    let request = &*request;
+    let request = &request;
     let mut contenders = Vec::new();
     for way in ways(target, workload)? {
         for job in jobs {
@@ -75,7 +79,7 @@ pub(super) fn case(target: &Target, workload: &str, request: &Request, jobs: &[u
             name: name.clone(),
             command: words.iter().map(fill).collect(),
             workload: workload.to_owned(),
-            target: target.location.clone(),
+            target: work.target.clone(),
             bytes: Some(work.bytes.to_string()),
             billed: Some(work.billed(&way("", "cp", CacheState::Any))),
             function: request.function.clone(),
@@ -127,6 +131,8 @@ struct Work {
     workload: String,
     /// The target as it was given.
     location: String,
+    /// Where a job reaches the target. This, the files, the object and texts of the parameters are
+    /// words of a plan.
     target: String,
     title: String,
     notes: Vec<String>,
@@ -149,7 +155,7 @@ impl Work {
         let mut work = Self {
             workload: workload.to_owned(),
             location: target.location.clone(),
-            target: target.location.clone(),
+            target: literal(&target.location),
             title: String::new(),
             notes: Vec::new(),
             parameters: BTreeMap::new(),
@@ -175,8 +181,8 @@ impl Work {
     /// Lets the jobs reach the target elsewhere.
     fn reached_at(&mut self, target: &Target, location: &str) {
         if target.local {
-            let from = target.location.trim_end_matches('/');
-            let moved = |file: &String| file.replacen(from, location, 1);
+            let from = literal(target.location.trim_end_matches('/'));
+            let moved = |file: &String| file.replacen(&from, location, 1);
             self.files = self.files.iter().map(moved).collect();
         }
         location.clone_into(&mut self.target);
@@ -204,7 +210,7 @@ impl Work {
         };
         let (files, bytes, after) = shape.first(request.files.unwrap_or(FILES));
         if let Some(after) = after.filter(|_| self.workload == "many-small") {
-            self.parameters.insert("names".into(), json!(format!("..{after}")));
+            self.parameters.insert("names".into(), json!(literal(&format!("..{after}"))));
             self.notes.push(format!("Only the first {files} files in byte order are read."));
         } else if after.is_some() {
             return Err(format!(
@@ -215,12 +221,12 @@ impl Work {
         self.title = format!("{files} files below {}", target.location);
         (self.bytes, self.whole, self.count) = (bytes, bytes, Some(files));
         if !target.local && after.is_none() {
-            self.object = Some(format!("{}/", target.location.trim_end_matches('/')));
+            self.object = Some(literal(&format!("{}/", target.location.trim_end_matches('/'))));
         }
         if target.local {
             let root = Path::new(&target.location);
             let names = shape.sizes.keys().take(files as usize);
-            self.files = names.map(|name| root.join(name).display().to_string()).collect();
+            self.files = names.map(|name| literal(&root.join(name).display().to_string())).collect();
         }
         Ok(())
     }
@@ -230,8 +236,8 @@ impl Work {
             return Err("upload writes to the target: give --write".into());
         }
         let source = request.source.as_ref().ok_or("upload: what is copied? give --source")?;
-        self.title = format!("{} to {}", source.display(), self.target);
-        self.parameters.insert("source".into(), json!(source));
+        self.title = format!("{} to {}", source.display(), self.location);
+        self.parameters.insert("source".into(), json!(literal(&source.to_string_lossy())));
         self.parameters.insert("write".into(), json!(true));
         Ok(())
     }
@@ -240,8 +246,10 @@ impl Work {
         if request.command.is_empty() {
             return Err("command: which? write it after --".into());
         }
-        self.title = format!("{} on {}", request.command.join(" "), self.target);
-        self.parameters.insert("command".into(), json!(request.command));
+        self.title = format!("{} on {}", request.command.join(" "), self.location);
+        // The workload itself fills `{target}`: only a job knows where it reaches the target.
+        let words: Vec<_> = request.command.iter().map(|word| literal(word)).collect();
+        self.parameters.insert("command".into(), json!(words));
         Ok(())
     }
 
@@ -259,10 +267,11 @@ impl Work {
         let shown = name.as_deref().unwrap_or(&target.location);
         self.title = format!("{} of {shown}, {size} bytes", self.workload);
         if let Some(name) = &name {
-            self.parameters.insert("object".into(), json!(name));
+            self.parameters.insert("object".into(), json!(literal(name)));
         }
         let base = target.location.trim_end_matches('/');
         let whole = name.map_or_else(|| target.location.clone(), |name| format!("{base}/{name}"));
+        let whole = literal(&whole);
         self.bytes = match self.workload.as_str() {
             "rand-read" | "mixed" => {
                 let block = request.block.unwrap_or(BLOCK);

@@ -7,11 +7,12 @@
 
 use super::{Request, Target};
 use crate::plan::{Ready, Service};
+use crate::words::literal;
 
 /// Name of the service.
 pub(crate) const LINK: &str = "function";
 
-/// A target as the jobs of a function reach it.
+/// A target as the jobs of a function reach it. All texts are words of a plan.
 pub(super) struct Linked {
     /// The service, one for each job.
     pub(super) service: Service,
@@ -33,9 +34,9 @@ pub(super) fn link(target: &Target, request: &Request) -> Result<Linked, String>
     let (base, location) = match location.split_once("://") {
         Some(("http" | "https", _)) => {
             let (base, path) = split_url(location);
-            (base.to_owned(), format!("{{{LINK}.url}}{path}"))
+            (base.to_owned(), format!("{{{LINK}.url}}{}", literal(path)))
         }
-        _ => (request.endpoint.clone().unwrap_or_else(|| "https:".into()), location.clone()),
+        _ => (request.endpoint.clone().unwrap_or_else(|| "https:".into()), literal(location)),
     };
     let Some(rest) = base.strip_prefix("http://") else {
         return Err(format!(
@@ -63,8 +64,8 @@ fn directory(location: &str, request: &Request) -> Linked {
         (false, Some(parent), Some(name)) => (parent, format!("/{}", name.to_string_lossy())),
         _ => (&*path, String::new()),
     };
-    let service = slow_directory(&root.display().to_string(), &["--preset", "function"]);
-    let location = format!("{{{LINK}.dir}}/mnt{below}");
+    let service = slow_directory(&literal(&root.display().to_string()), &["--preset", "function"]);
+    let location = format!("{{{LINK}.dir}}/mnt{}", literal(&below));
     Linked { service, location, options: request.options.clone() }
 }
 

@@ -40,8 +40,8 @@ enum Form {
 
 /// Runs it.
 pub fn run(args: &ReportArgs) -> Result<Exit> {
-    let all =
-        args.files.iter().map(|path| results::read(path)).collect::<firstbyte_bench::Result<Vec<_>>>()?;
+    let all = args.files.iter().map(|path| results::read(path));
+    let all = results::join(all.collect::<firstbyte_bench::Result<Vec<_>>>()?);
     let text = match args.format.unwrap_or_else(|| form_of(args.out.as_ref())) {
         Form::Html => report::html(&all),
         Form::Markdown => report::markdown(&all),
