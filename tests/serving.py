@@ -5,6 +5,7 @@ import re
 import select
 import signal
 import subprocess
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,12 @@ class Served:
         )
         assert done.returncode == 0, f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+
+def fetched(log: Path, prefix: str) -> Counter:
+    """How often each object of a bucket below a prefix was asked for, by an access log."""
+    pattern = re.compile(rf'"GET /\w+/({prefix}[^? "]+)\S* \S*"? ?20[06]')
+    return Counter(found[1] for line in log.read_text().splitlines() if (found := pattern.search(line)))
 
 
 @contextmanager

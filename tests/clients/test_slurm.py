@@ -3,24 +3,27 @@
 import json
 import os
 import random
-import re
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import random_bytes, tree
-from serving import AWS, CLEAN, PROGRAM, ROOT, serving
+from serving import AWS, CLEAN, PROGRAM, ROOT, fetched, serving
 from slurm import cluster, until
 
 OBJECTS = int(os.environ.get("FIRSTBYTE_SLURM_OBJECTS", "400"))
 SHARDS = int(os.environ.get("FIRSTBYTE_SLURM_SHARDS", "4"))
+NODES = int(os.environ.get("FIRSTBYTE_SLURM_NODES", "2"))
+# The median, in bytes.
+SIZE = int(os.environ.get("FIRSTBYTE_SLURM_SIZE", "12000"))
 FIRST = 5
 # For the long run.
 PATIENCE = 60 + OBJECTS / 50
 SCRIPT = ROOT / "deploy" / "slurm" / "cp.sbatch"
 # So slow that a shard takes some seconds, in which its node is lost.
-RATE = f"{max(700, OBJECTS // 5)}KB"
+RATE = f"{max(700, OBJECTS * SIZE // 60_000_000)}KB"
 
 
 def plant(root: Path) -> Path:
@@ -29,7 +32,7 @@ def plant(root: Path) -> Path:
     for number in range(OBJECTS):
         path = root / "data" / "run" / f"d{number % 7}" / f"object-{number:04}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(random_bytes(number, int(12_000 * sizes.lognormvariate(0, 1))))
+        path.write_bytes(random_bytes(number, int(SIZE * sizes.lognormvariate(0, 1))))
     return root / "data" / "run"
 
 
@@ -66,14 +69,13 @@ class Run:
 
     def fetched(self) -> Counter:
         """How often each object was asked for."""
-        pattern = re.compile(r'"GET /data/(run/[^? "]+)\S* \S*"? ?20[06]')
-        return Counter(found[1] for line in self.log.read_text().splitlines() if (found := pattern.search(line)))
+        return fetched(self.log, "run/")
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    """A cluster of two nodes."""
-    with cluster(tmp_path_factory.mktemp("slurm") / "cluster", 2) as running:
+    """A cluster."""
+    with cluster(tmp_path_factory.mktemp("slurm") / "cluster", NODES) as running:
         yield running
 
 
@@ -81,6 +83,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
     planted, log = plant(tmp_path / "served"), tmp_path / "access.log"
     with serving(tmp_path / "served", "--access-log", log=log) as served:
         run = Run(tmp_path, log, served.url, slurm)
+        began = time.monotonic()
         jobs = run.submit("bash", str(SCRIPT), ARRAY=f"{FIRST}-{FIRST + SHARDS - 1}")
         merge = jobs.splitlines()[-1]
         array = str(int(merge) - 1)
@@ -90,6 +93,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         before = run.fetched()
         slurm.kill(lost)
         slurm.wait(array, merge, seconds=PATIENCE)
+        seconds = time.monotonic() - began
         assert tree(run.to) == tree(planted)
         merged = run.merged()
         assert (merged["done"]["objects"], merged["missing"]["objects"]) == (OBJECTS, 0)
@@ -98,6 +102,7 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
         again = [name for name, times in run.fetched().items() if times > 1]
         assert len(again) <= 2 and set(again) <= set(before), again
         assert merged["skipped"] > 0 and merged["skipped"] + len(run.fetched()) >= OBJECTS
+        print(f"copied {merged['done']} in {seconds:.0f} s; fetched twice: {again}; skipped after the loss: {merged['skipped']}")
 
         known = run.fetched()
         twice = run.submit("sbatch", "--parsable", str(SCRIPT), SHARD=f"2/{SHARDS}")
@@ -109,8 +114,10 @@ def test_an_array_survives_a_lost_node_and_a_shard_that_is_run_twice(tmp_path, s
 
         run.receipts = tmp_path / "hydrated"
         run.env |= {"RECEIPTS": str(run.receipts), "FIRSTBYTE_CACHE": str(tmp_path / "cache"), "FIRSTBYTE_LIMIT_RATE": "1GB"}
+        began = time.monotonic()
         hydrate, _, merge = run.submit("bash", str(SCRIPT), to=False).rpartition("\n")
         slurm.wait(hydrate or str(int(merge) - 1), merge, seconds=PATIENCE)
+        print(f"hydrated in {time.monotonic() - began:.0f} s")
         assert run.merged()["done"]["objects"] == OBJECTS
         hydrated = run.firstbyte("--json", "status", "-r", "s3://data/run/").count('"hydrated"')
         assert hydrated == OBJECTS

@@ -213,23 +213,30 @@ def manifests(soak: Soak) -> int:
 
 
 def array_jobs(soak: Soak) -> int:
-    """100,000 objects in 8 shards of array jobs of Slurm: a lost node, a shard run twice"""
-    # The same test as in `make test`, with more of everything.
-    counts = {"FIRSTBYTE_SLURM_OBJECTS": "100000", "FIRSTBYTE_SLURM_SHARDS": "8"}
+    """100,000 objects in 8 shards of array jobs of Slurm on four nodes: a lost node, a shard run twice"""
+    # The same test as in `make test`, with more and smaller objects.
+    counts = {"OBJECTS": "100000", "SIZE": "1500", "SHARDS": "8", "NODES": "4"}
+    counts = {f"FIRSTBYTE_SLURM_{name}": count for name, count in counts.items()}
     return python_tested(soak, "tests/clients/test_slurm.py", counts)
 
 
 def ray_tasks(soak: Soak) -> int:
     """100,000 objects by Ray tasks on four nodes, one of them lost; a Dataset of 200,000 keys"""
-    counts = {"FIRSTBYTE_RAY_OBJECTS": "100000", "FIRSTBYTE_RAY_KEYS": "200000", "FIRSTBYTE_RAY_NODES": "4"}
+    counts = {"OBJECTS": "100000", "SIZE": "400", "KEYS": "200000", "NODES": "4"}
+    counts = {f"FIRSTBYTE_RAY_{name}": count for name, count in counts.items()}
     return python_tested(soak, "tests/python/test_ray.py", counts)
 
 
 def python_tested(soak: Soak, test: str, counts: dict[str, str]) -> int:
     """Whether one of the tests in Python fails with this much work."""
-    command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={soak.stage}/tests", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test]
     program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
     return int(subprocess.run(command, env=os.environ | program | counts, check=False).returncode != 0)
+
+
+def api_deadlines(_soak: Soak) -> int:
+    """200 calls of the example API: random shares of 500 MB, random deadlines up to 3 s; none is killed"""
+    return tested("firstbyte-lambda", "api", FIRSTBYTE_API_CALLS=200, FIRSTBYTE_API_MIB=500, FIRSTBYTE_API_LONGEST_MS=3000)
 
 
 def stop_all(_soak: Soak) -> int:
@@ -252,7 +259,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:

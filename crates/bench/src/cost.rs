@@ -267,6 +267,28 @@ impl Tariff {
         (line, cost.per_job)
     }
 
+    /// What an instance of the dearest of these types costs in so many hours. A spot instance costs
+    /// less.
+    #[must_use]
+    pub fn of_instance(&self, target: &str, types: &[String], hours: f64) -> Costs {
+        let mut line =
+            Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
+        let Some(region) = &self.region else {
+            line.missing.push("its region; tell it with --region".into());
+            return Costs { lines: vec![line], ..Costs::default() };
+        };
+        for kind in types {
+            let items = vec![Item::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
+            let cost = self.prices.cost(&Usage { items, waiting: None }, region, self.day);
+            for missing in &cost.missing {
+                line.missing.push(format!("the price {} in {region}: {}", missing.price, missing.reason));
+            }
+            line.oldest_days = line.oldest_days.max(cost.oldest_days);
+            line.usd = line.usd.max(cost.per_job);
+        }
+        Costs { lines: vec![line], ..Costs::default() }
+    }
+
     /// A bucket of AWS. Those of S3 Express One Zone have a suffix of their own.
     fn bucket(&self, name: &str) -> Service<'_> {
         let service = if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" };

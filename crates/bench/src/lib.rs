@@ -7,6 +7,8 @@
 //! contender.
 
 mod access;
+mod aws;
+pub mod batch;
 pub mod cache;
 pub mod cgroup;
 mod check;
@@ -28,6 +30,8 @@ pub mod plan;
 pub mod report;
 mod resident;
 pub mod results;
+#[cfg(test)]
+mod scripted;
 mod services;
 mod stage;
 pub mod suites;

@@ -1,8 +1,8 @@
 //! Where the jobs of a measurement run, if not as processes of this machine: in functions here or
-//! on Lambda, or on the nodes of a Slurm cluster.
+//! on Lambda, on the nodes of a Slurm cluster, or all of it in a job of AWS Batch.
 //!
-//! It changes a plan before it is executed, so that the engine, its results and its tables stay the
-//! same. Called by `bench run --on`.
+//! For all but Batch it changes a plan before it is executed, so that the engine, its results and
+//! its tables stay the same. Called by `bench run --on`.
 
 use std::path::PathBuf;
 
@@ -24,6 +24,15 @@ pub enum On {
     },
     /// The nodes of a Slurm cluster.
     Slurm,
+    /// A job of AWS Batch, which measures what is mounted on its instance.
+    Batch {
+        /// The name of its queue.
+        queue: String,
+        /// The name of its definition, and its revision if that is not the newest.
+        definition: String,
+        /// The endpoint, if it is not that of AWS.
+        endpoint: Option<String>,
+    },
 }
 
 impl On {
@@ -37,14 +46,30 @@ impl On {
             None if text == "slurm" => Ok(Self::Slurm),
             Some(("local", code)) if !code.is_empty() => Ok(Self::Local(Some(code.into()))),
             Some(("lambda", function)) if !function.is_empty() => {
-                let (name, endpoint) = match function.split_once('@') {
-                    Some((name, endpoint)) => (name, Some(endpoint.to_owned())),
-                    None => (function, None),
-                };
-                Ok(Self::Lambda { name: name.to_owned(), endpoint })
+                let (name, endpoint) = at_endpoint(function);
+                Ok(Self::Lambda { name, endpoint })
             }
-            _ => Err("write local, local:CODE, lambda:NAME, lambda:NAME@ENDPOINT or slurm".into()),
+            Some(("batch", place)) => {
+                let (place, endpoint) = at_endpoint(place);
+                match place.split_once(':') {
+                    Some((queue, definition)) if !queue.is_empty() && !definition.is_empty() => {
+                        Ok(Self::Batch { queue: queue.into(), definition: definition.into(), endpoint })
+                    }
+                    _ => Err("write batch:QUEUE:DEFINITION, the names of a job queue and a job definition".into()),
+                }
+            }
+            _ => Err("write local, local:CODE, lambda:NAME, batch:QUEUE:DEFINITION or slurm; @ENDPOINT may follow \
+                      NAME and DEFINITION"
+                .into()),
         }
+    }
+}
+
+/// `NAME` or `NAME@ENDPOINT`.
+fn at_endpoint(text: &str) -> (String, Option<String>) {
+    match text.split_once('@') {
+        Some((name, endpoint)) => (name.to_owned(), Some(endpoint.to_owned())),
+        None => (text.to_owned(), None),
     }
 }
 
@@ -105,6 +130,14 @@ mod tests {
         assert_eq!(On::parse("lambda:f"), Ok(lambda(None)));
         assert_eq!(On::parse("lambda:f@http://127.0.0.1:9001"), Ok(lambda(Some("http://127.0.0.1:9001"))));
         assert_eq!(On::parse("slurm"), Ok(On::Slurm));
+        let batch = |definition: &str, endpoint: Option<&str>| On::Batch {
+            queue: "q".into(),
+            definition: definition.into(),
+            endpoint: endpoint.map(str::to_owned),
+        };
+        assert_eq!(On::parse("batch:q:d"), Ok(batch("d", None)));
+        assert_eq!(On::parse("batch:q:d:3@http://127.0.0.1:1"), Ok(batch("d:3", Some("http://127.0.0.1:1"))));
+        assert!(On::parse("batch:q").unwrap_err().contains("batch:QUEUE:DEFINITION"));
         for wrong in ["", "lambda", "lambda:", "local:", "batch"] {
             assert!(On::parse(wrong).unwrap_err().contains("lambda:NAME"), "{wrong}");
         }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstbyte_location::{Algorithm, Hasher};
 use firstbyte_testkit::scratch;
@@ -82,19 +82,27 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
 
 #[test]
 fn no_random_share_and_deadline_has_it_killed() {
+    // The long run has more of everything, and a function's own rate.
+    let calls = from_environment("FIRSTBYTE_API_CALLS", 40);
+    let mib = from_environment("FIRSTBYTE_API_MIB", 16);
+    let longest = from_environment("FIRSTBYTE_API_LONGEST_MS", 1_000) as u64;
+    let rate = if mib > 16 { 75_000_000 } else { 16 << 20 };
     let store = Store::start();
-    let (source, content) = store.put_seeded("big", 16 * MIB);
-    let link = store.behind(16 << 20);
+    let (source, content) = store.put_seeded("big", mib * MIB);
+    let link = store.behind(rate);
     let tmp = scratch();
     let mut api = Function::start_api(&format!("http://{}", link.address()), tmp.path());
     let mut random = fastrand::Rng::with_seed(18);
     let mut statuses = Vec::new();
-    for _ in 0..40 {
-        let (share, timeout) = (random.f64() * 100.0, Duration::from_millis(random.u64(100..1_000)));
+    let mut least = f64::INFINITY;
+    for _ in 0..calls {
+        let (share, timeout) = (random.f64() * 100.0, Duration::from_millis(random.u64(100..=longest)));
         let share = share * random.f64();
         let query = format!("source={source}&share={share:.3}%25");
+        let began = Instant::now();
         let (status, body) =
             get(&mut api, &query, timeout).unwrap_or_else(|| panic!("killed: {query} in {timeout:?}"));
+        least = least.min(timeout.as_secs_f64() - began.elapsed().as_secs_f64());
         if status == 200 {
             let length = usize::try_from(body["length"].as_u64().unwrap()).unwrap();
             assert_eq!(body["crc32c"], Hasher::of(Algorithm::Crc32c, &content[..length]).to_hex());
@@ -103,5 +111,12 @@ fn no_random_share_and_deadline_has_it_killed() {
         }
         statuses.push(status);
     }
+    let answered = statuses.iter().filter(|status| **status == 200).count();
+    println!("{calls} calls over {mib} MiB: {answered} answered, the others 413; at least {least:.3} s left");
     assert!(statuses.contains(&200) && statuses.contains(&413), "{statuses:?}");
+}
+
+/// A number of the environment, for long runs.
+fn from_environment(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
+use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod};
 use serde_json::{Value, json};
 
 use super::settings::LONGEST;
 use super::size::FunctionSize;
+use crate::aws::Api;
 use crate::error::{Error, Result};
 use crate::job::Metrics;
 use crate::plan::Invoke;
@@ -33,9 +34,8 @@ const SUMS: [&str; 6] = ["seconds", "cpu_seconds", "requests", "retries", "hedge
 
 /// A function to call.
 pub struct Calls {
-    store: Store,
+    api: Api,
     function: String,
-    endpoint: Option<String>,
     timeout: u64,
     memory: Option<FunctionSize>,
 }
@@ -64,10 +64,8 @@ impl Calls {
         let memory = Some(&invoke.memory).filter(|text| !text.is_empty());
         let memory = memory.map(|text| FunctionSize::parse(text)).transpose();
         let read_deadline = Duration::from_secs(timeout) + MARGIN;
-        let store = Store::new(Options { read_deadline, ..options });
         Ok(Self {
-            store: store.map_err(|error| wrong(error.to_string()))?,
-            endpoint: Some(invoke.endpoint.clone()).filter(|endpoint| !endpoint.is_empty()),
+            api: Api::new("lambda", options, Some(&invoke.endpoint), place.clone(), read_deadline)?,
             memory: memory.map_err(|what| wrong(format!("memory: {what}")))?,
             timeout,
             function,
@@ -92,15 +90,15 @@ impl Calls {
         }
         let path = format!("{API}/{}/configuration", self.function);
         let answer = self.call(ServiceMethod::Put, &path, wanted.to_string().as_bytes())?;
-        self.accepted(&answer)?;
+        self.api.accepted(answer)?;
         let until = Instant::now() + UPDATE;
         loop {
             match self.configuration()?.get("LastUpdateStatus").and_then(Value::as_str) {
                 None | Some("Successful") => return Ok(()),
-                Some("Failed") => return Err(self.wrong("its configuration could not be changed")),
+                Some("Failed") => return Err(self.api.wrong("its configuration could not be changed")),
                 Some(_) if Instant::now() > until => {
                     let why = format!("its configuration is not changed after {} s", UPDATE.as_secs());
-                    return Err(self.wrong(&why));
+                    return Err(self.api.wrong(&why));
                 }
                 Some(_) => thread::sleep(Duration::from_millis(200)),
             }
@@ -150,53 +148,23 @@ impl Calls {
             thread::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
             pause = (pause * 2).min(PAUSE);
         };
-        self.accepted(&answer)?;
-        let text = String::from_utf8_lossy(&answer.body);
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| self.wrong(&format!("its answer is no JSON: {error}")))?;
-        if answer.header("x-amz-function-error").is_none() {
+        let failed = answer.header("x-amz-function-error").is_some();
+        let value = self.api.value(answer)?;
+        if !failed {
             return Ok(value);
         }
         let of = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-        Err(self.wrong(&format!("{}: {}", of("errorType"), of("errorMessage"))))
+        Err(self.api.wrong(&format!("{}: {}", of("errorType"), of("errorMessage"))))
     }
 
     fn configuration(&self) -> Result<Value> {
         let path = format!("{API}/{}/configuration", self.function);
         let answer = self.call(ServiceMethod::Get, &path, b"")?;
-        self.accepted(&answer)?;
-        serde_json::from_slice(&answer.body).map_err(|error| self.wrong(&error.to_string()))
+        self.api.value(answer)
     }
 
     fn call(&self, method: ServiceMethod, path: &str, body: &[u8]) -> Result<ServiceAnswer> {
-        let (place, cancel) = (format!("lambda:{}", self.function), Cancel::new());
-        let endpoint_url = self.endpoint.as_deref();
-        let request = ServiceRequest {
-            service: "lambda",
-            endpoint_url,
-            method,
-            path,
-            body,
-            place: &place,
-            cancel: &cancel,
-        };
-        self.store.call_service(&request).map_err(|error| self.wrong(&error.to_string()))
-    }
-
-    /// Refuses an answer that is an error of the API. Its message names the action that a role
-    /// lacks.
-    fn accepted(&self, answer: &ServiceAnswer) -> Result<()> {
-        if answer.status < 300 {
-            return Ok(());
-        }
-        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let message = ["Message", "message"].iter().find_map(|name| said.get(*name)?.as_str());
-        let kind = answer.header("x-amzn-errortype").unwrap_or("error").split(':').next().unwrap_or_default();
-        Err(self.wrong(&format!("{kind} ({}): {}", answer.status, message.unwrap_or("no message"))))
-    }
-
-    fn wrong(&self, what: &str) -> Error {
-        Error::Target { location: format!("lambda:{}", self.function), what: what.to_owned() }
+        self.api.call(method, path, body, &Cancel::new())
     }
 }
 
@@ -213,41 +181,15 @@ fn figures(answer: &Value) -> Metrics {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
-
     use firstbyte::store::Signing;
 
     use super::*;
+    use crate::scripted::serve;
 
     /// Calls of a function whose API gives these answers, one after another. Returns the bodies
     /// that it was sent too.
     fn worked(answers: &[(u16, &str)]) -> (Result<Metrics>, Vec<Value>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let answers: Vec<(u16, String)> =
-            answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
-        let api = thread::spawn(move || {
-            let answered = answers.into_iter().map(|(status, body)| {
-                let mut reader = BufReader::new(listener.accept().unwrap().0);
-                let (mut line, mut length) = (String::new(), 0);
-                while reader.read_line(&mut line).unwrap() > 2 {
-                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                        length = value.trim().parse().unwrap();
-                    }
-                    line.clear();
-                }
-                let mut sent = vec![0; length];
-                reader.read_exact(&mut sent).unwrap();
-                let head = format!(
-                    "HTTP/1.1 {status} Status\r\nx-amzn-errortype: SomeException:\r\nconnection: close\r\n"
-                );
-                let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-                reader.get_mut().write_all(answer.as_bytes()).unwrap();
-                serde_json::from_slice(&sent).unwrap()
-            });
-            answered.collect()
-        });
+        let (endpoint, api) = serve(answers);
         let invoke = Invoke { function: "f".into(), endpoint, ..Invoke::default() };
         let options = Options { signing: Signing::Anonymous, ..Options::default() };
         let worked = Calls::new(options, &invoke).unwrap().work(&json!({ "action": "list" }));

@@ -4,6 +4,7 @@
 //! changed between two of them, `functions` is a host for functions. `job`, `invoke` and `survive`
 //! are what the engine runs as processes of their own.
 
+mod batch;
 mod compare;
 mod cost;
 mod functions;

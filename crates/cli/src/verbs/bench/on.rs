@@ -18,7 +18,8 @@ const USERS_OWN: [&str; 3] = ["mounted", "boto3", "shutil"];
 /// The plan with its jobs where they are to run.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
     match on {
-        None => {}
+        // Batch has its own way: nothing of the plan runs here.
+        None | Some(On::Batch { .. }) => {}
         Some(On::Slurm) => {
             let found = Command::new("srun").arg("--version").stdout(Stdio::null()).status();
             if let Err(error) = found {
@@ -50,7 +51,7 @@ pub fn called(on: Option<&On>) -> Result<Option<Called>> {
                 "start `firstbyte bench functions`, and give --on lambda:firstbyte@http://127.0.0.1:9001";
             Err(Error::usage("--on local measures the suites s1 and s5").advise(advice))
         }
-        Some(On::Slurm) | None => Ok(None),
+        Some(On::Slurm | On::Batch { .. }) | None => Ok(None),
     }
 }
 
@@ -128,7 +129,7 @@ pub fn in_functions(
             on::in_lambda(&mut plan, &unknown);
             Ok(plan)
         }
-        On::Slurm => Err(Error::usage("--on slurm: it runs no functions")),
+        On::Slurm | On::Batch { .. } => Err(Error::usage("--on: it runs no functions")),
     }
 }
 

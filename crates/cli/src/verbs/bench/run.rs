@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use firstbyte::{Client, environment};
-use firstbyte_advise::result::{Outcome, Run};
+use firstbyte_advise::result::{Outcome, Results, Run};
 use firstbyte_bench::cost::{Costs, estimate};
 use firstbyte_bench::engine::{self, Ending, Event, Settings};
 use firstbyte_bench::machine;
@@ -21,6 +21,7 @@ use firstbyte_location::units::{parse_duration, parse_size};
 use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
+use super::batch::{self, Place};
 use super::cost::{self, CostArgs};
 use super::on;
 use crate::globals::Globals;
@@ -39,6 +40,7 @@ Examples:
   firstbyte bench run --plan peers/transfer.toml --case minio-big --out results.jsonl
   firstbyte bench run --suite s5 s3://bucket/test/ --out s5.jsonl
   firstbyte bench run --suite s1 --on lambda:firstbyte-{memory} s3://bucket/big --budget 2USD --out s1.jsonl
+  firstbyte bench run /mnt/efs --on batch:queue:definition --results s3://bucket/results/ --out efs.jsonl
 Targets are only read unless --write is given. Ctrl-C keeps what was measured; the same command line continues it.")]
 pub struct RunArgs {
     /// Targets to measure: directories, files, objects, prefixes, buckets
@@ -71,16 +73,16 @@ pub struct RunArgs {
     command: Vec<String>,
     /// The local file or directory that `upload` copies
     #[arg(long, value_name = "PATH")]
-    source: Option<PathBuf>,
+    pub source: Option<PathBuf>,
     /// Let workloads write to the targets
     #[arg(long)]
     write: bool,
     /// Limit on the memory of each contender, page cache included
     #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<String>,
+    pub memory_limit: Option<String>,
     /// Processors that each contender may use
     #[arg(long, value_name = "N")]
-    cpus: Option<f64>,
+    pub cpus: Option<f64>,
     /// Run each job as in a serverless function of this memory: with its share of a processor, and
     /// behind a network of its own (0.6 Gbit/s, 20 ms). With --on, the memory that the function
     /// gets
@@ -95,14 +97,22 @@ pub struct RunArgs {
     /// Measure a plan, a TOML file, instead of targets
     #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "workloads", "suite"])]
     #[arg(required_unless_present_any = ["targets", "suite"])]
-    plan: Option<PathBuf>,
+    pub plan: Option<PathBuf>,
     /// Repeat published measurements on the targets, or without targets on stand-ins
     #[arg(long, value_name = "NAME", value_parser = parse_suite, conflicts_with = "workloads")]
     suite: Option<&'static Suite>,
     /// Where the jobs run: `local` or `local:CODE` (functions on this machine), `lambda:NAME` or
-    /// `lambda:NAME@ENDPOINT` (with {memory} in NAME for the memory in MB), `slurm` (by srun)
+    /// `lambda:NAME@ENDPOINT` (with {memory} in NAME for the memory in MB), `slurm` (by srun),
+    /// `batch:QUEUE:DEFINITION` (all of it as one job of AWS Batch; targets are what the job sees)
     #[arg(long, value_name = "WHERE", value_parser = On::parse)]
-    on: Option<On>,
+    pub on: Option<On>,
+    /// Where a job of --on batch leaves its results: an S3 prefix
+    #[arg(long, value_name = "LOCATION", requires = "on")]
+    pub results: Option<String>,
+    /// A line for the shell that a job of --on batch runs first, such as the installation of
+    /// contenders
+    #[arg(long, value_name = "LINE", requires = "on")]
+    pub job_setup: Option<String>,
     /// Run only this case of the plan or the suite; may be repeated
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
@@ -111,7 +121,7 @@ pub struct RunArgs {
     vars: Vec<(String, String)>,
     /// Write the runs to this file; continue it if it exists
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Number of measured rounds, instead of the plan's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -120,12 +130,12 @@ pub struct RunArgs {
     max_bytes: Option<u64>,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    max_time: Option<std::time::Duration>,
+    pub max_time: Option<std::time::Duration>,
     #[command(flatten)]
-    cost: CostArgs,
+    pub cost: CostArgs,
     /// Show the cases, their contenders and what they cost, without running them
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
 }
 
 fn parse_peer(text: &str) -> std::result::Result<(String, Vec<String>), String> {
@@ -147,6 +157,12 @@ pub fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    if let Some(On::Batch { queue, definition, endpoint }) = &args.on {
+        return batch::run(args, globals, &Place { queue, definition, endpoint: endpoint.as_deref() });
+    }
+    if args.results.is_some() || args.job_setup.is_some() {
+        return Err(Error::usage("--results and --job-setup are of --on batch"));
+    }
     let programs = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let plan = match (&args.plan, args.suite) {
         (Some(path), _) => load(path, args)?,
@@ -392,17 +408,21 @@ fn line_of(run: &Run) -> String {
 }
 
 fn finish(ending: Ending, writer: &Writer, globals: &Globals) -> Result<Exit> {
-    let runs = &writer.results().runs;
-    let failed = runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
-    if globals.json {
-        console::print(json!({"verb": "bench", "runs": runs.len(), "failed": failed}))?;
-    }
     match ending {
-        Ending::Interrupted => Err(Error::interrupted()),
+        Ending::Complete => measured(writer.results(), globals),
+        Ending::Interrupted => measured(writer.results(), globals).and(Err(Error::interrupted())),
         Ending::Limit(why) => {
+            measured(writer.results(), globals)?;
             Err(Error::failed(why).advise("the same command line with a higher limit continues"))
         }
-        Ending::Complete if failed > 0 => Ok(Exit::Partial),
-        Ending::Complete => Ok(Exit::Done),
     }
+}
+
+/// Says how many runs there are, and whether some failed.
+pub fn measured(results: &Results, globals: &Globals) -> Result<Exit> {
+    let failed = results.runs.iter().filter(|run| run.outcome != Outcome::Ok).count();
+    if globals.json {
+        console::print(json!({"verb": "bench", "runs": results.runs.len(), "failed": failed}))?;
+    }
+    Ok(if failed > 0 { Exit::Partial } else { Exit::Done })
 }

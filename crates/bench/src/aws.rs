@@ -1,0 +1,87 @@
+//! The API of a service of AWS other than S3: signed requests with bodies in JSON, by our own HTTP.
+//!
+//! An error of the API is one line with its kind, its status and its message, which names the
+//! action that a role lacks. Called by `functions::calls` and by `batch`.
+
+use std::time::Duration;
+
+use firstbyte::store::{Cancel, Options, ServiceAnswer, ServiceMethod, ServiceRequest, Store};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// A service, and what of it is called.
+pub(crate) struct Api {
+    store: Store,
+    service: &'static str,
+    endpoint: Option<String>,
+    place: String,
+}
+
+impl Api {
+    /// A service, reached with the credentials, the region and the proxies of `options`. `place` is
+    /// what is called, for messages. No answer may take longer than `longest`.
+    ///
+    /// # Errors
+    /// The options cannot be used.
+    pub(crate) fn new(
+        service: &'static str,
+        options: Options,
+        endpoint: Option<&str>,
+        place: String,
+        longest: Duration,
+    ) -> Result<Self> {
+        let endpoint = endpoint.filter(|endpoint| !endpoint.is_empty()).map(str::to_owned);
+        match Store::new(Options { read_deadline: longest, ..options }) {
+            Ok(store) => Ok(Self { store, service, endpoint, place }),
+            Err(error) => Err(Error::Target { location: place, what: error.to_string() }),
+        }
+    }
+
+    /// One request. An error of the API is an answer too: see [`accepted`](Self::accepted).
+    ///
+    /// # Errors
+    /// There are no credentials, or the service does not answer.
+    pub(crate) fn call(
+        &self,
+        method: ServiceMethod,
+        path: &str,
+        body: &[u8],
+        cancel: &Cancel,
+    ) -> Result<ServiceAnswer> {
+        let (service, endpoint_url, place) = (self.service, self.endpoint.as_deref(), self.place.as_str());
+        let request = ServiceRequest { service, endpoint_url, method, path, body, place, cancel };
+        self.store.call_service(&request).map_err(|error| self.wrong(&error.to_string()))
+    }
+
+    /// The answer, unless it is an error of the API.
+    ///
+    /// # Errors
+    /// It is one.
+    pub(crate) fn accepted(&self, answer: ServiceAnswer) -> Result<ServiceAnswer> {
+        if answer.status < 300 {
+            return Ok(answer);
+        }
+        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let message = ["Message", "message"].iter().find_map(|name| said.get(*name)?.as_str());
+        let kind = answer.header("x-amzn-errortype").unwrap_or("error").split(':').next().unwrap_or_default();
+        Err(self.wrong(&format!("{kind} ({}): {}", answer.status, message.unwrap_or("no message"))))
+    }
+
+    /// The JSON of an answer, unless it is an error of the API.
+    ///
+    /// # Errors
+    /// It is one, or no JSON.
+    pub(crate) fn value(&self, answer: ServiceAnswer) -> Result<Value> {
+        let answer = self.accepted(answer)?;
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| self.wrong(&format!("its answer is no JSON: {error}")))
+    }
+
+    /// An error about what is called.
+    pub(crate) fn wrong(&self, what: &str) -> Error {
+        let place = format!("{}: ", self.place);
+        let what = what.strip_prefix(&place).unwrap_or(what);
+        Error::Target { location: self.place.clone(), what: what.to_owned() }
+    }
+}

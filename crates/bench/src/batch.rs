@@ -1,0 +1,345 @@
+//! Runs one line of the shell as a job of AWS Batch: submits it, waits for its end, ends it early.
+//!
+//! A job that was submitted is ended by its caller's [`Batch::terminate`] whenever the wait fails:
+//! this module starts nothing else. Called by `bench run --on batch:QUEUE:DEFINITION`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use firstbyte::store::{Cancel, Options, ServiceMethod};
+use serde_json::{Value, json};
+
+use crate::aws::Api;
+use crate::error::{Error, Result};
+
+/// No answer may take longer.
+const LONGEST: Duration = Duration::from_secs(30);
+/// The first and the longest pause between two looks at a job.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+/// How long a service that does not answer, or is throttling, is asked again.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How often a pause looks whether the user has stopped the measurement.
+const LOOK: Duration = Duration::from_millis(20);
+/// What a definition's command has in the place of the line.
+const PARAMETER: &str = "Ref::command";
+
+/// A queue, and the definition of the jobs for it.
+pub struct Batch {
+    api: Api,
+    queue: String,
+    definition: String,
+}
+
+/// A job.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// What its shell does.
+    pub line: String,
+    /// Its processors, if not those of the definition.
+    pub cpus: Option<u32>,
+    /// Its memory in MiB, if not that of the definition.
+    pub memory_mib: Option<u64>,
+    /// The time after which Batch ends it.
+    pub limit: Option<Duration>,
+    /// True: it is not run again after its instance was lost, whatever the definition says.
+    pub once: bool,
+    /// Variables of its environment.
+    pub env: Vec<(String, String)>,
+}
+
+/// The end of a job.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Ended {
+    /// Why it failed; `None` if it succeeded.
+    pub failed: Option<String>,
+    /// The stream of its log.
+    pub log: Option<String>,
+}
+
+impl Batch {
+    /// The queue and the definition of these names, reached with the credentials and the region of
+    /// `options`; `endpoint` is that of Batch, if it is not AWS's.
+    ///
+    /// # Errors
+    /// The options cannot be used.
+    pub fn new(options: Options, queue: &str, definition: &str, endpoint: Option<&str>) -> Result<Self> {
+        let api = Api::new("batch", options, endpoint, format!("batch:{queue}:{definition}"), LONGEST)?;
+        Ok(Self { api, queue: queue.to_owned(), definition: definition.to_owned() })
+    }
+
+    /// Submits a job and returns its id.
+    ///
+    /// The line takes the place of the parameter `command` where the definition's command has one,
+    /// as those of `deploy/terraform` do, and else that of the whole command.
+    ///
+    /// # Errors
+    /// There is no such queue or definition, or the job may not be submitted.
+    pub fn submit(&self, job: &Job) -> Result<String> {
+        let mut overrides = json!({
+            "environment": job.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect::<Vec<_>>(),
+        });
+        let cpus = job.cpus.map(|count| ("VCPU", count.to_string()));
+        let memory = job.memory_mib.map(|size| ("MEMORY", size.to_string()));
+        let needs: Vec<Value> = cpus
+            .into_iter()
+            .chain(memory)
+            .map(|(kind, value)| json!({ "type": kind, "value": value }))
+            .collect();
+        if !needs.is_empty() {
+            overrides["resourceRequirements"] = needs.into();
+        }
+        let mut wanted =
+            json!({ "jobName": job.name, "jobQueue": self.queue, "jobDefinition": self.definition });
+        if self.takes_line()? {
+            wanted["parameters"] = json!({ "command": job.line });
+        } else {
+            overrides["command"] = json!(["/bin/sh", "-ec", job.line]);
+        }
+        wanted["containerOverrides"] = overrides;
+        if let Some(limit) = job.limit {
+            wanted["timeout"] = json!({ "attemptDurationSeconds": limit.as_secs() });
+        }
+        if job.once {
+            wanted["retryStrategy"] = json!({ "attempts": 1 });
+        }
+        let answer = self.post("submitjob", &wanted)?;
+        self.text(&answer, "/jobId")
+    }
+
+    /// Whether the definition's command has a parameter for the line.
+    fn takes_line(&self) -> Result<bool> {
+        let exact = self.definition.contains(':');
+        let which = match exact {
+            true => json!({ "jobDefinitions": [self.definition] }),
+            false => json!({ "jobDefinitionName": self.definition, "status": "ACTIVE" }),
+        };
+        let answer = self.post("describejobdefinitions", &which)?;
+        let found = answer.get("jobDefinitions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let newest = found.iter().max_by_key(|one| one.get("revision").and_then(Value::as_u64));
+        let Some(newest) = newest else {
+            return Err(self.api.wrong("there is no such job definition"));
+        };
+        let Some(container) = newest.get("containerProperties") else {
+            return Err(self.api.wrong("its definition is not that of a single container"));
+        };
+        let command = container.get("command").and_then(Value::as_array);
+        Ok(command.is_some_and(|words| words.iter().any(|word| word == PARAMETER)))
+    }
+
+    /// Waits for the end of a job. `watch` gets each state that it reaches. A job that has not
+    /// started `start_within` this time is an error; how long it runs is bounded by Batch.
+    ///
+    /// # Errors
+    /// The user stopped it, its state cannot be found out, or it has not started in time. The
+    /// caller ends the job.
+    pub fn wait(
+        &self,
+        id: &str,
+        start_within: Option<Duration>,
+        stop: &dyn Fn() -> bool,
+        watch: &mut dyn FnMut(&str),
+    ) -> Result<Ended> {
+        let (began, mut answered, mut pause) = (Instant::now(), Instant::now(), PAUSES[0]);
+        let mut known = String::new();
+        loop {
+            match self.look(id) {
+                Ok(Some(job)) => {
+                    answered = Instant::now();
+                    let state = self.text(&job, "/status")?;
+                    if state != known {
+                        watch(&state);
+                        known = state;
+                    }
+                    match known.as_str() {
+                        "SUCCEEDED" => return Ok(Ended { failed: None, log: log_of(&job) }),
+                        "FAILED" => return Ok(Ended { failed: Some(reason(&job)), log: log_of(&job) }),
+                        "STARTING" | "RUNNING" => {}
+                        _ if start_within.is_some_and(|most| began.elapsed() > most) => {
+                            let what =
+                                format!("its job {id} has not started after {} s", began.elapsed().as_secs());
+                            return Err(self.api.wrong(&what));
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(None) if answered.elapsed() > SILENCE => {
+                    return Err(self.api.wrong(&format!("the state of its job {id} cannot be found out")));
+                }
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                if stop() {
+                    return Err(Error::Interrupted);
+                }
+                thread::sleep(LOOK);
+            }
+            pause = pause.mul_f64(1.5).min(PAUSES[1]);
+        }
+    }
+
+    /// A job as Batch describes it; `None` if it does not say so now.
+    fn look(&self, id: &str) -> Result<Option<Value>> {
+        let body = json!({ "jobs": [id] }).to_string();
+        let cancel = Cancel::new();
+        // A job is not given up for a network that is down for a moment.
+        let Ok(answer) = self.api.call(ServiceMethod::Post, "/v1/describejobs", body.as_bytes(), &cancel)
+        else {
+            return Ok(None);
+        };
+        if answer.status == 429 || answer.status >= 500 {
+            return Ok(None);
+        }
+        Ok(self.api.value(answer)?.pointer("/jobs/0").cloned())
+    }
+
+    /// Ends a job, whether it waits or runs.
+    ///
+    /// # Errors
+    /// It may not be ended, or Batch does not answer.
+    pub fn terminate(&self, id: &str, reason: &str) -> Result<()> {
+        self.post("terminatejob", &json!({ "jobId": id, "reason": reason })).map(drop)
+    }
+
+    /// The types of the instances that the queue may start, such as `m6i.xlarge`, or `fargate`.
+    ///
+    /// # Errors
+    /// There is no such queue, or it may not be described.
+    pub fn instances(&self) -> Result<Vec<String>> {
+        let answer = self.post("describejobqueues", &json!({ "jobQueues": [self.queue] }))?;
+        let Some(queue) = answer.pointer("/jobQueues/0") else {
+            return Err(self.api.wrong("there is no such job queue"));
+        };
+        let order = queue.get("computeEnvironmentOrder").and_then(Value::as_array).into_iter().flatten();
+        let names: Vec<&Value> = order.filter_map(|one| one.get("computeEnvironment")).collect();
+        let answer = self.post("describecomputeenvironments", &json!({ "computeEnvironments": names }))?;
+        let environments = answer.get("computeEnvironments").and_then(Value::as_array).into_iter().flatten();
+        let types = environments.flat_map(|one| {
+            let types = one.pointer("/computeResources/instanceTypes").and_then(Value::as_array);
+            let types = types.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+            let types: Vec<String> = types.collect();
+            if types.is_empty() { vec!["fargate".to_owned()] } else { types }
+        });
+        Ok(types.collect())
+    }
+
+    fn post(&self, action: &str, body: &Value) -> Result<Value> {
+        let (path, body) = (format!("/v1/{action}"), body.to_string());
+        let answer = self.api.call(ServiceMethod::Post, &path, body.as_bytes(), &Cancel::new())?;
+        // Some actions answer with nothing.
+        if answer.status < 300 && answer.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        self.api.value(answer)
+    }
+
+    fn text(&self, answer: &Value, pointer: &str) -> Result<String> {
+        let found = answer.pointer(pointer).and_then(Value::as_str);
+        found
+            .map(str::to_owned)
+            .ok_or_else(|| self.api.wrong(&format!("its answer has no {pointer}: {answer}")))
+    }
+}
+
+/// Why a job failed, as far as Batch says it.
+fn reason(job: &Value) -> String {
+    let of = |pointer: &str| job.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let code = job.pointer("/container/exitCode").and_then(Value::as_i64);
+    let said = [of("/statusReason"), of("/container/reason"), code.map(|code| format!("exit code {code}"))];
+    let said: Vec<String> = said.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+    if said.is_empty() { "no reason is given".into() } else { said.join(", ") }
+}
+
+fn log_of(job: &Value) -> Option<String> {
+    job.pointer("/container/logStreamName").and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use firstbyte::store::Signing;
+
+    use super::*;
+    use crate::scripted::{Served, serve};
+
+    /// A queue whose API gives these answers, one after another.
+    fn batch(answers: &[(u16, &str)]) -> (Batch, Served) {
+        let (endpoint, served) = serve(answers);
+        let options = Options { signing: Signing::Anonymous, ..Options::default() };
+        (Batch::new(options, "q", "d", Some(&endpoint)).unwrap(), served)
+    }
+
+    #[test]
+    fn the_line_takes_the_place_of_the_parameter_or_of_the_command() {
+        let job = Job {
+            name: "n".into(),
+            line: "true".into(),
+            cpus: Some(2),
+            memory_mib: Some(512),
+            limit: Some(Duration::from_secs(90)),
+            once: true,
+            ..Job::default()
+        };
+        let definition = |command: &str| {
+            json!({ "jobDefinitions": [
+                { "revision": 1, "containerProperties": { "command": [] } },
+                { "revision": 2, "containerProperties": { "command": ["job", command] } },
+            ] })
+            .to_string()
+        };
+        let submitted = |command: &str| {
+            let (batch, served) = batch(&[(200, &definition(command)), (200, r#"{"jobId": "j"}"#)]);
+            assert_eq!(batch.submit(&job).unwrap(), "j");
+            served.join().unwrap()[1].clone()
+        };
+        let sent = submitted("Ref::command");
+        assert_eq!(sent["parameters"], json!({ "command": "true" }));
+        assert_eq!(sent["containerOverrides"]["command"], Value::Null);
+        let needs = json!([{ "type": "VCPU", "value": "2" }, { "type": "MEMORY", "value": "512" }]);
+        assert_eq!(sent["containerOverrides"]["resourceRequirements"], needs);
+        assert_eq!(sent["timeout"], json!({ "attemptDurationSeconds": 90 }));
+        assert_eq!(sent["retryStrategy"], json!({ "attempts": 1 }));
+        let sent = submitted("something");
+        assert_eq!(sent["parameters"], Value::Null);
+        assert_eq!(sent["containerOverrides"]["command"], json!(["/bin/sh", "-ec", "true"]));
+    }
+
+    #[test]
+    fn a_job_is_watched_to_its_end_over_an_api_that_is_throttling() {
+        let (batch, _) = batch(&[
+            (200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#),
+            (429, r#"{"message": "slow down"}"#),
+            (
+                200,
+                r#"{"jobs": [{"status": "FAILED", "statusReason": "Essential container exited", "container":
+                    {"exitCode": 7, "logStreamName": "s"}}]}"#,
+            ),
+        ]);
+        let states = RefCell::new(Vec::new());
+        let ended = batch
+            .wait("j", None, &|| false, &mut |state| states.borrow_mut().push(state.to_owned()))
+            .unwrap();
+        assert_eq!(states.into_inner(), ["RUNNABLE", "FAILED"]);
+        assert_eq!(ended.failed.as_deref(), Some("Essential container exited, exit code 7"));
+        assert_eq!(ended.log.as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn a_job_that_does_not_start_is_not_waited_for() {
+        let (batch, _) = batch(&[(200, r#"{"jobs": [{"status": "RUNNABLE"}]}"#)]);
+        let error = batch.wait("j", Some(Duration::ZERO), &|| false, &mut |_| {}).unwrap_err();
+        assert!(error.to_string().starts_with("batch:q:d: its job j has not started"), "{error}");
+    }
+
+    #[test]
+    fn what_the_api_refuses_ends_the_wait() {
+        let denied = r#"{"message": "not authorized to perform: batch:DescribeJobs"}"#;
+        let (batch, _) = batch(&[(403, denied)]);
+        let error = batch.wait("j", None, &|| false, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.ends_with("batch:DescribeJobs"), "{error}");
+    }
+}

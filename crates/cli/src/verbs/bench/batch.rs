@@ -1,0 +1,223 @@
+//! `bench run --on batch:QUEUE:DEFINITION`: the whole measurement as one job of AWS Batch, whose
+//! results come back by S3.
+//!
+//! The job runs the same command line, without what concerns this machine, so that targets are the
+//! paths that its instance has mounted, and caches are dropped and watched there. Whatever ends the
+//! wait for the job ends the job. Called by `run`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use firstbyte::{Client, Copy, environment};
+use firstbyte_bench::batch::{Batch, Ended, Job};
+use firstbyte_bench::results;
+use firstbyte_location::units::parse_size;
+
+use super::cost;
+use super::run::{self, RunArgs};
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::signals::{self, Ending};
+
+/// Options with a value that concern this machine, or become settings of the job.
+const HERE: [&str; 8] =
+    ["--on", "--results", "--job-setup", "--out", "--memory-limit", "--cpus", "--budget", "--profile"];
+/// What a job may take beside the time that it may measure: to make data, and to deliver results.
+const BESIDE: Duration = Duration::from_secs(300);
+/// How long ending the job may take after Ctrl-C: a job that is left running costs money.
+const ENDING: Duration = Duration::from_secs(15);
+
+/// A queue, a definition, and the endpoint of Batch.
+pub struct Place<'a> {
+    pub queue: &'a str,
+    pub definition: &'a str,
+    pub endpoint: Option<&'a str>,
+}
+
+/// Runs it.
+pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit> {
+    let results = check(args)?;
+    let batch = Batch::new(globals.options().store, place.queue, place.definition, place.endpoint)?;
+    let mut words = words_of_job(std::env::args().skip(1));
+    if let Some(rest) = bounded(args, globals, &batch, place)? {
+        words.extend(["--budget".to_owned(), format!("{rest:.2}USD")]);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = format!("firstbyte-bench-{:x}", now.as_nanos());
+    let there = format!("{}/{name}", results.trim_end_matches('/'));
+    let job = job(args, globals, name, line(args.job_setup.as_deref(), &words, &there))?;
+    if args.dry_run {
+        return console::print(&job.line).map(|()| Exit::Done);
+    }
+    let ended = measured(&batch, &job, args, globals)?;
+    delivered(args, globals, &ended, &there)
+}
+
+/// Refuses what no job can do. Returns the place of its results.
+fn check(args: &RunArgs) -> Result<&str> {
+    if args.plan.is_some() || args.source.is_some() {
+        let what = "--on batch: a job does not have the files of this machine";
+        return Err(Error::usage(what).advise("measure targets or a suite"));
+    }
+    if let Some(path) = args.out.as_ref().filter(|path| path.exists()) {
+        let what = format!("{}: exists; a job begins anew", path.display());
+        return Err(Error::usage(what).advise("name another file with --out, or remove it"));
+    }
+    if args.cost.budget.is_some() && args.max_time.is_none() {
+        let what = "--budget: a job on an instance costs by its time";
+        return Err(Error::usage(what).advise("give --max-time too"));
+    }
+    match args.results.as_deref() {
+        Some(results) if results.starts_with("s3://") => Ok(results),
+        _ => Err(Error::usage("--on batch: the job has no place for its results")
+            .advise("give --results s3://BUCKET/PREFIX/, where it may write and you may read")),
+    }
+}
+
+/// The command line of the job: what was given, without what concerns this machine.
+fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
+    let (mut words, mut given) = (Vec::new(), given);
+    while let Some(word) = given.next() {
+        if word == "--" {
+            words.push(word);
+            words.extend(given);
+            return words;
+        }
+        let name = word.split('=').next().unwrap_or_default();
+        if !HERE.contains(&name) {
+            words.push(word);
+        } else if name == word {
+            given.next();
+        }
+    }
+    words
+}
+
+/// What the budget leaves for what the job reads, once its instance is paid for as long as it may
+/// take.
+fn bounded(args: &RunArgs, globals: &Globals, batch: &Batch, place: &Place<'_>) -> Result<Option<f64>> {
+    let (Some(budget), Some(most)) = (args.cost.budget, args.max_time) else { return Ok(None) };
+    let hours = (most + BESIDE).as_secs_f64() / 3600.0;
+    let tariff = args.cost.tariff(globals, None)?;
+    let costs = tariff.of_instance(&format!("batch:{}", place.queue), &batch.instances()?, hours);
+    args.cost.check(&costs)?;
+    if args.dry_run {
+        cost::show(&costs, globals)?;
+    }
+    let rest = ((budget - costs.usd()) * 100.0).floor() / 100.0;
+    if rest < 0.0 {
+        let what =
+            format!("--budget {budget} USD: the instance alone may cost {:.2} by list prices", costs.usd());
+        return Err(Error::failed(what).advise("give a shorter --max-time, or a higher budget"));
+    }
+    Ok(Some(rest))
+}
+
+fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<Job> {
+    let memory = args.memory_limit.as_deref().map(parse_size).transpose();
+    let memory = memory.map_err(|error| Error::usage(format!("--memory-limit: {error}")))?;
+    let region = globals.region.clone().or_else(|| environment::region(&environment::variable));
+    Ok(Job {
+        name,
+        line,
+        cpus: args.cpus.map(|cpus| cpus.ceil() as u32),
+        memory_mib: memory.map(|bytes| bytes.div_ceil(1 << 20)),
+        limit: args.max_time.map(|most| most + BESIDE),
+        once: args.cost.budget.is_some(),
+        env: region.into_iter().map(|region| ("AWS_REGION".to_owned(), region)).collect(),
+    })
+}
+
+/// What the job's shell does: measures, and delivers results and messages however that ends.
+fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
+    let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
+    format!(
+        "{setup}d=$(mktemp -d); code=0\n\
+         firstbyte {} 2>$d/said || code=$?\n\
+         cat $d/said >&2\n\
+         firstbyte -q cp -r $d/ {}\n\
+         [ $code = 3 ] || exit $code\n",
+        with_out(words.iter().map(|word| quoted(word)).collect()),
+        quoted(&format!("{there}/")),
+    )
+}
+
+/// The words with the file of results before the command of the workload `command`.
+fn with_out(mut words: Vec<String>) -> String {
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    words.insert(at, "--out $d/results.jsonl".to_owned());
+    words.join(" ")
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |symbol: char| symbol.is_ascii_alphanumeric() || "-_./:=,@%+".contains(symbol);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Submits the job and waits for its end. It is ended here if the wait is.
+fn measured(batch: &Batch, job: &Job, args: &RunArgs, globals: &Globals) -> Result<Ended> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stopped);
+    let ending = Ending { interrupted: ENDING, terminated: ENDING, exit: Exit::Interrupted };
+    signals::on_ending(ending, move || flag.store(true, Ordering::Relaxed))?;
+    let id = batch.submit(job)?;
+    let say = |text: String| {
+        if !globals.quiet {
+            console::say(text);
+        }
+    };
+    say(format!("job {id} is submitted"));
+    let stop = || stopped.load(Ordering::Relaxed);
+    let ended = batch.wait(&id, args.max_time, &stop, &mut |state| say(format!("job {id}: {state}")));
+    if ended.is_err()
+        && let Err(error) = batch.terminate(&id, "bench run was ended")
+    {
+        console::say(format!("firstbyte: job {id} could not be ended: {error}"));
+    }
+    Ok(ended?)
+}
+
+/// Fetches what the job has delivered, and says how it ended.
+fn delivered(args: &RunArgs, globals: &Globals, ended: &Ended, there: &str) -> Result<Exit> {
+    let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
+    let client = Client::new(globals.options())?;
+    let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {
+        match client.cp(format!("{there}/{name}"), &to, &Copy::default()) {
+            Ok(_) => Ok(Some(to)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    };
+    let to = args.out.clone().unwrap_or_else(|| directory.path().join("results.jsonl"));
+    let found = fetched("results.jsonl", to)?;
+    let failed = match (&ended.failed, &found) {
+        (None, Some(path)) => return run::measured(&results::read(path)?, globals),
+        (None, None) => format!("the job succeeded, but left no results at {there}/"),
+        (Some(why), _) => format!("the job failed: {why}"),
+    };
+    let said = fetched("said", directory.path().join("said"))?.and_then(|path| last_line(&path));
+    let said = said.map(|line| format!("; its last line: {line}")).unwrap_or_default();
+    let error = Error::failed(format!("{failed}{said}"));
+    Err(match (&found, &ended.log) {
+        (Some(_), _) => match &args.out {
+            Some(path) => error.advise(format!("what it has measured is in {}", path.display())),
+            None => error,
+        },
+        (None, Some(log)) => error.advise(format!("its log stream {log} has more")),
+        (None, None) => error,
+    })
+}
+
+fn last_line(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
+}
