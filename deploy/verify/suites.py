@@ -1,13 +1,12 @@
 """The stacks that verify.py makes: what each needs, how its data is put there, what is measured.
 
-A stack is a directory of deploy/terraform. Measuring is left to `firstbyte bench`: from here in
+A stack is a directory of deploy/terraform. Measuring is left to `firstbyte bench run --on`: in
 functions, and in a job on its instance.
 """
 
 import json
 import random
 import re
-import time
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +40,6 @@ class Functions:
 
     name: str = "s1"
     suites: tuple[str, ...] = ("s1", "s5")
-    programs: tuple[str, ...] = ()
 
     def files(self, options: Namespace) -> list[Path]:
         return [options.dist / f"{name}.zip" for name in ("function-x86_64", "api-x86_64", "layer-x86_64", "handlers")]
@@ -69,7 +67,7 @@ class Functions:
         functions, bucket = outputs["functions"], f"s3://{outputs['bucket']}"
         given = {"mounted": MOUNT}
         if suite == "s5":
-            given |= {name: functions[name] for name in ("boto3", "shutil")}
+            given |= {name: functions[name] for name in ("boto3", "shutil", "package")}
         run.firstbyte(
             *("bench", "run", "--suite", suite, "--on", f"lambda:{functions['mounted']}"),
             f"{bucket}/big" if suite == "s1" else f"{bucket}/",
@@ -84,8 +82,8 @@ class Batch:
 
     name: str = "s3"
     suites: tuple[str, ...] = ("s3",)
-    # Submits the job.
-    programs: tuple[str, ...] = ("aws",)
+    # Those that need no database of BLAST.
+    cases: tuple[str, ...] = ("own-fio-sequential", "own-fio-random")
 
     def files(self, options: Namespace) -> list[Path]:
         built = sorted(options.dist.glob("firstbyte-*-linux-x86_64"))
@@ -102,30 +100,14 @@ class Batch:
         run.firstbyte("cp", local / "part", f"s3://{outputs['bucket']}/db/part")
 
     def measure(self, run, suite: str, outputs: dict, result: Path) -> None:
-        there = f"s3://{outputs['bucket']}/results/{suite}.jsonl"
-        cases = "--case own-fio-sequential --case own-fio-random"
-        command = (
-            "dnf -q -y install fio"
-            f" && firstbyte bench run --suite {suite} {cases} --out /tmp/results.jsonl /mnt/efs"
-            f" && firstbyte cp /tmp/results.jsonl {there}"
+        run.firstbyte(
+            *("bench", "run", "--suite", suite, "/mnt/efs"),
+            *(word for case in self.cases for word in ("--case", case)),
+            *("--on", f"batch:{outputs['queue']}:{outputs['job_definitions']['efs']}"),
+            *("--job-setup", "dnf -q -y install fio"),
+            *("--results", f"s3://{outputs['bucket']}/results/"),
+            *("--max-time", f"{run.options.limit:g}m", "--out", result),
         )
-        submitted = run.asked(
-            *("aws", "batch", "submit-job", "--job-name", suite, "--job-queue", outputs["queue"]),
-            *("--job-definition", outputs["job_definitions"]["efs"]),
-            *("--parameters", json.dumps({"command": command})),
-        )
-        self.wait(run, submitted["jobId"])
-        run.firstbyte("cp", there, result)
-
-    def wait(self, run, job: str) -> None:
-        """Waits until the job has ended. The time limit of the run bounds it."""
-        while True:
-            [found] = run.asked("aws", "batch", "describe-jobs", "--jobs", job)["jobs"]
-            if found["status"] == "SUCCEEDED":
-                return
-            if found["status"] == "FAILED":
-                run.fail(f"job {job} failed: {found.get('statusReason', 'no reason')}; its log has more")
-            time.sleep(run.options.pause)
 
 
 STACKS = [Functions(), Batch()]

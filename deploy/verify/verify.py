@@ -22,11 +22,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import NoReturn
 
 import costs
 import suites
@@ -121,8 +119,8 @@ class Run:
             os.fsync(file.fileno())
         temporary.rename(self.path / "run.json")
 
-    def call(self, *words: object, protected: bool = False, out=None) -> int:
-        """Runs a program to its end and returns its exit code. `out` gets its standard output.
+    def call(self, *words: object, protected: bool = False) -> int:
+        """Runs a program to its end and returns its exit code.
 
         It has a session of its own, so that Ctrl-C reaches it through this program alone, or not at
         all if it is protected. Should this program die, it gets SIGTERM.
@@ -133,7 +131,6 @@ class Run:
         child = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.DEVNULL,
-            stdout=out,
             start_new_session=True,
             preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             env=os.environ | dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), self.state()["region"]),
@@ -145,19 +142,9 @@ class Run:
         self.signals.check()
         return code
 
-    def must(self, *words: object, out=None) -> None:
-        if code := self.call(*words, out=out):
+    def must(self, *words: object) -> None:
+        if code := self.call(*words):
             raise Stopped(f"{words[0]} failed with exit code {code}")
-
-    def fail(self, why: str) -> NoReturn:
-        raise Stopped(why)
-
-    def asked(self, *words: object) -> dict:
-        """What a program prints as JSON."""
-        with tempfile.TemporaryFile("w+") as out:
-            self.must(*words, "--output", "json", out=out)
-            out.seek(0)
-            return json.load(out)
 
     def firstbyte(self, *words: object) -> None:
         self.must(self.options.firstbyte, *words)
@@ -243,7 +230,7 @@ def agreed() -> bool:
 def begin(options: argparse.Namespace) -> int:
     chosen = [stack for stack in suites.STACKS if set(stack.suites) & set(options.suite)]
     provisioner = "terraform" if options.provisioner == TERRAFORM else options.provisioner[0]
-    for program in (options.firstbyte, provisioner, *(name for stack in chosen for name in stack.programs)):
+    for program in (options.firstbyte, provisioner):
         if not shutil.which(program):
             sys.exit(f"verify: {program}: no such program; install it, or give its path")
     missing = [str(path) for stack in chosen for path in stack.files(options) if not path.is_file()]

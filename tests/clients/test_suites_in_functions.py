@@ -63,6 +63,7 @@ def test_s5_has_python_handlers_beside_ours(tmp_path):
     check(runs)
     names = {run["contender"] for run in runs}
     assert {"boto3 download_file", "firstbyte download", "mounted, shutil.copy", "boto3, pool of 30", "mounted, copytree"} <= names
+    assert {"package, cp", "package, open, all", "package, cp -r"} <= names
     assert all(run["metrics"]["objects"] == 5 for run in runs if run["case"].startswith("small"))
 
 

@@ -269,6 +269,8 @@ class Cloud:
         self.changes: list[str] = []
         self.on_change: Callable[[int], None] = lambda number: None
         self.refusals = 0
+        # An output that a stack does not have.
+        self.forgotten = ""
 
     def kinds(self, run: str) -> Kinds:
         return Kinds(self.clients, run)
@@ -307,9 +309,11 @@ class Cloud:
                 return 130
         if action == "apply":
             made = dict(state)
-            functions = {kind: f"firstbyte-{kind}-{{memory}}" for kind in ("mounted", "boto3", "shutil")}
+            functions = {kind: f"firstbyte-{kind}-{{memory}}" for kind in ("mounted", "boto3", "shutil", "package")}
             outputs = {"bucket": f"firstbyte-{run.name}", "functions": functions, "queue": made.get("queue")}
-            outputs["job_definitions"] = {"efs": made.get("job definition")}
+            # Name and revision are the end of its ARN.
+            outputs["job_definitions"] = {"efs": made.get("job definition", "").rsplit("/")[-1]}
+            outputs.pop(self.forgotten, None)
             (run / f"{stack}.outputs.json").write_text(json.dumps(outputs))
         return 0
 

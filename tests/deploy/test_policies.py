@@ -33,6 +33,7 @@ VALUES = {
     "read": {"bucket": BUCKET},
     "s3files-client": {"file_system": "arn:aws:s3files:::file-system/f"},
     "s3files-service": {"bucket": BUCKET, "partition": "aws"},
+    "submit": {"queue": "arn:aws:batch:r:a:job-queue/q", "definitions": ["arn:aws:batch:r:a:job-definition/d"]},
     "write": {"bucket": BUCKET},
 }
 
@@ -89,24 +90,42 @@ LAMBDA = {
     ("Put", "configuration"): "lambda:UpdateFunctionConfiguration",
 }
 PATH_AND_METHOD = re.compile(r'format!\("\{API\}/\{\}/(\w+)".*?ServiceMethod::(\w+)', re.DOTALL)
+# Calls of Batch's API, by the end of the path.
+BATCH = {
+    "describecomputeenvironments": "batch:DescribeComputeEnvironments",
+    "describejobdefinitions": "batch:DescribeJobDefinitions",
+    "describejobqueues": "batch:DescribeJobQueues",
+    "describejobs": "batch:DescribeJobs",
+    "submitjob": "batch:SubmitJob",
+    "terminatejob": "batch:TerminateJob",
+}
+BATCH_PATH = re.compile(r'self\.post\("(\w+)"|"/v1/(\w+)"')
 
 
 def test_each_call_of_another_service_is_allowed(rendered):
-    """Such calls are made by `ServiceRequest`. A file with another service is noticed here."""
-    allowed = set.union(*(actions(statement) for statement in rendered["measure"]["Statement"]))
-    assert allowed == set(LAMBDA.values())
+    """Such calls are made by `Api`. A file with another service is noticed here."""
+    allowed = {name: set.union(*map(actions, rendered[name]["Statement"])) for name in ("measure", "submit")}
+    assert allowed == {"measure": set(LAMBDA.values()), "submit": set(BATCH.values())}
+    services = set()
     for path in (ROOT / "crates").rglob("src/**/*.rs"):
         text = path.read_text()
-        if "ServiceRequest {" not in text or path.parent == SOURCE.parent:
-            continue
-        assert re.findall(r'service: "(\w+)"', text) == ["lambda"], f"{path}: no policy here allows this service"
-        found = {(method, end) for end, method in PATH_AND_METHOD.findall(text)}
-        assert found == set(LAMBDA), f"{path}: calls that no policy allows, or none that it need allow"
+        if "ServiceRequest {" in text and path.parent != SOURCE.parent:
+            assert path.name == "aws.rs", f"{path}: a call beside `Api`"
+        for service in re.findall(r'Api::new\(\s*"(\w+)"', text):
+            services.add(service)
+            if service == "lambda":
+                found, known = {(method, end) for end, method in PATH_AND_METHOD.findall(text)}, set(LAMBDA)
+            else:
+                found, known = {"".join(ends) for ends in BATCH_PATH.findall(text)}, set(BATCH)
+            assert found == known, f"{path}: calls that no policy allows, or none that it need allow"
+    assert services == {"batch", "lambda"}, "no policy here allows another service"
 
 
 def test_the_page_has_the_same_actions():
     rows = re.findall(r"^\| (\w+) \| ((?:`s3:\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
     assert {name: set(re.findall(r"s3:\w+", needs)) for name, needs in rows} == called()
+    others = set(re.findall(r"^\| \w+ \| `((?:batch|lambda):\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert others == {*LAMBDA.values(), *BATCH.values()}
 
 
 def test_wildcards_are_where_aws_has_no_narrower_resource(rendered):
@@ -116,7 +135,7 @@ def test_wildcards_are_where_aws_has_no_narrower_resource(rendered):
         for statement in document["Statement"]
         if statement.get("Resource") == "*"
     }
-    assert wide == {("function", "JoinNetwork"), ("instance", "BeInstance")}
+    assert wide == {("function", "JoinNetwork"), ("instance", "BeInstance"), ("submit", "FollowJobs")}
     for name, document in rendered.items():
         for statement in document["Statement"]:
             # The service's own list for its role has them.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from cloud import STACKS, Cloud
-from conftest import BIN, DEPLOY, terraform
+from conftest import DEPLOY, terraform
 from serving import CLEAN, TARGET
 
 KIT = DEPLOY / "verify" / "verify.py"
@@ -23,25 +23,21 @@ PROVISION = DEPLOY / "verify" / "provision.py"
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 TIMEOUT = 60
 
-# firstbyte and aws: notes each call, writes results, and at the call KILL_AT sends KILL_WITH to its
-# caller.
+# firstbyte: notes each call, writes results, and at the call KILL_AT sends KILL_WITH to its caller.
 STAND_IN = r"""#!/bin/sh
 [ "$1" = --json ] && exit 1
-echo "$(basename "$0") $*" >>"$CALLS"
+echo "$*" >>"$CALLS"
 for word; do last=$word; done
 case $* in
-*submit-job*) echo '{"jobId": "j"}' ;;
-*--out\ * | cp\ *results*) echo '{}' >"$last" ;;
-*describe-jobs*) echo '{"jobs": [{"status": "'"${JOB:-SUCCEEDED}"'", "statusReason": "Host EC2"}]}' ;;
+*--out\ *) echo '{}' >"$last" ;;
 esac
 [ "$(wc -l <"$CALLS")" = "$FAIL_AT" ] && exit 1
 [ "$(wc -l <"$CALLS")" = "$KILL_AT" ] || exit 0
 kill -"$KILL_WITH" $PPID
 exec sleep 60
 """
-# In a run: two copies, two functions that fill EFS, two suites; a copy, a job, its state, its
-# results.
-CALLS = 10
+# In a run: two copies, two functions that fill EFS, two suites; a copy, a suite.
+CALLS = 8
 # What is made, then destroyed.
 CHANGES = 2 * sum(map(len, STACKS.values()))
 
@@ -53,9 +49,8 @@ class Kit:
         self.cloud, self.folder = cloud, folder
         (folder / "bin").mkdir()
         self.program = folder / "bin" / "firstbyte"
-        for program in (self.program, folder / "bin" / "aws"):
-            program.write_text(STAND_IN)
-            program.chmod(0o755)
+        self.program.write_text(STAND_IN)
+        self.program.chmod(0o755)
         self.calls = folder / "calls"
         (folder / "dist").mkdir()
         zips = ["function-x86_64.zip", "api-x86_64.zip", "layer-x86_64.zip", "handlers.zip"]
@@ -126,8 +121,8 @@ def test_a_run_makes_measures_and_destroys_in_order(kit):
     calls = kit.calls.read_text().splitlines()
     assert len(calls) == CALLS
     run = kit.folder / "runs" / "whole"
-    measured = [call.split()[-1] for call in calls if "--suite" in call and "aws" not in call or "results/" in call]
-    assert measured[:2] == [f"{run}/s1.jsonl", f"{run}/s5.jsonl"] and measured[-1] == f"{run}/s3.jsonl"
+    measured = [call.split()[-1] for call in calls if "--suite" in call]
+    assert measured == [f"{run}/{suite}.jsonl" for suite in ("s1", "s5", "s3")]
     assert all((run / f"{suite}.jsonl").exists() for suite in ("s1", "s5", "s3"))
     bought = json.loads((run / "guard.tfvars.json").read_text())
     assert bought == {"region": "us-east-1", "run": "whole", "limit_usd": 20, "email": "a@example.org"}
@@ -191,27 +186,20 @@ def test_a_step_that_fails_ends_the_run(kit):
     assert kit.cloud.kinds("failed").all() == []
 
 
-def test_a_job_that_fails_ends_the_run(kit):
-    code, said = kit.run("job", JOB="FAILED")
-    assert code == 1 and "job j failed: Host EC2" in said, said
-    assert kit.cloud.kinds("job").all() == []
-
-
 def test_a_mistake_of_the_program_leaves_nothing_either(kit):
-    code, said = kit.run("mistake", JOB='"')
-    assert code == 1 and "JSONDecodeError" in said and "nothing is left" in said
+    kit.cloud.forgotten = "queue"
+    code, said = kit.run("mistake")
+    assert code == 1 and "KeyError" in said and "nothing is left" in said
     assert kit.cloud.kinds("mistake").all() == []
 
 
 def test_a_job_is_submitted_to_batch(kit, moto):
-    """By AWS's own client, to moto, which runs no job and says that it succeeded."""
+    """By `bench run --on batch`, to moto, which runs no job and says that it succeeded."""
     moto.post("/moto-api/config", b'{"batch": {"use_docker": false}}')
-    (kit.folder / "bin" / "aws").unlink()
+    kit.program.write_text(f'#!/bin/sh\n[ "$1" != bench ] || exec {TARGET}/debug/firstbyte "$@"\n')
     env = {"AWS_ENDPOINT_URL": moto.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a"}
-    process = kit.begin("submit", "--yes", "--suite", "s3", **env, PATH=f"{BIN}:{os.environ['PATH']}")
-    code, said = ended(process)
-    assert code == 0, said
-    assert (kit.folder / "runs" / "submit" / "s3.jsonl").exists()
+    code, said = kit.run("submit", "--suite", "s3", **env)
+    assert code == 1 and re.search("job [0-9a-f-]+: SUCCEEDED", said), said
     assert kit.cloud.kinds("submit").all() == []
 
 

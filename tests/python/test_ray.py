@@ -15,7 +15,7 @@ OBJECTS = int(os.environ.get("FIRSTBYTE_RAY_OBJECTS", "200"))
 KEYS = int(os.environ.get("FIRSTBYTE_RAY_KEYS", "2000"))
 # Of each object, in some bytes.
 SIZE = int(os.environ.get("FIRSTBYTE_RAY_SIZE", "5000"))
-# A task's requests at once, twice: what one lost, and what one without its node still does before it ends.
+# Twice a task's requests at once: a worker may outlive its node for a moment.
 IN_FLIGHT = 128
 NODES = int(os.environ.get("FIRSTBYTE_RAY_NODES", "2"))
 

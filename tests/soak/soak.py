@@ -213,7 +213,7 @@ def manifests(soak: Soak) -> int:
 
 
 def array_jobs(soak: Soak) -> int:
-    """100,000 objects in 8 shards of array jobs of Slurm on four nodes: a lost node, a shard run twice"""
+    """100,000 objects in 8 array jobs of Slurm on four nodes: one lost, a shard run twice"""
     # The same test as in `make test`, with more and smaller objects.
     counts = {"OBJECTS": "100000", "SIZE": "1500", "SHARDS": "8", "NODES": "4"}
     counts = {f"FIRSTBYTE_SLURM_{name}": count for name, count in counts.items()}
@@ -235,7 +235,7 @@ def python_tested(soak: Soak, test: str, counts: dict[str, str]) -> int:
 
 
 def api_deadlines(_soak: Soak) -> int:
-    """200 calls of the example API: random shares of 500 MB, random deadlines up to 3 s; none is killed"""
+    """200 calls of the example API, over 500 MB with random deadlines to 3 s; none is killed"""
     return tested("firstbyte-lambda", "api", FIRSTBYTE_API_CALLS=200, FIRSTBYTE_API_MIB=500, FIRSTBYTE_API_LONGEST_MS=3000)
 
 

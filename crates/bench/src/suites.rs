@@ -82,6 +82,7 @@ pub static SUITES: [Suite; 6] = [
             ("functions/answer.py", include_str!("../../../deploy/functions/answer.py")),
             ("functions/boto3_s3.py", include_str!("../../../deploy/functions/boto3_s3.py")),
             ("functions/mount.py", include_str!("../../../deploy/functions/mount.py")),
+            ("functions/with_firstbyte.py", include_str!("../../../deploy/functions/with_firstbyte.py")),
         ],
     },
     Suite {

@@ -9,8 +9,13 @@ output "queue" {
 }
 
 output "job_definitions" {
-  description = "Names of the job definitions by file system."
+  description = "Names of the job definitions by file system, as `bench run --on batch:QUEUE:DEFINITION` has them."
   value       = { for key, job in aws_batch_job_definition.this : key => job.name }
+}
+
+output "measure_policy" {
+  description = "ARN of a policy for the user who measures: submit jobs, follow and end them."
+  value       = aws_iam_policy.submit.arn
 }
 
 output "log_group" {

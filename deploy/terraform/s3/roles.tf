@@ -1,4 +1,4 @@
-# Roles: the instance starts the agent and mounts, the job reads and writes data.
+# Roles: the instance starts the agent and mounts, the job reads and writes data. A policy for who submits jobs.
 
 resource "aws_iam_role" "instance" {
   name               = "${local.name}-instance"
@@ -36,6 +36,16 @@ resource "aws_iam_role_policy" "job" {
   name   = each.key
   role   = aws_iam_role.job.id
   policy = each.value
+}
+
+# For the user who measures. It is attached to nothing here.
+resource "aws_iam_policy" "submit" {
+  name = "${local.name}-submit"
+  policy = templatefile("${local.policies}/submit.json.tftpl", {
+    queue = aws_batch_job_queue.this.arn
+    # Whatever their revision.
+    definitions = flatten([for job in aws_batch_job_definition.this : [job.arn_prefix, "${job.arn_prefix}:*"]])
+  })
 }
 
 locals {

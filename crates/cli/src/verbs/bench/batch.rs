@@ -3,7 +3,7 @@
 //!
 //! The job runs the same command line, without what concerns this machine, so that targets are the
 //! paths that its instance has mounted, and caches are dropped and watched there. Whatever ends the
-//! wait for the job ends the job. Called by `run`.
+//! wait for the job ends the job. Called by `bench`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,10 @@ pub struct Place<'a> {
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit> {
     let results = check(args)?;
-    let batch = Batch::new(globals.options().store, place.queue, place.definition, place.endpoint)?;
+    let of_environment =
+        ["AWS_ENDPOINT_URL_BATCH", "AWS_ENDPOINT_URL"].into_iter().find_map(environment::variable);
+    let endpoint = place.endpoint.or(of_environment.as_deref());
+    let batch = Batch::new(globals.options().store, place.queue, place.definition, endpoint)?;
     let mut words = words_of_job(std::env::args().skip(1));
     if let Some(rest) = bounded(args, globals, &batch, place)? {
         words.extend(["--budget".to_owned(), format!("{rest:.2}USD")]);

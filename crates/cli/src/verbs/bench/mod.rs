@@ -16,10 +16,12 @@ mod run;
 mod survive;
 
 use clap::{Args, Subcommand};
+use firstbyte_bench::on::On;
 
 use crate::globals::Globals;
 use crate::render::error::{Error, Exit, Result};
 
+use batch::Place;
 pub use run::clean_environment;
 
 /// Measure storage: contenders run in turn, cache states are verified, content is checked
@@ -46,7 +48,12 @@ enum Action {
 /// Runs it.
 pub fn run(args: &BenchArgs, globals: &Globals) -> Result<Exit> {
     match &args.action {
-        Action::Run(args) => run::run(args, globals),
+        Action::Run(args) => match &args.on {
+            Some(On::Batch { queue, definition, endpoint }) => {
+                batch::run(args, globals, &Place { queue, definition, endpoint: endpoint.as_deref() })
+            }
+            _ => run::run(args, globals),
+        },
         Action::Report(args) => report::run(args),
         Action::Compare(args) => compare::run(args, globals),
         Action::Functions(args) => functions::run(args, globals),

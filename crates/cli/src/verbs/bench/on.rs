@@ -13,7 +13,7 @@ use crate::render::error::{Error, Result};
 
 /// Variables of the suites that name what a user may have in Lambda: a mounted directory, and
 /// functions of Python.
-const USERS_OWN: [&str; 3] = ["mounted", "boto3", "shutil"];
+const USERS_OWN: [&str; 4] = ["mounted", "boto3", "shutil", "package"];
 
 /// The plan with its jobs where they are to run.
 pub fn place(mut plan: Plan, on: Option<&On>) -> Result<Plan> {
@@ -120,7 +120,8 @@ pub fn in_functions(
                 return Err(Error::usage("--on lambda: the function has nothing to read").advise(advice));
             }
             vars.insert("name".into(), name.clone());
-            let of_others = ["boto3", "shutil"].into_iter().filter(|name| vars.contains_key(*name));
+            let of_others =
+                ["boto3", "shutil", "package"].into_iter().filter(|name| vars.contains_key(*name));
             let endpoints: Vec<String> = of_others.map(|name| format!("{name}_endpoint")).collect();
             for name in endpoints.into_iter().chain(["endpoint".to_owned()]) {
                 vars.insert(name, endpoint.clone().unwrap_or_default());

@@ -21,7 +21,6 @@ use firstbyte_location::units::{parse_duration, parse_size};
 use firstbyte_transfer::Concurrency;
 use serde_json::json;
 
-use super::batch::{self, Place};
 use super::cost::{self, CostArgs};
 use super::on;
 use crate::globals::Globals;
@@ -157,9 +156,6 @@ pub fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
-    if let Some(On::Batch { queue, definition, endpoint }) = &args.on {
-        return batch::run(args, globals, &Place { queue, definition, endpoint: endpoint.as_deref() });
-    }
     if args.results.is_some() || args.job_setup.is_some() {
         return Err(Error::usage("--results and --job-setup are of --on batch"));
     }
