@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import random_bytes
 from functions import PYTHON, hosted
-from serving import AWS, CLEAN, TARGET
+from serving import AWS, CLEAN, TARGET, serving
 
 FIRSTBYTE, BOOTSTRAP = TARGET / "debug" / "firstbyte", TARGET / "debug" / "bootstrap"
 STAGES = {
@@ -65,6 +66,22 @@ def test_s5_has_python_handlers_beside_ours(tmp_path):
     assert {"boto3 download_file", "firstbyte download", "mounted, shutil.copy", "boto3, pool of 30", "mounted, copytree"} <= names
     assert {"package, cp", "package, open, all", "package, cp -r"} <= names
     assert all(run["metrics"]["objects"] == 5 for run in runs if run["case"].startswith("small"))
+
+
+def test_functions_here_read_a_store_of_the_callers(tmp_path):
+    (tmp_path / "served" / "own").mkdir(parents=True)
+    (tmp_path / "served" / "own" / "object").write_bytes(random_bytes(1, 1 << 20))
+    keys = tmp_path / "keys"
+    keys.write_text(f"{AWS['AWS_ACCESS_KEY_ID']} {AWS['AWS_SECRET_ACCESS_KEY']} write\n")
+    keys.chmod(0o600)
+    with serving(tmp_path / "served", "--auth", str(keys)) as served:
+        words = ["--suite", "s1", "--on", f"local:{BOOTSTRAP}", "--case", "3008MB", "--set", "starts=1"]
+        out = tmp_path / "s1.jsonl"
+        env = AWS | {"AWS_REGION": "us-east-1"}
+        runs = bench(out, *words, "s3://own/object", "--endpoint-url", served.url, env=env)
+    whole = [run for run in runs if run["contender"] in ("download", "open, all")]
+    check(whole)
+    assert [run["bytes"] for run in whole] == [1 << 20] * 2
 
 
 @pytest.fixture

@@ -91,6 +91,15 @@ pub fn in_lambda(plan: &mut Plan, unknown: &[&str]) {
     plan.cases.retain(|case| !case.contenders.is_empty());
 }
 
+/// Has functions on this machine use the caller's credentials, for a store of the caller's own.
+pub fn as_caller(plan: &mut Plan) {
+    plan.env.clear();
+    let of_cases = plan.cases.iter_mut().flat_map(|case| &mut case.services);
+    for service in plan.services.iter_mut().chain(of_cases) {
+        service.env.retain(|name, _| !name.starts_with("AWS_"));
+    }
+}
+
 /// Has every command and job of a plan run by `srun`, as Slurm jobs of this name. Limits of memory
 /// and processors are Slurm's.
 ///

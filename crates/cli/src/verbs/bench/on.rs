@@ -107,7 +107,11 @@ pub fn in_functions(
             if let Some((_, location)) = local {
                 set("shown", location.clone());
             }
-            Ok(suite.plan_in_functions(&vars)?)
+            let mut plan = suite.plan_in_functions(&vars)?;
+            if remote.is_some() {
+                on::as_caller(&mut plan);
+            }
+            Ok(plan)
         }
         On::Lambda { name, endpoint } => {
             if let Some((target, _)) = local {
