@@ -91,6 +91,9 @@ fn words_of_job(given: impl Iterator<Item = String>) -> Vec<String> {
             return words;
         }
         let name = word.split('=').next().unwrap_or_default();
+        if name == "--dry-run" {
+            continue;
+        }
         if !HERE.contains(&name) {
             words.push(word);
         } else if name == word {
@@ -223,4 +226,31 @@ fn delivered(args: &RunArgs, globals: &Globals, ended: &Ended, there: &str) -> R
 fn last_line(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_job_gets_the_command_line_without_what_concerns_this_machine() {
+        let given = "-q bench run /mnt/efs --on batch:q:d --results=s3://b/ --case a --out o --dry-run --cpus 2 --budget=1USD \
+                     --workload command -- prog --out x";
+        let expected = "-q bench run /mnt/efs --case a --workload command -- prog --out x";
+        assert_eq!(words_of_job(words(given).into_iter()), words(expected));
+    }
+
+    #[test]
+    fn a_line_has_the_file_of_results_before_the_command_and_quotes_words() {
+        let given = [words("bench run /mnt/efs --"), vec!["prog".into(), "it's $x".into()]].concat();
+        let line = line(Some("dnf -y install fio"), &given, "s3://b/p/n");
+        assert!(line.starts_with("dnf -y install fio\nd=$(mktemp -d)"), "{line}");
+        let run = "\nfirstbyte bench run /mnt/efs --out $d/results.jsonl -- prog 'it'\\''s $x' 2>$d/said || code=$?\n";
+        assert!(line.contains(run), "{line}");
+        assert!(line.contains("\nfirstbyte -q cp -r $d/ s3://b/p/n/\n"), "{line}");
+    }
 }
