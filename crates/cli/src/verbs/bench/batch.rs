@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs, globals: &Globals, place: &Place<'_>) -> Result<Exit>
     let batch = Batch::new(globals.options().store, place.queue, place.definition, endpoint)?;
     let mut words = words_of_job(std::env::args().skip(1));
     if let Some(rest) = bounded(args, globals, &batch, place)? {
-        words.extend(["--budget".to_owned(), format!("{rest:.2}USD")]);
+        give(&mut words, &["--budget".to_owned(), format!("{rest:.2}USD")]);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("firstbyte-bench-{:x}", now.as_nanos());
@@ -141,22 +141,23 @@ fn job(args: &RunArgs, globals: &Globals, name: String, line: String) -> Result<
 /// What the job's shell does: measures, and delivers results and messages however that ends.
 fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
+    let mut words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    give(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
     format!(
         "{setup}d=$(mktemp -d); code=0\n\
          firstbyte {} 2>$d/said || code=$?\n\
          cat $d/said >&2\n\
          firstbyte -q cp -r $d/ {}\n\
          [ $code = 3 ] || exit $code\n",
-        with_out(words.iter().map(|word| quoted(word)).collect()),
+        words.join(" "),
         quoted(&format!("{there}/")),
     )
 }
 
-/// The words with the file of results before the command of the workload `command`.
-fn with_out(mut words: Vec<String>) -> String {
+/// Puts options before the command of the workload `command`.
+fn give(words: &mut Vec<String>, options: &[String]) {
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    words.insert(at, "--out $d/results.jsonl".to_owned());
-    words.join(" ")
+    words.splice(at..at, options.iter().cloned());
 }
 
 /// A word for a shell.
