@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 
+/// Characters that are shown of an answer that is no JSON.
+const MOST_SHOWN: usize = 300;
+
 /// A service, and what of it is called.
 pub(crate) struct Api {
     store: Store,
@@ -64,8 +67,9 @@ impl Api {
         }
         let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let message = ["Message", "message"].iter().find_map(|name| said.get(*name)?.as_str());
+        let message = message.map_or_else(|| start_of(&answer.body), str::to_owned);
         let kind = answer.header("x-amzn-errortype").unwrap_or("error").split(':').next().unwrap_or_default();
-        Err(self.wrong(&format!("{kind} ({}): {}", answer.status, message.unwrap_or("no message"))))
+        Err(self.wrong(&format!("{kind} ({}): {message}", answer.status)))
     }
 
     /// The JSON of an answer, unless it is an error of the API.
@@ -84,4 +88,10 @@ impl Api {
         let what = what.strip_prefix(&place).unwrap_or(what);
         Error::Target { location: self.place.clone(), what: what.to_owned() }
     }
+}
+
+/// The start of an answer that is not the API's own, such as that of a proxy.
+fn start_of(body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().take(MOST_SHOWN).collect();
+    if text.trim().is_empty() { "no message".into() } else { text.trim().to_owned() }
 }
