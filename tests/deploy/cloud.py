@@ -311,8 +311,8 @@ class Cloud:
             made = dict(state)
             functions = {kind: f"firstbyte-{kind}-{{memory}}" for kind in ("mounted", "boto3", "shutil", "package")}
             outputs = {"bucket": f"firstbyte-{run.name}", "functions": functions, "queue": made.get("queue")}
-            # Name and revision are the end of its ARN.
-            outputs["job_definitions"] = {"efs": made.get("job definition", "").rsplit("/")[-1]}
+            # Its ARN ends with name and revision.
+            outputs["job_definitions"] = {"efs": made.get("job definition", "").split("/")[-1].split(":")[0]}
             outputs.pop(self.forgotten, None)
             (run / f"{stack}.outputs.json").write_text(json.dumps(outputs))
         return 0
