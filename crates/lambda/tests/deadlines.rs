@@ -99,7 +99,8 @@ fn a_read_continues_at_its_offset_in_any_environment() {
             assert_eq!(answer["crc32c"], Hasher::of(Algorithm::Crc32c, part).to_hex());
             break;
         }
-        event["continue"] = answer["continue"].clone();
+        // The token has the range.
+        event = json!({"action": "open", "source": source, "continue": answer["continue"]});
     }
     assert_eq!(read, part.len() as u64);
 }
