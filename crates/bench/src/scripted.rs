@@ -1,10 +1,14 @@
 //! For tests: an API on loopback that gives answers in an order of its own.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+/// How long a request may be waited for: a test whose request does not come fails.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bodies that such an API was sent.
 pub(crate) type Served = JoinHandle<Vec<Value>>;
@@ -22,7 +26,7 @@ pub(crate) fn serve(answers: &[(u16, &str)]) -> (String, Served) {
 }
 
 fn one(listener: &TcpListener, status: u16, body: &str) -> Value {
-    let mut reader = BufReader::new(listener.accept().unwrap().0);
+    let mut reader = BufReader::new(accepted(listener));
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).unwrap() > 2 {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
@@ -37,4 +41,17 @@ fn one(listener: &TcpListener, status: u16, body: &str) -> Value {
     let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     reader.get_mut().write_all(answer.as_bytes()).unwrap();
     serde_json::from_slice(&sent).unwrap()
+}
+
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        assert!(Instant::now() < until, "no request came");
+        thread::sleep(Duration::from_millis(2));
+    }
 }
