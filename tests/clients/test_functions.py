@@ -1,6 +1,12 @@
 """The local host for functions: Python handlers by awslambdaric, and firstbyte's own function here
 and under a foreign host."""
 
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.error import HTTPError
+
 import pytest
 from functions import PYTHON, FunctionError, foreign, hosted
 from serving import TARGET
@@ -20,6 +26,8 @@ def handle(event, context):
         raise KeyError(event["raise"])
     if "exit" in event:
         os._exit(event["exit"])
+    if "size" in event:
+        return "x" * event["size"]
     return {
         "calls": calls, "pid": os.getpid(), "left": context.get_remaining_time_in_millis(),
         "memory": context.memory_limit_in_mb, "name": context.function_name, "arn": context.invoked_function_arn,
@@ -65,6 +73,43 @@ def test_after_a_timeout_or_an_end_the_next_call_has_a_new_environment(python, e
     assert raised.value.kind == kind and part in raised.value.message
     after = python.call({})
     assert after["pid"] != before["pid"] and after["calls"] == 1
+
+
+def test_an_answer_that_is_too_large_is_an_error(python):
+    with pytest.raises(FunctionError) as raised:
+        python.call({"size": 7 << 20})
+    assert raised.value.kind == "Function.ResponseSizeTooLarge"
+
+
+@contextmanager
+def during_a_call(function):
+    """A call is running for as long as the block lasts; gives what will be its answer."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(function.call, {"sleep": 1})
+        time.sleep(0.4)
+        yield running
+
+
+def test_more_calls_than_environments_are_throttled(tmp_path):
+    (tmp_path / "app.py").write_text(HANDLER)
+    with hosted(tmp_path, "--handler", "app.handle", "--python", str(PYTHON), "--environments", "1") as function:
+        function.call({})
+        with during_a_call(function) as running:
+            with pytest.raises(HTTPError) as raised:
+                urllib.request.urlopen(function.url, b"{}", timeout=30)
+            assert raised.value.code == 429 and raised.value.headers["x-amzn-errortype"] == "TooManyRequestsException"
+        assert running.result()["calls"] == 2
+
+
+def test_a_changed_configuration_retires_an_environment_that_is_busy(python):
+    before = python.call({})
+    change = urllib.request.Request(
+        python.url.replace("/invocations", "/configuration"), b'{"Environment": {"Variables": {"A": "b"}}}', method="PUT"
+    )
+    with during_a_call(python) as running:
+        urllib.request.urlopen(change, timeout=30).close()
+    assert running.result()["pid"] == before["pid"]
+    assert python.call({})["pid"] != before["pid"]
 
 
 def test_a_handler_that_cannot_be_imported_is_an_error_of_the_start(tmp_path):
