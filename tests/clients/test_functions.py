@@ -101,15 +101,18 @@ def test_more_calls_than_environments_are_throttled(tmp_path):
         assert running.result()["calls"] == 2
 
 
-def test_a_changed_configuration_retires_an_environment_that_is_busy(python):
-    before = python.call({})
+def test_a_changed_configuration_retires_environments_that_are_idle_or_busy(python):
+    idle = python.call({})
     change = urllib.request.Request(
         python.url.replace("/invocations", "/configuration"), b'{"Environment": {"Variables": {"A": "b"}}}', method="PUT"
     )
+    urllib.request.urlopen(change, timeout=30).close()
+    busy = python.call({})
+    assert busy["pid"] != idle["pid"]
     with during_a_call(python) as running:
         urllib.request.urlopen(change, timeout=30).close()
-    assert running.result()["pid"] == before["pid"]
-    assert python.call({})["pid"] != before["pid"]
+    assert running.result()["pid"] == busy["pid"]
+    assert python.call({})["pid"] != busy["pid"]
 
 
 def test_a_handler_that_cannot_be_imported_is_an_error_of_the_start(tmp_path):

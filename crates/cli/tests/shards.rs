@@ -130,6 +130,33 @@ fn an_object_that_changed_fails_with_both_versions_and_nothing_else_does() {
 }
 
 #[test]
+fn an_object_that_changed_is_not_hydrated_in_another_version() {
+    let (s3, world) = planned();
+    fs::write(s3.root.join("bucket/run/d0/n00"), b"another").unwrap();
+    let codes: Vec<Option<i32>> =
+        (0..SHARDS).map(|number| shard(&world, "hydrate", number, &[]).code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Some(3)).count(), 1, "{codes:?}");
+    let all = merged(&world, &["r0", "r1", "r2"]).receipt();
+    assert_eq!(all["changed"][0]["location"], "s3://bucket/run/d0/n00", "{all}");
+    assert_eq!(all["done"]["objects"], OBJECTS - 1);
+}
+
+#[test]
+fn two_receipts_of_a_shard_add_up() {
+    let (_s3, world) = planned();
+    (0..SHARDS).for_each(|number| drop(shard(&world, "cp", number, &["to/"]).ok()));
+    let mut receipt: Value = serde_json::from_slice(&world.read("r0")).unwrap();
+    let last = receipt["shard"]["objects"].as_u64().unwrap() - 1;
+    for (name, done) in [("r0a", "0".to_owned()), ("r0b", format!("1-{last}"))] {
+        receipt["shard"]["done"] = done.into();
+        world.write(name, receipt.to_string().as_bytes());
+    }
+    assert_eq!(merged(&world, &["r0a", "r1", "r2"]).code, Some(3));
+    let all = merged(&world, &["r0a", "r0b", "r1", "r2"]).ok().receipt();
+    assert_eq!((&all["done"]["objects"], &all["lost_shards"]), (&OBJECTS.into(), &serde_json::json!([])));
+}
+
+#[test]
 fn local_files_are_pinned_too_whatever_their_names() {
     let world = World::new();
     for name in [&b"plain"[..], b"\xff\xfe", b"line\nfeed", b"d/\xc3\xbc#%20?"] {
