@@ -88,7 +88,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
         assert_eq!(crossing, (1, 2 * BLOCK), "two blocks");
         let mut buffer = vec![0; 3 * BLOCK_LEN];
         let at = 10 * BLOCK + 100;
-        let several = setting.cost(|| drop(handle.read_at(&mut buffer, at).unwrap()));
+        let several = setting.cost(|| assert_eq!(handle.read_at(&mut buffer, at).unwrap(), 3 * BLOCK_LEN));
         assert!(buffer == setting.content[at as usize..][..buffer.len()]);
         assert_eq!(several, (1, 4 * BLOCK));
         drop(handle);
