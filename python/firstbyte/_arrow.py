@@ -25,9 +25,9 @@ def arrow_filesystem(
     """Make a file system for pyarrow: its datasets, `pyarrow.parquet`, and what is built on them.
 
     pyarrow reads a file that is Python's with one thread at a time. So the column chunks that a
-    Parquet reader asks for next are fetched before it does, in parallel, if it has read the footer
-    by the same open. Opening a file costs one request. Paths are those of `firstbyte.filesystem`,
-    like `bucket/key`. pyarrow and fsspec are imported by this call.
+    Parquet reader asks for next are fetched before it does, in parallel. Opening a file costs one
+    request. Paths are those of `firstbyte.filesystem`, like `bucket/key`. pyarrow and fsspec are
+    imported by this call.
 
     Args:
         target_protocol: "s3", "http", "https" or "file".

@@ -18,7 +18,7 @@ pub(crate) use footer::Chunk;
 /// The last bytes of a Parquet file: the length of its footer, and this.
 const MAGIC: &[u8; 4] = b"PAR1";
 /// Bytes of the length and the magic.
-const TAIL: u64 = 8;
+pub(crate) const TAIL: usize = 8;
 /// Longest footer that is parsed.
 const LONGEST: u64 = 16 << 20;
 
@@ -50,7 +50,7 @@ impl Columns {
             && let Some((_, length)) = rest.split_last_chunk()
         {
             let length = u64::from(u32::from_le_bytes(*length));
-            let end = size - TAIL;
+            let end = size - TAIL as u64;
             if (1..=LONGEST.min(end)).contains(&length) {
                 *self = Self::Footer(ByteRange::new(end - length, end));
             }

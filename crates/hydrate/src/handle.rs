@@ -11,7 +11,7 @@ use firstbyte_location::{ByteRange, Location, Version, to_usize};
 use crate::Result;
 use crate::block::{BLOCK, blocks_of};
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
-use crate::columns::Columns;
+use crate::columns::{Columns, TAIL};
 use crate::limits::REQUEST;
 use crate::part::Part;
 use crate::pending_read::Done;
@@ -91,6 +91,8 @@ pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
     columns: Mutex<Columns>,
+    /// Whether it was read.
+    is_read: AtomicBool,
     /// Whether it is counted as a sequential reader.
     is_sequential: AtomicBool,
     /// Fetches ahead for this handle are wanted while this lives.
@@ -104,6 +106,7 @@ impl Handle {
             file,
             read_ahead,
             columns: Mutex::default(),
+            is_read: AtomicBool::new(false),
             is_sequential: AtomicBool::new(false),
             alive: Arc::new(()),
         }
@@ -144,6 +147,9 @@ impl Handle {
         let buffer = &mut buffer[..to_usize(range.len())];
         self.count(range);
         let version = &self.file.version;
+        if !self.is_read.swap(true, Relaxed) {
+            self.recall_columns();
+        }
         let present = version.blocks.read_at(buffer, range.start);
         if present == buffer.len() {
             version.extend_reach(range.end);
@@ -304,6 +310,25 @@ impl Handle {
         let ranges = self.lock_columns().note(read, self.file.version.most_window());
         if !ranges.is_empty() {
             self.prefetch(&ranges);
+        }
+    }
+
+    /// Recognises a Parquet file whose footer is present: pyarrow reads that by one open of a file,
+    /// and the columns by another.
+    fn recall_columns(&self) {
+        let (size, blocks) = (self.file.size(), &self.file.version.blocks);
+        let mut end = [0; TAIL];
+        let Some(start) = size.checked_sub(TAIL as u64) else { return };
+        if blocks.read_at(&mut end, start) < TAIL {
+            return;
+        }
+        let mut columns = self.lock_columns();
+        columns.note_end(&end, size);
+        if let Some(footer) = columns.wants(ByteRange::new(0, size)) {
+            let mut held = vec![0; to_usize(footer.len())];
+            if blocks.read_at(&mut held, footer.start) == held.len() {
+                columns.parse(&held, size);
+            }
         }
     }
 

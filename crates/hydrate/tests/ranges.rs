@@ -92,7 +92,7 @@ fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
         assert!(buffer == setting.content[at as usize..][..buffer.len()]);
         assert_eq!(several, (1, 4 * BLOCK));
         drop(handle);
-        // Requests have at most 4 MiB, and at least a quarter of one.
+        // Requests have at most 4 MiB, and at least half of one.
         let long = setting.cost(|| setting.check(&setting.file.handle(), &[(20 * BLOCK, 72 * BLOCK_LEN)]));
         assert_eq!(long.1, 72 * BLOCK);
         assert!((3..=36).contains(&long.0), "{long:?}");

@@ -21,7 +21,7 @@ pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// nearby 2 ms of processor time (MinIO).
 const LEAST_BODY: Duration = Duration::from_millis(20);
 /// Bytes of the shortest request that a long read is cut into.
-const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 4;
+const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
 /// Two ranges are fetched by one request if the bytes between them take at most this part of the
 /// time of a request.
 const GAP_SHARE: u64 = 4;

@@ -16,8 +16,8 @@ use crate::{FAR, HedgePolicy, Proximity, ReadSizes, Wait};
 const IDLE: u64 = u64::MAX;
 /// Bytes of the shortest body that shows the rate of a connection.
 const LEAST_FOR_RATE: u64 = 256 << 10;
-/// Each body counts for this part of the mean rate.
-const WEIGHT: u64 = 4;
+/// A slower body counts for this part of the rate: it may have shared the link with many others.
+const WEIGHT: u64 = 32;
 
 /// Cancels a request that is under way.
 pub trait Abort {
@@ -157,8 +157,8 @@ impl<A: Abort> RequestTracker<A> {
         let seen = bytes.saturating_mul(1_000_000) / micros;
         let rate = self.rate.load(Ordering::Relaxed);
         // Two workers at once may lose one of the samples, which are many.
-        let mean = if rate == 0 { seen } else { rate - rate / WEIGHT + seen / WEIGHT };
-        self.rate.store(mean.max(1), Ordering::Relaxed);
+        let rate = if seen > rate { seen } else { rate - rate / WEIGHT + seen / WEIGHT };
+        self.rate.store(rate.max(1), Ordering::Relaxed);
     }
 
     fn quickest(&self) -> Option<Duration> {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_a_connection_is_a_mean_of_long_bodies() {
+    fn the_rate_of_a_connection_is_that_of_long_bodies_alone() {
         let tracker = RequestTracker::<Flag>::new(1, Instant::now());
         let unknown = tracker.read_sizes();
         tracker.learn_rate(1000, MS);
@@ -286,8 +286,12 @@ mod tests {
         for _ in 0..100 {
             tracker.learn_rate(40_000 * 50, 50 * MS);
         }
-        let rate = tracker.rate.load(Ordering::Relaxed);
-        assert!((39_000_000..=40_000_000).contains(&rate), "{rate}");
+        let rate = || tracker.rate.load(Ordering::Relaxed);
+        assert!((39_000_000..=40_000_000).contains(&rate()), "{}", rate());
+        tracker.learn_rate(40_000 * 50, 500 * MS);
+        assert!(rate() > 38_000_000, "one slow body: {}", rate());
+        (0..1000).for_each(|_| tracker.learn_rate(40_000 * 50, 500 * MS));
+        assert!(rate() < 5_000_000, "{}", rate());
     }
 
     #[test]
