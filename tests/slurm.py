@@ -118,7 +118,7 @@ class Cluster:
         return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=READY_TIMEOUT).stdout
 
     def run(self, *command: str, **env: str) -> str:
-        """The output of a command. Jobs write their logs where they were submitted, here below the stage."""
+        """The output of a command. Jobs write their logs where they are submitted: on the stage."""
         options = {"cwd": self.stage, "env": self.env | env, "timeout": READY_TIMEOUT}
         done = subprocess.run(command, capture_output=True, text=True, **options)
         assert done.returncode == 0, f"{command}: {done.stderr}"

@@ -11,6 +11,8 @@ from firstbyte._path import Location
 from firstbyte._typing import TYPE_CHECKING, Literal, cast, overload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import Buffer
 
 # The unit of the cache, and what is fetched at once at least.
@@ -38,6 +40,8 @@ class RawFile(io.RawIOBase):
         super().__init__()
         self._native = native
         self._position = 0
+        # How many bytes the caller of a buffered file asks for: a hint, which may be out of date.
+        self._wanted = 0
 
     @property
     def name(self) -> str:
@@ -77,6 +81,45 @@ class RawFile(io.RawIOBase):
         if offset < 0 or length < 0:
             raise ValueError("read_at: offset and length are counted from 0")
         return self._native.read_at(offset, length)
+
+    @overload
+    def read_ranges(self, ranges: Iterable[tuple[int, int]], into: None = None) -> list[bytes]: ...
+    @overload
+    def read_ranges(self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer]) -> list[int]: ...
+    def read_ranges(
+        self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
+    ) -> list[bytes] | list[int]:
+        """Read many ranges at once: in parallel, neighbours by one request. The position stays.
+
+        Ranges may overlap, be empty and be in any order. What is beyond the end is left out, as for
+        `read_at`. If the object has been overwritten, an OSError with errno.ESTALE is raised, and
+        none or some of the buffers are filled.
+
+        Args:
+            ranges: (offset, length) of each range, in bytes from 0.
+            into: a writable buffer for each range, with room for all of it; no two may overlap.
+
+        Returns:
+            list[bytes], one for each range; with `into` list[int], the bytes read of each.
+
+        Raises:
+            ValueError: for negative numbers, and buffers that are too few, too small or overlap.
+            OSError: as reads raise it.
+        """
+        if into is None:
+            return self._native.read_ranges(list(ranges))
+        return self._native.read_ranges_into(list(ranges), list(into))
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Begin to fetch ranges that will be read soon, and return at once.
+
+        It is a hint. At most 1,024 requests are made for it and, without a cache, only as much is
+        fetched as memory holds. What has not begun when the file is closed is not fetched.
+
+        Args:
+            ranges: (offset, length) of each range, as for `read_ranges`.
+        """
+        self._native.prefetch(list(ranges))
 
     def readinto(self, buffer: Buffer, /) -> int:
         """Read into a writable buffer from the position on; return how many bytes, fewer than
@@ -130,15 +173,29 @@ class RawFile(io.RawIOBase):
 
 
 class _BlockwiseFile(RawFile):
-    """Fills a buffer no further than to the end of a block, which a reader at random would have
-    to wait for.
+    """Fills the buffer of a `File`: as far as its caller asked, or to the end of a block, which a
+    reader at random would have to wait for. Where its caller asked for more than is filled at once,
+    all of it is requested together.
     """
 
+    _until = 0
+
     def readinto(self, buffer: Buffer, /) -> int:
-        view = memoryview(buffer)
-        if view.nbytes > _BLOCK:
-            return super().readinto(view)
-        return super().readinto(view.cast("B")[: _BLOCK - self._position % _BLOCK])
+        view, position = memoryview(buffer).cast("B"), self._position
+        wanted, self._wanted = self._wanted, 0
+        if wanted > view.nbytes:
+            self._until = position + wanted
+        elif position < self._until:
+            view = view[: self._until - position]
+        elif wanted < view.nbytes <= _BLOCK:
+            view = view[: max(wanted, _BLOCK - position % _BLOCK)]
+        read = self._native.read_into(position, view, wanted)
+        self._position += read
+        return read
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._until = 0
+        return super().seek(offset, whence)
 
 
 class File(io.BufferedReader):
@@ -165,6 +222,35 @@ class File(io.BufferedReader):
         `RawFile.read_at`.
         """
         return self.raw.read_at(offset, length)
+
+    @overload
+    def read_ranges(self, ranges: Iterable[tuple[int, int]], into: None = None) -> list[bytes]: ...
+    @overload
+    def read_ranges(self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer]) -> list[int]: ...
+    def read_ranges(
+        self, ranges: Iterable[tuple[int, int]], into: Iterable[Buffer] | None = None
+    ) -> list[bytes] | list[int]:
+        """Read many ranges at once, whatever the position is; see `RawFile.read_ranges`."""
+        return self.raw.read_ranges(ranges) if into is None else self.raw.read_ranges(ranges, into)
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Begin to fetch ranges that will be read soon; see `RawFile.prefetch`."""
+        self.raw.prefetch(ranges)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read `size` bytes from the position on, fewer only at the end; all that is left where it
+        is negative or None.
+        """
+        if size is not None and size > 0:
+            self.raw._wanted = size
+        return super().read(size)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Read into a writable buffer from the position on; return how many bytes, fewer than
+        fit only at the end.
+        """
+        self.raw._wanted = memoryview(buffer).nbytes
+        return super().readinto(buffer)
 
     def __repr__(self) -> str:
         return f"<firstbyte.File name={self.raw.name!r}>"

@@ -31,8 +31,8 @@ from firstbyte._write import RawWriter, WriteFile
 
 # A write that is larger goes up in parts.
 _SMALL = 8 << 20
-# Ranges fetched at once: random reads of 16 threads keep a distant server busy.
-_RANGES = 16
+# Objects of which ranges are fetched at once.
+_OBJECTS = 16
 
 # What options of other file systems for S3 are called here.
 _TARGET_OPTIONS = {
@@ -253,24 +253,45 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """Many ranges at once."""
+        """Many ranges at once: those of one object by `read_ranges`, several objects in parallel.
+        With on_error="return", an exception stands for each range of an object that fails.
+        """
         if not isinstance(paths, list):
             raise TypeError("cat_ranges: paths should be a list")
         starts = starts if isinstance(starts, list) else [starts] * len(paths)
         ends = ends if isinstance(ends, list) else [ends] * len(paths)
         if not len(paths) == len(starts) == len(ends):
             raise ValueError("cat_ranges: as many starts and ends as paths are needed")
+        ranges: dict[str, list[int]] = {}
+        for index, path in enumerate(paths):
+            ranges.setdefault(path, []).append(index)
+        results: list[Any] = [None] * len(paths)
 
-        def cat(path: str, start: int | None, end: int | None) -> Any:
+        def cat(path: str) -> None:
+            indices = ranges[path]
             try:
-                return self.cat_file(path, start, end)
+                found: list[Any] = self._cat_some(path, [slice(starts[index], ends[index]) for index in indices])
             except Exception as error:
-                if on_error == "return":
-                    return error
-                raise
+                if on_error != "return":
+                    raise
+                found = [error] * len(indices)
+            for index, result in zip(indices, found):
+                results[index] = result
 
-        with ThreadPoolExecutor(_RANGES) as pool:
-            return list(pool.map(cat, paths, starts, ends))
+        if len(ranges) == 1:
+            cat(paths[0])
+        else:
+            with ThreadPoolExecutor(_OBJECTS) as pool:
+                list(pool.map(cat, ranges))
+        return results
+
+    def _cat_some(self, path: str, slices: list[slice]) -> list[bytes]:
+        file = _native.open(self._client, self._location(self._strip_protocol(path)))
+        try:
+            bounds = [part.indices(file.size) for part in slices]
+            return file.read_ranges([(first, max(0, last - first)) for first, last, _ in bounds])
+        finally:
+            file.close()
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         """Write an object from memory; with mode="create" only if there is none."""

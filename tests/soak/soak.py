@@ -244,6 +244,11 @@ def stop_all(_soak: Soak) -> int:
     return tested("firstbyte-cli", "stop", FIRSTBYTE_STOP_ALL=1)
 
 
+def ranges_model(soak: Soak) -> int:
+    """1,000,000 random reads of many ranges, against the content"""
+    return tested("firstbyte-hydrate", "ranges", FIRSTBYTE_READS=20_000 * soak.times)
+
+
 def mount_model(soak: Soak) -> int:
     """1,000,000 operations through a mount, with overwrites and remounts, against a model"""
     return tested("firstbyte-mount", "model", FIRSTBYTE_OPERATIONS=20_000 * soak.times)
@@ -259,7 +264,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount)}
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
 
 use firstbyte_hydrate::Handle;
-use firstbyte_location::{Location, Version};
+use firstbyte_location::{ByteRange, Location, Version};
 
 use crate::Result;
 
@@ -75,7 +75,64 @@ impl LazyFile {
         tick: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<usize> {
-        Ok(self.handle.read_at_while(buffer, offset, tick, go_on)?)
+        self.read_expecting(buffer, offset, 0, tick, go_on)
+    }
+
+    /// As [`read_at_while`](Self::read_at_while), of a caller that is about to read `expected`
+    /// bytes from `offset`: if they are more than the buffer holds, all are requested at once.
+    ///
+    /// # Errors
+    /// As [`read_at_while`](Self::read_at_while).
+    pub fn read_expecting(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        expected: usize,
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<usize> {
+        Ok(self.handle.read_at_while(buffer, offset, expected, tick, go_on)?)
+    }
+
+    /// Reads many ranges at once, each an offset and the buffer for it: in parallel, neighbours by
+    /// one request. Ranges may overlap, be empty, and be in any order. Returns the bytes of each,
+    /// fewer than its buffer holds only at the end.
+    ///
+    /// ```no_run
+    /// # fn main() -> firstbyte::Result<()> {
+    /// # let client = firstbyte::Client::new(firstbyte::Options::default())?;
+    /// let file = client.open("s3://bucket/table.parquet")?;
+    /// let (mut names, mut ages) = (vec![0; 70_000], vec![0; 9_000]);
+    /// file.read_ranges(&mut [(4, &mut names), (1 << 20, &mut ages)])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at); some buffers may have been filled.
+    pub fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<Vec<usize>> {
+        self.read_ranges_while(ranges, Duration::MAX, &mut || true)
+    }
+
+    /// As [`read_ranges`](Self::read_ranges), with the `tick` and `go_on` of
+    /// [`read_at_while`](Self::read_at_while).
+    ///
+    /// # Errors
+    /// As [`read_at_while`](Self::read_at_while).
+    pub fn read_ranges_while(
+        &self,
+        ranges: &mut [(u64, &mut [u8])],
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<usize>> {
+        Ok(self.handle.read_ranges_while(ranges, tick, go_on)?)
+    }
+
+    /// Begins to fetch `ranges`, which will be read soon, and returns at once. It is a hint: at
+    /// most [`MOST_HINTED`](firstbyte_hydrate::MOST_HINTED) requests are made for it and, without
+    /// a cache, only what memory holds is fetched.
+    pub fn prefetch(&self, ranges: &[ByteRange]) {
+        self.handle.prefetch(ranges);
     }
 }
 

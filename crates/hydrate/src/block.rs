@@ -24,6 +24,21 @@ pub(crate) fn blocks_of(range: ByteRange) -> Range<u64> {
     range.start / BLOCK..range.end.div_ceil(BLOCK)
 }
 
+/// Like [`runs`], but also joins two blocks with at most `gap` others between them, if all of those
+/// are free to be fetched.
+pub(crate) fn runs_over(blocks: Vec<u64>, gap: u64, mut is_free: impl FnMut(u64) -> bool) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for run in runs(blocks.into_iter()) {
+        match joined.last_mut() {
+            Some(last) if run.start - last.end <= gap && (last.end..run.start).all(&mut is_free) => {
+                last.end = run.end;
+            }
+            _ => joined.push(run),
+        }
+    }
+    joined
+}
+
 /// Joins ascending blocks into contiguous runs.
 pub(crate) fn runs(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();

@@ -152,13 +152,20 @@ impl BlockStore {
     }
 
     /// Stores a fetched block: in the cache if there is room after evicting what `exempt` allows,
-    /// else in memory. `outcome` is that of [`receive`](Self::receive). Returns whether it is
-    /// cached.
-    pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
+    /// else in memory if `keep` returns true. `outcome` is that of [`receive`](Self::receive).
+    /// Returns whether it is cached.
+    pub(crate) fn store(
+        &self,
+        block: u64,
+        bytes: &[u8],
+        outcome: CacheOutcome,
+        exempt: Exempt,
+        keep: impl FnOnce() -> bool,
+    ) -> bool {
         let fill = |cached: &Cached| cached.fill(block, bytes, exempt) != Stored::NoRoom;
         let cached = outcome == CacheOutcome::NotTried && self.cached().is_some_and(fill);
         self.is_caching.store(cached, Relaxed);
-        if !cached {
+        if !cached && keep() {
             self.memory.put(self.id, block, bytes);
         }
         cached

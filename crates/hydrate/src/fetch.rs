@@ -191,7 +191,8 @@ impl Attempt<'_> {
         };
         version.engine.counters.started(self.fetch.priority);
         let mut body = version.engine.store.get(&version.location, &get)?;
-        request.head_arrived(range.len(), Instant::now());
+        let head = Instant::now();
+        request.head_arrived(range.len(), head);
         let progress = || match get.throttle.is_unlimited() {
             true => request.bytes_arrived(Instant::now()),
             false => request.paused(),
@@ -200,6 +201,7 @@ impl Attempt<'_> {
         if get.checksum {
             version.blocks.set_checksum(body.stat().checksum.clone());
         }
+        let mut received = 0;
         for block in blocks {
             let bytes = version.blocks.bytes(&(block..block + 1));
             let outcome = match is_whole {
@@ -212,6 +214,7 @@ impl Attempt<'_> {
             };
             self.progressed = true;
             self.meters.moved.fetch_add(bytes.len(), Ordering::Relaxed);
+            received += bytes.len();
             if is_whole && !version.is_owned_by(self.fetch.id, block) {
                 progress();
                 continue;
@@ -226,6 +229,9 @@ impl Attempt<'_> {
                 self.wait_for_readers(block + 1, request);
             }
             progress();
+        }
+        if get.throttle.is_unlimited() && !is_whole {
+            self.meters.tracker.learn_rate(received, head.elapsed());
         }
         Ok(())
     }

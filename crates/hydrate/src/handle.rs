@@ -2,18 +2,25 @@
 //! otherwise asks the version; it also decides what to read ahead.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use firstbyte_location::{ByteRange, Location, Version, to_usize};
 
 use crate::Result;
+use crate::block::{BLOCK, blocks_of};
 use crate::cache::{Backing, Pin, PinnedBlocks, Status};
+use crate::columns::{Columns, TAIL};
 use crate::limits::REQUEST;
+use crate::part::Part;
 use crate::pending_read::Done;
 use crate::read_ahead::{Ahead, Found, ReadAhead};
 use crate::version::VersionState;
+
+/// Most requests that one [`Handle::prefetch`] queues, so that a hint of very many ranges takes
+/// little memory.
+pub const MOST_HINTED: u64 = 1024;
 
 /// One version of one object. Clones are the same file. Hold it only while the file is open: from
 /// its first read on it holds file descriptors.
@@ -83,6 +90,11 @@ impl File {
 pub struct Handle {
     file: File,
     read_ahead: Mutex<ReadAhead>,
+    columns: Mutex<Columns>,
+    /// Whether it was read.
+    is_read: AtomicBool,
+    /// Whether it is counted as a sequential reader.
+    is_sequential: AtomicBool,
     /// Fetches ahead for this handle are wanted while this lives.
     alive: Arc<()>,
 }
@@ -90,7 +102,14 @@ pub struct Handle {
 impl Handle {
     fn new(file: File) -> Self {
         let read_ahead = Mutex::new(ReadAhead::new(file.size(), 0));
-        Self { file, read_ahead, alive: Arc::new(()) }
+        Self {
+            file,
+            read_ahead,
+            columns: Mutex::default(),
+            is_read: AtomicBool::new(false),
+            is_sequential: AtomicBool::new(false),
+            alive: Arc::new(()),
+        }
     }
 
     /// The file.
@@ -106,11 +125,12 @@ impl Handle {
     /// [`Error::Changed`](crate::Error::Changed), [`Error::Deadline`](crate::Error::Deadline), and
     /// those of the store.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.read_at_while(buffer, offset, Duration::MAX, &mut || true)
+        self.read_at_while(buffer, offset, 0, Duration::MAX, &mut || true)
     }
 
     /// Like [`read_at`](Self::read_at), but while waiting calls `go_on` every `tick`, and fails as
-    /// cancelled if that returns false.
+    /// cancelled if that returns false. The caller is about to read `expected` bytes from `offset`;
+    /// if they are more than the buffer holds, all are requested at once.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and the store's `Cancelled`.
@@ -118,33 +138,110 @@ impl Handle {
         &self,
         buffer: &mut [u8],
         offset: u64,
+        expected: usize,
         tick: Duration,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<usize> {
         let range = self.range(offset, buffer.len());
+        let expected = self.range(offset, buffer.len().max(expected));
         let buffer = &mut buffer[..to_usize(range.len())];
         self.count(range);
         let version = &self.file.version;
+        if !self.is_read.swap(true, Relaxed) {
+            self.recall_columns();
+        }
         let present = version.blocks.read_at(buffer, range.start);
         if present == buffer.len() {
-            self.look_ahead(range, Found::All);
+            version.extend_reach(range.end);
+            self.look_ahead(expected, Found::All);
+            self.learn_columns(expected, buffer);
             return Ok(present);
         }
+        version.request_with(range.skip(present as u64), expected, &Arc::downgrade(&self.alive));
+        // SAFETY: `fill` returns when the part does not exist any more.
+        let part = unsafe { Part::new(range.start + present as u64, &mut buffer[present..]) };
+        self.fill(vec![part], expected, tick, go_on)?;
+        self.learn_columns(expected, buffer);
+        Ok(buffer.len())
+    }
+
+    /// Reads many ranges, each an offset and the buffer for it: in parallel, and neighbours by one
+    /// request. Ranges may overlap, and be in any order. Returns the bytes of each, fewer than its
+    /// buffer holds only at the end of the file. While waiting calls `go_on` every `tick`, and
+    /// fails as cancelled if that returns false.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at), and the store's `Cancelled`. Some buffers may be filled.
+    pub fn read_ranges_while(
+        &self,
+        ranges: &mut [(u64, &mut [u8])],
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<usize>> {
+        let mut parts = Vec::with_capacity(ranges.len());
+        let mut lengths = Vec::with_capacity(ranges.len());
+        for (offset, buffer) in ranges.iter_mut() {
+            let range = self.range(*offset, buffer.len());
+            self.count(range);
+            let length = to_usize(range.len());
+            // SAFETY: `fill` returns when the part does not exist any more. Buffers do not overlap.
+            parts.push(unsafe { Part::new(range.start, &mut buffer[..length]) });
+            lengths.push(length);
+        }
+        self.fill(parts, ByteRange::new(0, 0), tick, go_on)?;
+        Ok(lengths)
+    }
+
+    /// Fills `parts`, and looks ahead of the range `read`.
+    fn fill(
+        &self,
+        parts: Vec<Part>,
+        read: ByteRange,
+        tick: Duration,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let version = &self.file.version;
         version.engine.counters.waited.fetch_add(1, Relaxed);
-        let rest = range.skip(present as u64);
         let mut looked = false;
         let mut requested = || {
             if !std::mem::replace(&mut looked, true) {
-                version.request_rest(rest, &Arc::downgrade(&self.alive));
-                self.look_ahead(range, Found::Missing);
+                self.look_ahead(read, Found::Missing);
+                self.expect_columns(read);
             }
         };
-        let read = version.read(&mut buffer[present..], rest, &mut requested, tick, go_on);
-        if read.is_err() {
+        let filled = version.read(parts, &mut requested, tick, go_on);
+        if filled.is_err() {
             version.engine.counters.failed.fetch_add(1, Relaxed);
         }
-        read?;
-        Ok(buffer.len())
+        filled
+    }
+
+    /// Begins to fetch `ranges`, which the caller is about to read, and returns at once. This is a
+    /// hint: what exceeds [`MOST_HINTED`] requests or, without a cache, the memory of a window, is
+    /// not fetched. Fetches that have not begun when the handle is dropped are not made.
+    pub fn prefetch(&self, ranges: &[ByteRange]) {
+        let version = &self.file.version;
+        let sizes = version.engine.fetcher.read_sizes();
+        let mut ranges: Vec<ByteRange> =
+            ranges.iter().map(|range| range.intersect(ByteRange::new(0, self.file.size()))).collect();
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by_key(|range| range.start);
+        let segment = sizes.request / BLOCK * BLOCK;
+        let (mut left, mut requests) = (version.most_window(), MOST_HINTED);
+        let reader = ranges.first().map_or(0, |range| range.start);
+        for range in merged(&ranges, sizes.gap) {
+            let blocks = blocks_of(range);
+            let length =
+                ((blocks.end - blocks.start) * BLOCK).min(left).min(segment.saturating_mul(requests));
+            if length == 0 {
+                return;
+            }
+            left -= length;
+            requests -= length.div_ceil(segment);
+            let start = blocks.start * BLOCK;
+            let ahead = Ahead { range: start..(start + length).min(self.file.size()), segment, reader };
+            version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
+        }
     }
 
     /// The cached file, to read `length` bytes from `offset` without a copy, or up to the end.
@@ -153,6 +250,7 @@ impl Handle {
         let range = self.range(offset, length);
         let pinned = self.file.version.blocks.pin_blocks(range)?;
         self.count(range);
+        self.file.version.extend_reach(range.end);
         self.look_ahead(range, Found::All);
         Some((pinned, range))
     }
@@ -163,6 +261,7 @@ impl Handle {
         let range = self.range(offset, length);
         self.count(range);
         let version = &self.file.version;
+        version.extend_reach(range.end);
         let length = to_usize(range.len());
         let mut buffer = SCRATCH.take();
         if buffer.len() < length {
@@ -199,8 +298,67 @@ impl Handle {
             read_ahead.note(range.start..range.end, found)
         };
         if let Some(ahead) = ahead {
+            if !self.is_sequential.swap(true, Relaxed) {
+                version.engine.sequential.fetch_add(1, Relaxed);
+            }
             version.fetch_ahead(&ahead, &Arc::downgrade(&self.alive));
         }
+    }
+
+    /// Fetches what a reader of Parquet columns reads next.
+    fn expect_columns(&self, read: ByteRange) {
+        let ranges = self.lock_columns().note(read, self.file.version.most_window());
+        if !ranges.is_empty() {
+            self.prefetch(&ranges);
+        }
+    }
+
+    /// Recognises a Parquet file whose footer is present: pyarrow reads that by one open of a file,
+    /// and the columns by another.
+    fn recall_columns(&self) {
+        let (size, blocks) = (self.file.size(), &self.file.version.blocks);
+        let mut end = [0; TAIL];
+        let Some(start) = size.checked_sub(TAIL as u64) else { return };
+        if blocks.read_at(&mut end, start) < TAIL {
+            return;
+        }
+        let mut columns = self.lock_columns();
+        columns.note_end(&end, size);
+        if let Some(footer) = columns.wants(ByteRange::new(0, size)) {
+            let mut held = vec![0; to_usize(footer.len())];
+            if blocks.read_at(&mut held, footer.start) == held.len() {
+                columns.parse(&held, size);
+            }
+        }
+    }
+
+    /// Recognises a Parquet file by the bytes at the begin of `read`, and fetches what its reader
+    /// reads next.
+    fn learn_columns(&self, read: ByteRange, bytes: &[u8]) {
+        let size = self.file.size();
+        {
+            let mut columns = self.lock_columns();
+            if columns.is_other() || read.is_empty() {
+                return;
+            }
+            if read.start + bytes.len() as u64 == size {
+                columns.note_end(bytes, size);
+            }
+            if let Some(footer) = columns.wants(read) {
+                let mut held = vec![0; to_usize(footer.len())];
+                let skipped = footer.start.checked_sub(read.start).map(to_usize);
+                if let Some(found) = skipped.and_then(|from| bytes.get(from..from + held.len())) {
+                    columns.parse(found, size);
+                } else if self.file.version.blocks.read_at(&mut held, footer.start) == held.len() {
+                    columns.parse(&held, size);
+                }
+            }
+        }
+        self.expect_columns(read);
+    }
+
+    fn lock_columns(&self) -> MutexGuard<'_, Columns> {
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, range: ByteRange) {
@@ -208,7 +366,6 @@ impl Handle {
         let counters = &version.engine.counters;
         counters.reads.fetch_add(1, Relaxed);
         counters.read_bytes.fetch_add(range.len(), Relaxed);
-        version.extend_reach(range.end);
         if let Some(observer) = version.engine.observer.get() {
             observer(&version.location, range);
         }
@@ -218,6 +375,26 @@ impl Handle {
         let size = self.file.size();
         ByteRange::new(offset.min(size), offset.saturating_add(length as u64).min(size))
     }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if *self.is_sequential.get_mut() {
+            self.file.version.engine.sequential.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Joins ascending ranges with at most `gap` bytes between them.
+fn merged(ranges: &[ByteRange], gap: u64) -> Vec<ByteRange> {
+    let mut merged: Vec<ByteRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap) => last.end = last.end.max(range.end),
+            _ => merged.push(*range),
+        }
+    }
+    merged
 }
 
 thread_local! {

@@ -26,9 +26,11 @@ impl Hydrator {
     pub fn new(store: Store, settings: Settings) -> Result<Self> {
         let limits = Limits { size: settings.cache_size, reserve: settings.reserve };
         let cache = settings.cache.as_ref().map(|dir| Cache::open(dir, limits)).transpose()?;
-        let memory = settings.memory / MEMORY_SHARE;
-        let workers = Arc::new(WorkerPool::new(memory, settings.deadline));
-        Ok(Self { engine: Arc::new(Engine::new(store, settings, Box::new(workers), cache, memory)) })
+        // Without a cache, blocks that were read ahead wait in memory alone.
+        let threads = settings.memory / if cache.is_some() { MEMORY_SHARE } else { 2 * MEMORY_SHARE };
+        let blocks = settings.memory - threads;
+        let workers = Arc::new(WorkerPool::new(threads, settings.deadline));
+        Ok(Self { engine: Arc::new(Engine::new(store, settings, Box::new(workers), cache, blocks)) })
     }
 
     /// Calls `observer` for every read from now on. Only one observer can be set. Returns whether

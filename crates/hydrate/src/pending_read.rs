@@ -1,23 +1,25 @@
 //! A read that waits for blocks. Either a thread sleeps until they have arrived, or a callback gets
 //! the bytes.
 //!
-//! If arriving blocks are cached, the read holds no bytes: when the last block has arrived, they
-//! are read from the cache. If blocks are not cached (no cache, or no room in it), each is copied
-//! as it arrives, into one buffer that is allocated with the first.
+//! A thread lends its memory, and each block is copied into it as it arrives. For a callback, the
+//! read holds no bytes if arriving blocks are cached: when the last block has arrived, they are
+//! read from the cache. If blocks are not cached (no cache, or no room in it), each is copied as it
+//! arrives, into one buffer that is allocated with the first.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::{ByteRange, Location, to_usize};
 
-use crate::block::block_range;
+use crate::block::{SEGMENT, block_range, blocks_of};
 use crate::block_store::BlockStore;
+use crate::part::Part;
 use crate::{Error, Result};
 
 /// Called once with the bytes of a read, or its error.
 pub type Done = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// The place of the bytes of a pending read until all have arrived.
+/// The place of the bytes for a callback until all have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// In the cache.
@@ -28,60 +30,86 @@ pub(crate) enum Delivery {
 
 /// The receiver of the bytes.
 pub(crate) enum Receiver {
-    /// A thread, which calls [`PendingRead::wait`].
-    Thread,
-    Callback(Done),
-}
-
-/// The outcome for a waiting thread.
-pub(crate) enum Outcome {
-    /// All blocks were cached.
-    Cached,
-    Bytes(Vec<u8>),
-    Failed(Error),
+    /// A thread that owns this memory, in order of the offsets. It calls [`PendingRead::wait`].
+    Thread(Vec<Part>),
+    Callback(ByteRange, Delivery, Done),
 }
 
 /// One read that waits.
 pub(crate) struct PendingRead {
     pub(crate) location: Location,
-    pub(crate) range: ByteRange,
-    pub(crate) deadline: Instant,
-    delivery: Delivery,
     progress: Mutex<Progress>,
     ended: Condvar,
 }
 
 struct Progress {
+    deadline: Instant,
     /// Blocks that have not arrived.
     left: usize,
+    /// The bytes for a callback, if they are copied.
     bytes: Vec<u8>,
     /// `None` once the read has ended.
     receiver: Option<Receiver>,
-    outcome: Option<Outcome>,
+    outcome: Option<Result<()>>,
+}
+
+/// A callback whose bytes are all in the cache.
+pub(crate) struct Ready {
+    pub(crate) range: ByteRange,
+    pub(crate) deadline: Instant,
+    pub(crate) done: Done,
 }
 
 impl PendingRead {
-    pub(crate) fn new(
-        location: Location,
-        range: ByteRange,
-        delivery: Delivery,
-        deadline: Instant,
-        receiver: Receiver,
-    ) -> Self {
-        let progress = Progress { left: 0, bytes: Vec::new(), receiver: Some(receiver), outcome: None };
-        Self { location, range, deadline, delivery, progress: Mutex::new(progress), ended: Condvar::new() }
+    pub(crate) fn new(location: Location, deadline: Instant, receiver: Receiver) -> Self {
+        let progress =
+            Progress { deadline, left: 0, bytes: Vec::new(), receiver: Some(receiver), outcome: None };
+        Self { location, progress: Mutex::new(progress), ended: Condvar::new() }
+    }
+
+    /// The blocks that it needs, in order.
+    pub(crate) fn blocks(&self) -> Vec<u64> {
+        match &self.lock().receiver {
+            None => Vec::new(),
+            Some(Receiver::Callback(range, ..)) => blocks_of(*range).collect(),
+            Some(Receiver::Thread(parts)) => {
+                let mut blocks: Vec<u64> = Vec::new();
+                for part in parts {
+                    let next = blocks.last().map_or(0, |last| last + 1);
+                    let own = blocks_of(part.range);
+                    blocks.extend(own.start.max(next)..own.end);
+                }
+                blocks
+            }
+        }
     }
 
     /// Whether a block is present, so that the read need not wait for it. Copies it if the bytes
     /// are held here.
     pub(crate) fn accept_present(&self, blocks: &BlockStore, block: u64) -> bool {
-        if self.delivery == Delivery::FromCache {
-            return blocks.has(block);
+        let whole = block_range(block);
+        let read = |(at, target): (u64, &mut [u8])| blocks.read_at(target, at) == target.len();
+        match &mut *self.lock() {
+            Progress { receiver: Some(Receiver::Thread(parts)), .. } => {
+                parts.iter_mut().all(|part| read(part.overlap(whole)))
+            }
+            Progress { receiver: Some(Receiver::Callback(range, Delivery::Copied, _)), bytes, .. } => {
+                let part = whole.intersect(*range);
+                read((part.start, target(bytes, *range, part)))
+            }
+            Progress { .. } => blocks.has(block),
         }
-        let part = block_range(block).intersect(self.range);
-        let mut progress = self.lock();
-        let target = progress.part(self.range, part);
-        blocks.read_at(target, part.start) == target.len()
+    }
+
+    /// Whether `bytes`, a part of the object, are all in a long part of this read, so that nothing
+    /// is left of them that this reader may ask for next.
+    pub(crate) fn takes(&self, bytes: ByteRange) -> bool {
+        let within =
+            |range: ByteRange| range.start <= bytes.start && bytes.end <= range.end && range.len() >= SEGMENT;
+        match &self.lock().receiver {
+            Some(Receiver::Thread(parts)) => parts.iter().any(|part| within(part.range)),
+            _ => false,
+        }
     }
 
     /// Sets the number of blocks that have yet to arrive.
@@ -91,49 +119,56 @@ impl PendingRead {
 
     /// Accepts a block. If it was the last, and the bytes for a callback have to be read from the
     /// cache, returns the callback.
-    pub(crate) fn deliver(&self, block: u64, bytes: &[u8]) -> Option<Done> {
+    pub(crate) fn deliver(&self, block: u64, bytes: &[u8]) -> Option<Ready> {
         let mut progress = self.lock();
-        progress.receiver.as_ref()?;
+        let Progress { receiver, bytes: held, left, .. } = &mut *progress;
         let whole = block_range(block);
-        let part = whole.intersect(self.range);
-        let from = to_usize(part.start - whole.start);
-        let found = bytes.get(from..from + to_usize(part.len())).unwrap_or_default();
-        if self.delivery == Delivery::Copied {
-            progress.part(self.range, part).copy_from_slice(found);
-        }
-        progress.left = progress.left.saturating_sub(1);
-        if progress.left > 0 {
-            return None;
-        }
-        if part == self.range && matches!(progress.receiver, Some(Receiver::Callback(_))) {
-            if let Some(Receiver::Callback(done)) = progress.receiver.take() {
-                drop(progress);
-                done(Ok(found));
+        let found = |at: u64, length: usize| {
+            let from = to_usize(at - whole.start);
+            bytes.get(from..from + length).unwrap_or_default()
+        };
+        *left = left.saturating_sub(1);
+        let is_last = *left == 0;
+        match receiver.as_mut()? {
+            Receiver::Thread(parts) => parts.iter_mut().for_each(|part| {
+                let (at, memory) = part.overlap(whole);
+                memory.copy_from_slice(found(at, memory.len()));
+            }),
+            Receiver::Callback(range, delivery, _) => {
+                let part = whole.intersect(*range);
+                let found = found(part.start, to_usize(part.len()));
+                if part == *range {
+                    if let Some(Receiver::Callback(_, _, done)) = receiver.take() {
+                        drop(progress);
+                        done(Ok(found));
+                    }
+                    return None;
+                }
+                if *delivery == Delivery::Copied {
+                    target(held, *range, part).copy_from_slice(found);
+                }
             }
-            return None;
         }
-        self.finish(progress)
+        if is_last { self.finish(progress) } else { None }
     }
 
     /// Ends a read of which all blocks are present. If the bytes for a callback have to be read
     /// from the cache, returns the callback.
-    pub(crate) fn complete(&self) -> Option<Done> {
+    pub(crate) fn complete(&self) -> Option<Ready> {
         self.finish(self.lock())
     }
 
-    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Option<Done> {
-        let receiver = progress.receiver.take()?;
-        let outcome = match self.delivery {
-            Delivery::FromCache => Outcome::Cached,
-            Delivery::Copied => Outcome::Bytes(std::mem::take(&mut progress.bytes)),
-        };
-        match (receiver, outcome) {
-            (Receiver::Thread, outcome) => self.wake(&mut progress, outcome),
-            (Receiver::Callback(done), Outcome::Bytes(bytes)) => {
+    fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Option<Ready> {
+        match progress.receiver.take()? {
+            Receiver::Thread(_) => self.wake(&mut progress, Ok(())),
+            Receiver::Callback(range, Delivery::FromCache, done) => {
+                return Some(Ready { range, deadline: progress.deadline, done });
+            }
+            Receiver::Callback(_, Delivery::Copied, done) => {
+                let bytes = std::mem::take(&mut progress.bytes);
                 drop(progress);
                 done(Ok(&bytes));
             }
-            (Receiver::Callback(done), _) => return Some(done),
         }
         None
     }
@@ -142,8 +177,8 @@ impl PendingRead {
     pub(crate) fn fail(&self, error: &Error) {
         let mut progress = self.lock();
         match progress.receiver.take() {
-            Some(Receiver::Thread) => self.wake(&mut progress, Outcome::Failed(error.clone())),
-            Some(Receiver::Callback(done)) => {
+            Some(Receiver::Thread(_)) => self.wake(&mut progress, Err(error.clone())),
+            Some(Receiver::Callback(_, _, done)) => {
                 drop(progress);
                 done(Err(error.clone()));
             }
@@ -151,20 +186,36 @@ impl PendingRead {
         }
     }
 
+    /// Ends the read of a thread that does not wait any more. Its memory is not written from now
+    /// on.
+    pub(crate) fn abandon(&self) {
+        self.lock().receiver = None;
+    }
+
     /// Whether the read has not ended.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().receiver.is_some()
     }
 
+    /// The time at which it fails.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.lock().deadline
+    }
+
+    /// Sets a later deadline.
+    pub(crate) fn extend(&self, deadline: Instant) {
+        self.lock().deadline = deadline;
+    }
+
     /// Waits for the outcome. `None` at the deadline, or if `go_on`, called every `tick`, returns
     /// false.
-    pub(crate) fn wait(&self, tick: Duration, go_on: &mut dyn FnMut() -> bool) -> Option<Outcome> {
+    pub(crate) fn wait(&self, tick: Duration, go_on: &mut dyn FnMut() -> bool) -> Option<Result<()>> {
         let mut progress = self.lock();
         loop {
             if let Some(outcome) = progress.outcome.take() {
                 return Some(outcome);
             }
-            let left = self.deadline.saturating_duration_since(Instant::now());
+            let left = progress.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 progress.receiver = None;
                 return None;
@@ -185,7 +236,7 @@ impl PendingRead {
         }
     }
 
-    fn wake(&self, progress: &mut Progress, outcome: Outcome) {
+    fn wake(&self, progress: &mut Progress, outcome: Result<()>) {
         progress.outcome = Some(outcome);
         self.ended.notify_one();
     }
@@ -195,13 +246,11 @@ impl PendingRead {
     }
 }
 
-impl Progress {
-    /// The buffer for `part` of the read.
-    fn part(&mut self, range: ByteRange, part: ByteRange) -> &mut [u8] {
-        if self.bytes.is_empty() {
-            self.bytes = vec![0; to_usize(range.len())];
-        }
-        let start = to_usize(part.start - range.start);
-        &mut self.bytes[start..start + to_usize(part.len())]
+/// The bytes of `part` in the buffer of a callback's read of `range`.
+fn target(bytes: &mut Vec<u8>, range: ByteRange, part: ByteRange) -> &mut [u8] {
+    if bytes.is_empty() {
+        *bytes = vec![0; to_usize(range.len())];
     }
+    let start = to_usize(part.start - range.start);
+    &mut bytes[start..start + to_usize(part.len())]
 }

@@ -20,7 +20,7 @@ const MOST_SEQUENCES: usize = 16;
 const FIRST: u64 = 2 * BLOCK;
 /// Window of a reader that waits, as a multiple of the bytes it has read: each round trip makes it
 /// five times as wide, so a link of 30 ms that needs 64 MiB has it within 0.2 s.
-const GROWTH: u64 = 4;
+pub(crate) const GROWTH: u64 = 4;
 /// The widest read-ahead window, in which a near server gets its longest requests: a link of 10
 /// Gbit/s with 100 ms needs it.
 pub(crate) const MOST_WINDOW: u64 = START_NEAR as u64 * LONGEST_REQUEST;

@@ -7,11 +7,12 @@
 mod engine;
 mod fetcher;
 mod fetches;
+mod reading;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use firstbyte_location::{ByteRange, Location, Strength, Version, to_usize};
 
@@ -19,13 +20,11 @@ pub(crate) use engine::Engine;
 pub use engine::Observer;
 pub(crate) use fetcher::{Fetch, Fetcher};
 
-use crate::block::{BLOCK, blocks_of, runs};
+use crate::Error;
+use crate::block::{BLOCK, runs_over};
 use crate::block_store::BlockStore;
 use crate::inflight::{InFlight, Priority, Want};
-use crate::limits::REQUEST;
-use crate::pending_read::{Delivery, Done, Outcome, PendingRead, Receiver};
-use crate::read_ahead::Ahead;
-use crate::{Error, Result};
+use crate::pending_read::{Delivery, Done, PendingRead, Ready, Receiver};
 
 pub(crate) struct VersionState {
     pub(crate) engine: Arc<Engine>,
@@ -76,45 +75,6 @@ impl VersionState {
         self.version.size.unwrap_or(0)
     }
 
-    /// Reads `range` into `buffer`, waiting for absent blocks. Calls `requested` after each
-    /// request for blocks, so that requests of lower priority can follow. Calls `go_on` every
-    /// `tick` of the wait, and fails as cancelled if it returns false.
-    pub(crate) fn read(
-        self: &Arc<Self>,
-        buffer: &mut [u8],
-        range: ByteRange,
-        requested: &mut dyn FnMut(),
-        tick: Duration,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
-        let deadline = Instant::now() + self.engine.settings.deadline;
-        let (mut done, mut expected) = (0, None);
-        while done < buffer.len() {
-            let at = range.start + done as u64;
-            let read = self.blocks.read_at(&mut buffer[done..], at);
-            done += read;
-            if read > 0 {
-                continue;
-            }
-            // A block that was cached a moment ago and is absent was evicted: copy it this time.
-            let delivery = if expected == Some(at) { Delivery::Copied } else { self.delivery() };
-            let missing = ByteRange::new(at, range.end.min(at.saturating_add(self.step())));
-            let pending = self.demand(missing, delivery, deadline, Receiver::Thread);
-            requested();
-            match pending.wait(tick, go_on) {
-                Some(Outcome::Cached) => expected = Some(at),
-                Some(Outcome::Bytes(bytes)) => {
-                    buffer[done..done + bytes.len()].copy_from_slice(&bytes);
-                    done += bytes.len();
-                }
-                Some(Outcome::Failed(error)) => return Err(error),
-                None if Instant::now() < deadline => return Err(firstbyte_store::Error::Cancelled.into()),
-                None => return Err(Error::deadline(&self.location, self.engine.settings.deadline)),
-            }
-        }
-        Ok(())
-    }
-
     /// Records the end of a read.
     pub(crate) fn extend_reach(&self, end: u64) {
         self.reach.fetch_max(end, Ordering::Relaxed);
@@ -131,46 +91,36 @@ impl VersionState {
         if self.blocks.is_caching() { Delivery::FromCache } else { Delivery::Copied }
     }
 
-    /// Bytes that a waiting read requests at once: enough to fill a link, and held in memory.
-    fn step(&self) -> u64 {
-        self.engine.most_window(Delivery::Copied)
-    }
-
-    /// Requests the parts of a long read after its first step, so that all are fetched in
-    /// parallel.
-    pub(crate) fn request_rest(self: &Arc<Self>, range: ByteRange, handle: &Weak<()>) {
-        let rest = range.skip(self.step());
-        if !rest.is_empty() && self.delivery() == Delivery::FromCache {
-            let ahead = Ahead { range: rest.start..rest.end, segment: REQUEST, reader: range.start };
-            self.fetch_ahead(&ahead, handle);
-        }
-    }
-
     /// Calls `done` with the bytes of `range`, at once or when they have arrived.
     pub(crate) fn read_then(self: &Arc<Self>, range: ByteRange, done: Done) {
         let deadline = Instant::now() + self.engine.settings.deadline;
-        let pending = self.demand(range, self.delivery(), deadline, Receiver::Callback(done));
+        let receiver = Receiver::Callback(range, self.delivery(), done);
+        let pending = self.demand(deadline, receiver, range.start, None);
         if pending.is_open() {
             self.engine.fetcher.watch_deadline(&pending);
         }
     }
 
-    /// Starts or joins fetches for the absent blocks of `range`.
+    /// Starts or joins fetches for the absent blocks of a read. With an `interest`, other readers
+    /// have priority: the fetches that it starts are ahead of a reader at the offset `reader`, and
+    /// not wanted once the interest has no owner.
     fn demand(
         self: &Arc<Self>,
-        range: ByteRange,
-        delivery: Delivery,
         deadline: Instant,
         receiver: Receiver,
+        reader: u64,
+        interest: Option<&Weak<()>>,
     ) -> Arc<PendingRead> {
-        let pending = Arc::new(PendingRead::new(self.location.clone(), range, delivery, deadline, receiver));
+        let priority = if interest.is_some() { Priority::Ahead } else { Priority::Demand };
+        let pending = Arc::new(PendingRead::new(self.location.clone(), deadline, receiver));
+        let sizes = self.engine.fetcher.read_sizes();
         let mut promoted = Vec::new();
         let mut fetches = Vec::new();
         let now = Instant::now();
         let failed = {
             let mut table = self.lock();
-            let missing: Vec<u64> =
-                blocks_of(range).filter(|block| !pending.accept_present(&self.blocks, *block)).collect();
+            let mut missing = pending.blocks();
+            missing.retain(|block| !pending.accept_present(&self.blocks, *block));
             pending.expect(missing.len());
             let lost = |block: &u64| !table.in_flight.is_owned(*block);
             let failed = table.gone.clone().filter(|_| missing.iter().any(lost));
@@ -191,14 +141,18 @@ impl VersionState {
                 if table.mode == FetchMode::Whole {
                     wanted.truncate(1);
                 }
-                for run in runs(wanted.into_iter()) {
-                    fetches.extend(self.begin(&mut table, Priority::Demand, run, REQUEST / BLOCK));
+                let is_free = |block| !table.in_flight.is_owned(block) && !self.blocks.has(block);
+                for run in runs_over(wanted, sizes.gap / BLOCK, is_free) {
+                    let begun = self.begin(&mut table, priority, run, sizes.request / BLOCK).into_iter();
+                    // A whole response goes on, whatever it was begun for.
+                    let interest = interest.filter(|_| table.mode == FetchMode::Ranges);
+                    fetches.extend(begun.map(|fetch| Fetch { handle: interest.cloned(), ..fetch }));
                 }
             }
             if missing.is_empty() {
                 drop(table);
-                if let Some(done) = pending.complete() {
-                    self.read_out(&pending, done);
+                if let Some(ready) = pending.complete() {
+                    self.read_out(ready);
                 }
                 return pending;
             }
@@ -208,20 +162,21 @@ impl VersionState {
             pending.fail(&error);
         }
         promoted.into_iter().for_each(|id| self.engine.fetcher.promote(id));
-        self.engine.fetcher.submit(fetches.into_iter().map(|fetch| (fetch, 0)).collect());
+        self.submit(fetches, reader);
         pending
     }
 
     /// Reads cached blocks for a callback. If some were evicted meanwhile, fetches them again and
     /// copies them.
-    fn read_out(self: &Arc<Self>, pending: &PendingRead, done: Done) {
-        let range = pending.range;
+    fn read_out(self: &Arc<Self>, ready: Ready) {
+        let Ready { range, deadline, done } = ready;
         let mut buffer = vec![0; to_usize(range.len())];
         if self.blocks.read_at(&mut buffer, range.start) == buffer.len() {
             done(Ok(&buffer));
             return;
         }
-        let again = self.demand(range, Delivery::Copied, pending.deadline, Receiver::Callback(done));
+        let receiver = Receiver::Callback(range, Delivery::Copied, done);
+        let again = self.demand(deadline, receiver, range.start, None);
         if again.is_open() {
             self.engine.fetcher.watch_deadline(&again);
         }

@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
-use firstbyte_pacing::{Controller, LONGEST_REQUEST, Observation, Proximity, START, Work, request_share};
+use firstbyte_pacing::{
+    Controller, LONGEST_REQUEST, Observation, Proximity, ReadSizes, START, Work, request_share,
+};
 use firstbyte_store::{KEEP_IDLE, STACK, THREAD_MEMORY};
 
 use crate::Error;
@@ -144,6 +146,10 @@ impl Fetcher for Arc<WorkerPool> {
 
     fn server(&self) -> Proximity {
         self.meters.tracker.server()
+    }
+
+    fn read_sizes(&self) -> ReadSizes {
+        self.meters.tracker.read_sizes()
     }
 
     fn close(&self) {
@@ -330,7 +336,7 @@ impl Queues {
         let mut late = Vec::new();
         while let Some(first) = self.waiting.front() {
             match first.upgrade() {
-                Some(pending) if pending.deadline > now => break,
+                Some(pending) if pending.deadline() > now => break,
                 Some(pending) => late.push(pending),
                 None => {}
             }

@@ -4,6 +4,8 @@
 //! trip. But a reader of a byte in its middle waits for all bytes before it, and the last request
 //! of an object should not run alone for long.
 
+use std::time::Duration;
+
 use crate::Proximity;
 
 /// Bytes of the longest request: at 1 Gbit/s it lasts 0.3 s. Longer ones gain nothing.
@@ -14,6 +16,42 @@ pub const SHORTEST_REQUEST: u64 = 4 << 20;
 /// Bytes that a connection of 40 MB/s moves in a round trip of 26 ms. A body or a write of up to
 /// this length costs less to repeat than to wait for.
 pub const ROUND_TRIP_BYTES: u64 = 1 << 20;
+
+/// The least time that the body of a request of a long read should take: a request costs a server
+/// nearby 2 ms of processor time (MinIO).
+const LEAST_BODY: Duration = Duration::from_millis(20);
+/// Bytes of the shortest request that a long read is cut into.
+const SHORTEST_PIECE: u64 = ROUND_TRIP_BYTES / 2;
+/// Two ranges are fetched by one request if the bytes between them take at most this part of the
+/// time of a request.
+const GAP_SHARE: u64 = 4;
+
+/// Sizes by which a read that is known in advance is cut into requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadSizes {
+    /// Bytes of the longest request.
+    pub request: u64,
+    /// Bytes between two ranges up to which one request for both is better than two.
+    pub gap: u64,
+}
+
+impl ReadSizes {
+    /// From the time of a round trip and the bytes a second of one connection, as far as they are
+    /// known. A request transfers for as long as it waits, so that more of them gain less than a
+    /// round trip.
+    #[must_use]
+    pub fn of(round_trip: Option<Duration>, rate: Option<u64>) -> Self {
+        let request = match (round_trip, rate) {
+            (Some(round_trip), Some(rate)) => {
+                let micros = round_trip.max(LEAST_BODY).as_micros();
+                u64::try_from(micros * u128::from(rate) / 1_000_000).unwrap_or(u64::MAX)
+            }
+            _ => ROUND_TRIP_BYTES,
+        };
+        let request = request.clamp(SHORTEST_PIECE, SHORTEST_REQUEST);
+        Self { request, gap: request / GAP_SHARE }
+    }
+}
 
 /// Bytes of one request where `rest` bytes are left for `concurrency` requests at once: a share, so
 /// that requests become shorter and all end together. Little is asked for before the first answer,
@@ -45,6 +83,17 @@ mod tests {
         assert_eq!(sizes[0], LONGEST_REQUEST);
         assert!(sizes.is_sorted_by(|one, next| one >= next));
         assert!(sizes[sizes.len() - 4..].iter().all(|size| *size <= SHORTEST_REQUEST));
+    }
+
+    #[test]
+    fn a_request_of_a_read_transfers_as_long_as_it_waits() {
+        let (ms, mb) = (Duration::from_millis, 1_000_000);
+        let request = |round_trip, rate| ReadSizes::of(Some(round_trip), Some(rate)).request;
+        assert_eq!(request(ms(30), 40 * mb), 1_200_000);
+        assert_eq!(request(ms(1), 2000 * mb), SHORTEST_REQUEST);
+        assert_eq!(request(ms(1), mb), SHORTEST_PIECE);
+        assert_eq!(ReadSizes::of(None, None).request, ROUND_TRIP_BYTES);
+        assert_eq!(ReadSizes::of(Some(ms(30)), Some(40 * mb)).gap, 300_000);
     }
 
     #[test]

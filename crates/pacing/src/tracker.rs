@@ -10,10 +10,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::hedge::SHORTEST;
-use crate::{FAR, HedgePolicy, Proximity, Wait};
+use crate::{FAR, HedgePolicy, Proximity, ReadSizes, Wait};
 
 /// The value of a slot whose worker is not waiting for a server, and of a time that is not known.
 const IDLE: u64 = u64::MAX;
+/// Bytes of the shortest body that shows the rate of a connection.
+const LEAST_FOR_RATE: u64 = 256 << 10;
+/// A slower body counts for this part of the rate: it may have shared the link with many others.
+const WEIGHT: u64 = 32;
 
 /// Cancels a request that is under way.
 pub trait Abort {
@@ -29,6 +33,8 @@ pub struct RequestTracker<A> {
     /// Microseconds of the quickest answer; [`IDLE`] before the first. Long writes do not count:
     /// sending them takes time.
     quickest: AtomicU64,
+    /// Bytes a second that one connection brings; 0 before the first long body.
+    rate: AtomicU64,
     start: Instant,
     /// When the head of an answer was first waited for.
     first_read: OnceLock<Instant>,
@@ -69,6 +75,7 @@ impl<A: Abort> RequestTracker<A> {
             slots: (0..slots).map(slot).collect(),
             policy: Mutex::default(),
             quickest: AtomicU64::new(IDLE),
+            rate: AtomicU64::new(0),
             start: now,
             first_read: OnceLock::new(),
         }
@@ -131,8 +138,32 @@ impl<A: Abort> RequestTracker<A> {
     /// How far away the server is.
     #[must_use]
     pub fn server(&self) -> Proximity {
+        Proximity::of(self.quickest())
+    }
+
+    /// The sizes of a read's requests.
+    #[must_use]
+    pub fn read_sizes(&self) -> ReadSizes {
+        let rate = self.rate.load(Ordering::Relaxed);
+        ReadSizes::of(self.quickest(), (rate > 0).then_some(rate))
+    }
+
+    /// A body of `bytes` took so long after its head. Short ones tell nothing about the rate.
+    pub fn learn_rate(&self, bytes: u64, took: Duration) {
+        if bytes < LEAST_FOR_RATE {
+            return;
+        }
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let seen = bytes.saturating_mul(1_000_000) / micros;
+        let rate = self.rate.load(Ordering::Relaxed);
+        // Two workers at once may lose one of the samples, which are many.
+        let rate = if seen > rate { seen } else { rate - rate / WEIGHT + seen / WEIGHT };
+        self.rate.store(rate.max(1), Ordering::Relaxed);
+    }
+
+    fn quickest(&self) -> Option<Duration> {
         let quickest = self.quickest.load(Ordering::Relaxed);
-        Proximity::of((quickest != IDLE).then(|| Duration::from_micros(quickest)))
+        (quickest != IDLE).then(|| Duration::from_micros(quickest))
     }
 
     /// True if no read has been answered for so long that the server is probably far away. Known a
@@ -244,6 +275,23 @@ mod tests {
         assert_eq!(tracker.server(), Proximity::Far);
         answer(2 * MS);
         assert_eq!(tracker.server(), Proximity::Near);
+    }
+
+    #[test]
+    fn the_rate_of_a_connection_is_that_of_long_bodies_alone() {
+        let tracker = RequestTracker::<Flag>::new(1, Instant::now());
+        let unknown = tracker.read_sizes();
+        tracker.learn_rate(1000, MS);
+        assert_eq!(tracker.read_sizes(), unknown, "too short");
+        for _ in 0..100 {
+            tracker.learn_rate(40_000 * 50, 50 * MS);
+        }
+        let rate = || tracker.rate.load(Ordering::Relaxed);
+        assert!((39_000_000..=40_000_000).contains(&rate()), "{}", rate());
+        tracker.learn_rate(40_000 * 50, 500 * MS);
+        assert!(rate() > 38_000_000, "one slow body: {}", rate());
+        (0..1000).for_each(|_| tracker.learn_rate(40_000 * 50, 500 * MS));
+        assert!(rate() < 5_000_000, "{}", rate());
     }
 
     #[test]

@@ -5,15 +5,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use firstbyte_location::{Location, Version, to_usize};
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use firstbyte_location::{ByteRange, Location, Version, to_usize};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::client::{Client, Place, Route};
 use crate::error::failure;
 use crate::fork::Own;
+use crate::target::{Target, bytes_to_fill, check_apart};
 use crate::wait::{self, interruptible};
 
 /// One open of one version of an object.
@@ -54,27 +54,85 @@ impl LazyFile {
         let file = self.file(py)?;
         let left = to_usize(file.size().saturating_sub(offset));
         PyBytes::new_with(py, length.min(left), |buffer| {
-            wait::read(py, &file, buffer, offset)?
-                .map(drop)
-                .map_err(|error| failure(py, &error, Some(&self.location)))
+            let read = wait::read(py, |tick, go_on| file.read_at_while(buffer, offset, tick, go_on))?;
+            read.map(drop).map_err(|error| failure(py, &error, Some(&self.location)))
         })
     }
 
-    /// Fills `buffer` from `offset` on and returns how many bytes there were.
-    fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+    /// Fills `buffer` from `offset` on and returns how many bytes there were. The caller is about
+    /// to read `expected` bytes from there.
+    #[pyo3(signature = (offset, buffer, expected = 0))]
+    fn read_into(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        buffer: &Bound<'_, PyAny>,
+        expected: usize,
+    ) -> PyResult<usize> {
         let file = self.file(py)?;
-        let buffer = PyUntypedBuffer::get(buffer)?;
-        if buffer.readonly() || !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("a buffer to read into is writable and in one piece"));
-        }
-        if buffer.len_bytes() == 0 {
+        let buffer = Target::of(buffer)?;
+        if buffer.is_empty() {
             return Ok(0);
         }
-        // SAFETY: the buffer is writable, in one piece, that long, and stays as long as it is held
-        // here. That no other code uses it meanwhile is up to the caller, as for every `readinto`.
-        let slice =
-            unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
-        wait::read(py, &file, slice, offset)?.map_err(|error| failure(py, &error, Some(&self.location)))
+        // SAFETY: that no other code uses the buffer meanwhile is up to the caller, as for every
+        // `readinto`.
+        let slice = unsafe { buffer.slice(buffer.len()) };
+        let read = wait::read(py, |tick, go_on| file.read_expecting(slice, offset, expected, tick, go_on))?;
+        read.map_err(|error| failure(py, &error, Some(&self.location)))
+    }
+
+    /// The bytes of many ranges, each an offset and a length, as far as they are within the object.
+    fn read_ranges<'py>(&self, py: Python<'py>, ranges: Vec<(i64, i64)>) -> PyResult<Bound<'py, PyList>> {
+        let file = self.file(py)?;
+        let mut contents: Vec<Bound<'py, PyAny>> = Vec::with_capacity(ranges.len());
+        let mut wanted: Vec<(u64, &mut [u8])> = Vec::with_capacity(ranges.len());
+        for (offset, length) in from_start(&ranges)? {
+            let length = to_usize(length.min(file.size().saturating_sub(offset)));
+            // SAFETY: `contents` keeps the object until the memory has been filled.
+            let (content, memory) = unsafe { bytes_to_fill(py, length)? };
+            contents.push(content);
+            wanted.push((offset, memory));
+        }
+        self.fill_ranges(py, &file, &mut wanted)?;
+        PyList::new(py, contents)
+    }
+
+    /// Fills one buffer for each range, and returns how many bytes of each there were.
+    fn read_ranges_into(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<(i64, i64)>,
+        into: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<usize>> {
+        let file = self.file(py)?;
+        if ranges.len() != into.len() {
+            let line =
+                format!("read_ranges: {} ranges need as many buffers, not {}", ranges.len(), into.len());
+            return Err(PyValueError::new_err(line));
+        }
+        let buffers: Vec<Target> = into.iter().map(Target::of).collect::<PyResult<_>>()?;
+        let mut wanted: Vec<(u64, &mut [u8])> = Vec::with_capacity(ranges.len());
+        for ((offset, length), buffer) in from_start(&ranges)?.zip(&buffers) {
+            let length = to_usize(length);
+            if length > buffer.len() {
+                let line = format!("read_ranges: a range of {length} bytes, and {} to hold it", buffer.len());
+                return Err(PyValueError::new_err(line));
+            }
+            // SAFETY: that no other code uses the buffers meanwhile is up to the caller. That they
+            // do not overlap is checked before the first use.
+            wanted.push((offset, unsafe { buffer.slice(length) }));
+        }
+        check_apart(&wanted)?;
+        self.fill_ranges(py, &file, &mut wanted)
+    }
+
+    /// Begins to fetch ranges, and does not wait for them.
+    fn prefetch(&self, py: Python<'_>, ranges: Vec<(i64, i64)>) -> PyResult<()> {
+        let file = self.file(py)?;
+        let ranges: Vec<ByteRange> =
+            from_start(&ranges)?.map(|(offset, length)| ByteRange::at(offset, length)).collect();
+        py.detach(|| file.prefetch(&ranges));
+        Ok(())
     }
 
     /// Lets the file go; reads are errors from now on.
@@ -103,6 +161,16 @@ impl LazyFile {
 }
 
 impl LazyFile {
+    fn fill_ranges(
+        &self,
+        py: Python<'_>,
+        file: &firstbyte::LazyFile,
+        wanted: &mut [(u64, &mut [u8])],
+    ) -> PyResult<Vec<usize>> {
+        let read = wait::read(py, |tick, go_on| file.read_ranges_while(wanted, tick, go_on))?;
+        read.map_err(|error| failure(py, &error, Some(&self.location)))
+    }
+
     /// The file, in this process.
     fn file(&self, py: Python<'_>) -> PyResult<Arc<firstbyte::LazyFile>> {
         match self.slot().as_ref().map(Own::get) {
@@ -120,4 +188,13 @@ impl LazyFile {
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Own<Arc<firstbyte::LazyFile>>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Ranges that are counted from the start of the object.
+fn from_start(ranges: &[(i64, i64)]) -> PyResult<impl Iterator<Item = (u64, u64)> + '_> {
+    if let Some((offset, length)) = ranges.iter().find(|(offset, length)| *offset < 0 || *length < 0) {
+        let line = format!("offsets and lengths are counted from 0: ({offset}, {length})");
+        return Err(PyValueError::new_err(line));
+    }
+    Ok(ranges.iter().map(|(offset, length)| (offset.unsigned_abs(), length.unsigned_abs())))
 }

@@ -23,6 +23,7 @@ mod place;
 mod reading;
 mod scandir;
 mod shard;
+mod target;
 mod wait;
 mod walk;
 mod writer;

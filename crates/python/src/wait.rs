@@ -59,23 +59,21 @@ pub(crate) fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Reads from `file` into `buffer`. Where a signal's handler raises meanwhile, returns what it
-/// raised; nothing is written to `buffer` afterwards.
-pub(crate) fn read(
+/// Calls `read`, a read that asks a function every [`TICK`] whether to go on. Where a signal's
+/// handler raises meanwhile, returns what it raised; the read has ended then.
+pub(crate) fn read<T: Send>(
     py: Python<'_>,
-    file: &firstbyte::LazyFile,
-    buffer: &mut [u8],
-    offset: u64,
-) -> PyResult<firstbyte::Result<usize>> {
+    read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,
+) -> PyResult<firstbyte::Result<T>> {
     if !is_main_thread() {
-        return Ok(py.detach(|| file.read_at(buffer, offset)));
+        return Ok(py.detach(|| read(Duration::MAX, &mut || true)));
     }
     let mut raised = None;
-    let read = py.detach(|| {
-        file.read_at_while(buffer, offset, TICK, &mut || {
+    let result = py.detach(|| {
+        read(TICK, &mut || {
             raised = Python::attach(|py| py.check_signals().err());
             raised.is_none()
         })
     });
-    raised.map_or(Ok(read), Err)
+    raised.map_or(Ok(result), Err)
 }

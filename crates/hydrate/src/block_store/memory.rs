@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use firstbyte_location::to_usize;
 
 use crate::block::BLOCK;
-use crate::limits::MEMORY_SHARE;
+
+/// Blocks that there is always room for: the one that is read, and the next.
+const LEAST: usize = 2;
 
 /// The id of a file in this process, and a block.
 type Key = (u64, u64);
@@ -29,7 +31,7 @@ struct Table {
 impl MemoryBlocks {
     /// Holds at most `bytes`, but at least a block for a window.
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { most: to_usize(bytes / BLOCK).max(to_usize(MEMORY_SHARE)), table: Mutex::default() }
+        Self { most: to_usize(bytes / BLOCK).max(LEAST), table: Mutex::default() }
     }
 
     /// The most bytes that it holds.

@@ -15,7 +15,7 @@ use crate::block_store::{BlockStore, MemoryBlocks};
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::inflight::FetchId;
-use crate::limits::{CACHE_SHARE, MEMORY_SHARE};
+use crate::limits::CACHE_SHARE;
 use crate::pending_read::Delivery;
 use crate::read_ahead::MOST_WINDOW;
 use crate::{Error, Result, Settings};
@@ -33,6 +33,8 @@ pub(crate) struct Engine {
     /// The limit on the rate of all background fetches.
     pub(crate) background_limit: Option<Arc<RateLimit>>,
     memory: Arc<MemoryBlocks>,
+    /// Open handles that read ahead. They share the memory.
+    pub(crate) sequential: AtomicU64,
     ids: AtomicU64,
     /// The open versions, to be shared by all handles on them.
     versions: Mutex<HashMap<Location, Vec<Weak<VersionState>>>>,
@@ -56,6 +58,7 @@ impl Engine {
             observer: OnceLock::new(),
             cache,
             memory: Arc::new(MemoryBlocks::new(memory)),
+            sequential: AtomicU64::new(0),
             ids: AtomicU64::new(0),
             versions: Mutex::default(),
         }
@@ -122,7 +125,10 @@ impl Engine {
             Delivery::FromCache => {
                 MOST_WINDOW.min(self.cache.as_ref().map_or(0, Cache::capacity) / CACHE_SHARE)
             }
-            Delivery::Copied => self.memory.capacity() / MEMORY_SHARE,
+            Delivery::Copied => {
+                let readers = self.sequential.load(Ordering::Relaxed).max(1);
+                self.memory.capacity() / 4 * 3 / readers
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use firstbyte_pacing::Proximity;
+use firstbyte_pacing::{Proximity, ReadSizes};
 
 use super::VersionState;
 use crate::background::JobFile;
@@ -26,6 +26,9 @@ pub(crate) trait Fetcher: Send + Sync {
 
     /// The measured distance of the server.
     fn server(&self) -> Proximity;
+
+    /// The sizes of requests for readers, as measured.
+    fn read_sizes(&self) -> ReadSizes;
 
     /// Bytes that a background fetch should request if `rest` are left for it and others.
     fn background_request(&self, rest: u64) -> u64;

@@ -60,15 +60,22 @@ impl VersionState {
                 fetches.extend(self.begin(&mut table, Priority::Ahead, run, segment));
             }
         }
+        let with_handle = |fetch: Fetch| Fetch { handle: Some(handle.clone()), ..fetch };
+        self.submit(fetches.into_iter().map(with_handle).collect(), ahead.reader);
+    }
+
+    /// Queues fetches, with their distance from the offset `reader`.
+    pub(super) fn submit(self: &Arc<Self>, fetches: Vec<Fetch>, reader: u64) {
+        let is_ahead = |fetch: &&Fetch| fetch.priority == Priority::Ahead;
+        let ahead: Vec<FetchId> = fetches.iter().filter(is_ahead).map(|fetch| fetch.id).collect();
         let with_distance = |fetch: Fetch| {
-            let distance = (fetch.blocks.start * BLOCK).saturating_sub(ahead.reader) >> 20;
-            (Fetch { handle: Some(handle.clone()), ..fetch }, distance)
+            let distance = (fetch.blocks.start * BLOCK).saturating_sub(reader) >> 20;
+            (fetch, distance)
         };
-        let ids: Vec<FetchId> = fetches.iter().map(|fetch| fetch.id).collect();
         self.engine.fetcher.submit(fetches.into_iter().map(with_distance).collect());
         // A reader that joined a fetch between the table and the queue could not promote it there.
         let is_joined = |id: &FetchId| self.lock().in_flight.is_promoted(*id);
-        ids.into_iter().filter(is_joined).for_each(|id| self.engine.fetcher.promote(id));
+        ahead.into_iter().filter(is_joined).for_each(|id| self.engine.fetcher.promote(id));
     }
 
     /// Starts a background fetch of the next uncached blocks from `from` that no other fetch
@@ -163,7 +170,7 @@ impl VersionState {
 
     /// Stores a fetched block, evicting what `exempt` allows. Returns whether it is cached.
     pub(crate) fn store(&self, block: u64, bytes: &[u8], outcome: CacheOutcome, exempt: Exempt) -> bool {
-        let cached = self.blocks.store(block, bytes, outcome, exempt);
+        let cached = self.blocks.store(block, bytes, outcome, exempt, || !self.is_taken(block));
         if !cached {
             self.engine.counters.uncached.fetch_add(1, Ordering::Relaxed);
         }
@@ -199,8 +206,8 @@ impl VersionState {
             table.waiting.remove(&block).unwrap_or_default()
         };
         for pending in waiting {
-            if let Some(done) = pending.deliver(block, bytes) {
-                self.read_out(&pending, done);
+            if let Some(ready) = pending.deliver(block, bytes) {
+                self.read_out(ready);
             }
         }
     }
@@ -269,7 +276,7 @@ impl Table {
     fn latest_deadline(&self, id: FetchId) -> Option<Instant> {
         let waiting = |block: u64| self.waiting.get(&block).into_iter().flatten();
         let open = self.in_flight.owned(id).flat_map(waiting).filter(|pending| pending.is_open());
-        open.map(|pending| pending.deadline).max()
+        open.map(|pending| pending.deadline()).max()
     }
 }
 
@@ -279,7 +286,7 @@ mod tests {
     use std::time::Duration;
 
     use firstbyte_location::{ByteRange, Location, Version};
-    use firstbyte_pacing::Proximity;
+    use firstbyte_pacing::{Proximity, ReadSizes};
     use firstbyte_store::Store;
 
     use super::*;
@@ -300,7 +307,8 @@ mod tests {
             let version = self.version.get().unwrap();
             for (fetch, _) in fetches {
                 let deadline = Instant::now() + Duration::from_secs(60);
-                version.demand(ByteRange::new(0, 1), Delivery::Copied, deadline, Receiver::Thread);
+                let receiver = Receiver::Callback(ByteRange::new(0, 1), Delivery::Copied, Box::new(|_| {}));
+                version.demand(deadline, receiver, 0, None);
                 self.ahead.lock().unwrap().push(fetch.id);
             }
         }
@@ -317,6 +325,10 @@ mod tests {
 
         fn server(&self) -> Proximity {
             Proximity::Unknown
+        }
+
+        fn read_sizes(&self) -> ReadSizes {
+            ReadSizes::of(None, None)
         }
 
         fn background_request(&self, rest: u64) -> u64 {

@@ -1,0 +1,212 @@
+//! Recognises a reader of some columns of a Parquet file, and predicts which parts of the file
+//! it reads next. Pure.
+//!
+//! Such a reader reads the footer, and then the same columns of one row group after the other.
+//! Between them lie the other columns, so that its reads are not sequential. Once it has read a
+//! column of a row group, that column of the following ones is expected. As for sequential readers,
+//! the bytes fetched for nothing are bounded by the bytes read. Called by
+//! [`Handle`](crate::Handle).
+
+mod footer;
+
+use firstbyte_location::ByteRange;
+
+use crate::read_ahead::GROWTH;
+
+pub(crate) use footer::Chunk;
+
+/// The last bytes of a Parquet file: the length of its footer, and this.
+const MAGIC: &[u8; 4] = b"PAR1";
+/// Bytes of the length and the magic.
+pub(crate) const TAIL: usize = 8;
+/// Longest footer that is parsed.
+const LONGEST: u64 = 16 << 20;
+
+/// What is known of a file and its reader.
+#[derive(Debug, Default)]
+pub(crate) enum Columns {
+    /// The end of the file was not read yet.
+    #[default]
+    Unknown,
+    /// It is a Parquet file. Its footer is here, and was not all read yet.
+    Footer(ByteRange),
+    /// Its footer was read.
+    Known(Scan),
+    /// Not a Parquet file, or one that is not understood.
+    Other,
+}
+
+impl Columns {
+    /// Whether reads need not be reported any more.
+    pub(crate) fn is_other(&self) -> bool {
+        matches!(self, Self::Other)
+    }
+
+    /// Notes the bytes from `offset` to the end of a file of `size` bytes.
+    pub(crate) fn note_end(&mut self, bytes: &[u8], size: u64) {
+        let Self::Unknown = self else { return };
+        *self = Self::Other;
+        if let Some((rest, MAGIC)) = bytes.split_last_chunk()
+            && let Some((_, length)) = rest.split_last_chunk()
+        {
+            let length = u64::from(u32::from_le_bytes(*length));
+            let end = size - TAIL as u64;
+            if (1..=LONGEST.min(end)).contains(&length) {
+                *self = Self::Footer(ByteRange::new(end - length, end));
+            }
+        }
+    }
+
+    /// The footer, if it is not known and `read` has a part of it.
+    pub(crate) fn wants(&self, read: ByteRange) -> Option<ByteRange> {
+        match self {
+            Self::Footer(footer) if !footer.intersect(read).is_empty() => Some(*footer),
+            _ => None,
+        }
+    }
+
+    /// Parses the footer.
+    pub(crate) fn parse(&mut self, footer: &[u8], size: u64) {
+        let chunks = footer::parse(footer)
+            .filter(|chunks| !chunks.is_empty() && chunks.iter().all(|chunk| chunk.range.end <= size));
+        *self = chunks.map_or(Self::Other, |chunks| Self::Known(Scan::new(chunks)));
+    }
+
+    /// Records a read. Returns the ranges to fetch ahead, of at most `most` bytes together.
+    pub(crate) fn note(&mut self, read: ByteRange, most: u64) -> Vec<ByteRange> {
+        match self {
+            Self::Known(scan) => scan.note(read, most),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A reader of the columns of a file.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// In order of their offsets.
+    chunks: Vec<Chunk>,
+    states: Vec<State>,
+    /// Indices of `chunks`, in order of row groups and columns.
+    order: Vec<usize>,
+    /// Whether a column was read.
+    used: Vec<bool>,
+    /// Bytes of chunks that were read.
+    read: u64,
+    /// Bytes of chunks that are fetched ahead, and were not read yet.
+    ahead: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Fresh,
+    Ahead,
+    Read,
+}
+
+impl Scan {
+    fn new(mut chunks: Vec<Chunk>) -> Self {
+        chunks.sort_by_key(|chunk| chunk.range.start);
+        let mut order: Vec<usize> = (0..chunks.len()).collect();
+        order.sort_by_key(|index| (chunks[*index].group, chunks[*index].column));
+        let columns = chunks.iter().map(|chunk| chunk.column + 1).max().unwrap_or(0);
+        let states = vec![State::Fresh; chunks.len()];
+        Self { chunks, states, order, used: vec![false; columns], read: 0, ahead: 0 }
+    }
+
+    fn note(&mut self, read: ByteRange, most: u64) -> Vec<ByteRange> {
+        let first = self.chunks.partition_point(|chunk| chunk.range.start < read.start);
+        let mut group = None;
+        for index in first..self.chunks.len() {
+            let Chunk { range, group: of, column } = self.chunks[index];
+            if range.end > read.end {
+                break;
+            }
+            match std::mem::replace(&mut self.states[index], State::Read) {
+                State::Read => continue,
+                State::Ahead => self.ahead -= range.len(),
+                State::Fresh => {}
+            }
+            self.read += range.len();
+            self.used[column] = true;
+            group = group.max(Some(of));
+        }
+        group.map_or_else(Vec::new, |group| self.expect(group, most))
+    }
+
+    /// The chunks of used columns from row group `group` on.
+    fn expect(&mut self, group: usize, most: u64) -> Vec<ByteRange> {
+        let limit = self.read.saturating_mul(GROWTH).min(most);
+        let from = self.order.partition_point(|index| self.chunks[*index].group < group);
+        let mut ranges = Vec::new();
+        for index in &self.order[from..] {
+            let Chunk { range, column, .. } = self.chunks[*index];
+            if !self.used[column] || self.states[*index] != State::Fresh {
+                continue;
+            }
+            if self.ahead + range.len() > limit {
+                break;
+            }
+            self.states[*index] = State::Ahead;
+            self.ahead += range.len();
+            ranges.push(range);
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Ten row groups of five columns of a MiB each.
+    fn scan() -> Scan {
+        let chunk = |index: u64| Chunk {
+            range: ByteRange::at(4 + index * MIB, MIB),
+            group: usize::try_from(index / 5).unwrap(),
+            column: usize::try_from(index % 5).unwrap(),
+        };
+        Scan::new((0..50).map(chunk).collect())
+    }
+
+    fn at(group: u64, column: u64) -> ByteRange {
+        ByteRange::at(4 + (group * 5 + column) * MIB, MIB)
+    }
+
+    #[test]
+    fn the_columns_that_were_read_are_expected_of_later_row_groups() {
+        let mut scan = scan();
+        assert_eq!(scan.note(at(0, 2), 64 * MIB), [at(1, 2), at(2, 2), at(3, 2), at(4, 2)]);
+        let more = scan.note(at(0, 4), 64 * MIB);
+        assert_eq!(more, [at(1, 4), at(2, 4), at(3, 4), at(4, 4)], "no more than in proportion");
+        assert_eq!(scan.note(at(0, 4), 64 * MIB), [], "nothing is new");
+        assert_eq!(scan.note(at(1, 2), 64 * MIB).first(), Some(&at(5, 2)));
+        assert_eq!(scan.note(ByteRange::at(4 + 7 * MIB + 1, MIB), 64 * MIB), [], "a part of a chunk");
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_is_bounded_by_memory_and_by_what_was_read() {
+        let mut scan = scan();
+        let (mut read, mut ahead) = (0, 0);
+        for group in 0..10 {
+            for column in [1, 3] {
+                let range = at(group, column);
+                read += range.len();
+                ahead += scan.note(range, 6 * MIB).iter().map(|range| range.len()).sum::<u64>();
+                assert!(scan.ahead <= 6 * MIB && scan.ahead <= read * GROWTH);
+            }
+        }
+        assert!(ahead <= read, "no chunk of another column: {ahead} of {read}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_left_alone() {
+        for end in [&b"12345678"[..], b"PAR1", b"\xff\xff\xff\xffPAR1", b"\0\0\0\0PAR1", b""] {
+            let mut columns = Columns::default();
+            columns.note_end(end, 1 << 30);
+            assert!(columns.is_other(), "{end:?}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Parts of callers' buffers that threads other than the caller's fill, and how the parts of a
+//! read are grouped into requests.
+//!
+//! A caller lends its buffers for one read and waits. The parts are written only under the lock of
+//! the [`PendingRead`](crate::pending_read) that holds them, and the caller does not return before
+//! each of those has ended. Used by [`VersionState`](crate::version).
+
+use std::iter::Peekable;
+
+use firstbyte_location::{ByteRange, to_usize};
+use firstbyte_pacing::ReadSizes;
+
+use crate::block::BLOCK;
+
+/// A contiguous part of an object, and the memory that its bytes are wanted in.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) range: ByteRange,
+    start: *mut u8,
+}
+
+// SAFETY: the memory belongs to the part alone as long as that exists; see `Part::new`.
+unsafe impl Send for Part {}
+
+impl Part {
+    /// The bytes from `offset` that `buffer` is to hold.
+    ///
+    /// # Safety
+    /// `buffer` stays where it is, and nothing else uses it, as long as the part exists.
+    pub(crate) unsafe fn new(offset: u64, buffer: &mut [u8]) -> Self {
+        Self { range: ByteRange::at(offset, buffer.len() as u64), start: buffer.as_mut_ptr() }
+    }
+
+    /// The memory for the bytes of `range` that belong to this part, and their offset.
+    pub(crate) fn overlap(&mut self, range: ByteRange) -> (u64, &mut [u8]) {
+        let common = self.range.intersect(range);
+        if common.is_empty() {
+            return (range.start, &mut []);
+        }
+        let skipped = to_usize(common.start - self.range.start);
+        // SAFETY: `common` is within the part, whose memory is valid by the contract of `new`.
+        let memory =
+            unsafe { std::slice::from_raw_parts_mut(self.start.add(skipped), to_usize(common.len())) };
+        (common.start, memory)
+    }
+
+    /// All of its memory.
+    pub(crate) fn all(&mut self) -> &mut [u8] {
+        self.overlap(self.range).1
+    }
+
+    /// The part before `offset`, which is within it, and the part from there.
+    fn split(self, offset: u64) -> (Self, Self) {
+        let (first, second) =
+            (ByteRange::new(self.range.start, offset), ByteRange::new(offset, self.range.end));
+        // SAFETY: `offset` is within the part.
+        let start = unsafe { self.start.add(to_usize(first.len())) };
+        (Self { range: first, start: self.start }, Self { range: second, start })
+    }
+}
+
+/// Groups the parts of a read: each group is fetched by one request, if none of its blocks is
+/// present.
+pub(crate) struct Groups {
+    parts: Peekable<std::vec::IntoIter<Part>>,
+    /// What earlier groups left of parts, in any order.
+    rest: Vec<Part>,
+}
+
+impl Groups {
+    pub(crate) fn new(mut parts: Vec<Part>) -> Self {
+        parts.retain(|part| !part.range.is_empty());
+        parts.sort_by_key(|part| part.range.start);
+        Self { parts: parts.into_iter().peekable(), rest: Vec::new() }
+    }
+
+    /// The next parts, in order of their starts. They lie within `sizes.request` bytes of the
+    /// object, and leave no gap of more than `sizes.gap`.
+    pub(crate) fn next(&mut self, sizes: ReadSizes) -> Option<Vec<Part>> {
+        let carried = std::mem::take(&mut self.rest);
+        let begin = carried.first().or(self.parts.peek())?.range.start / BLOCK * BLOCK;
+        let limit = begin.saturating_add((sizes.request / BLOCK).max(1) * BLOCK);
+        let mut end = begin + BLOCK;
+        let mut group = Vec::new();
+        let mut carried = carried.into_iter();
+        loop {
+            let near = |part: &Part| part.range.start < limit && part.range.start <= end + sizes.gap;
+            let Some(part) = carried.next().or_else(|| self.parts.next_if(near)) else { break };
+            let part = if part.range.end > limit {
+                let (first, second) = part.split(limit);
+                self.rest.push(second);
+                first
+            } else {
+                part
+            };
+            end = end.max(part.range.end.next_multiple_of(BLOCK));
+            group.push(part);
+        }
+        Some(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZES: ReadSizes = ReadSizes { request: 8 * BLOCK, gap: 2 * BLOCK };
+
+    fn groups(ranges: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
+        let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, len)| vec![0; to_usize(*len)]).collect();
+        let part = |((at, _), buffer): (&(u64, u64), &mut Vec<u8>)| unsafe { Part::new(*at, buffer) };
+        let mut groups = Groups::new(ranges.iter().zip(&mut memory).map(part).collect());
+        let mut found = Vec::new();
+        while let Some(group) = groups.next(SIZES) {
+            found.push(group.iter().map(|part| (part.range.start, part.range.len())).collect());
+        }
+        found
+    }
+
+    #[test]
+    fn neighbours_share_a_request_and_distant_ranges_do_not() {
+        assert_eq!(groups(&[(10, 5), (BLOCK + 10, 5), (3 * BLOCK + 10, 5)]).len(), 1);
+        assert_eq!(groups(&[(10, 5), (3 * BLOCK + 10, 5)]).len(), 2, "a gap of more than two blocks");
+        assert_eq!(groups(&[(5, 0), (7, 0)]), [[(0, 0); 0]; 0]);
+    }
+
+    #[test]
+    fn a_long_range_is_cut_between_blocks() {
+        let cut = groups(&[(BLOCK - 5, 10 * BLOCK)]);
+        assert_eq!(cut, [vec![(BLOCK - 5, 7 * BLOCK + 5)], vec![(8 * BLOCK, 3 * BLOCK - 5)]]);
+    }
+
+    proptest! {
+        /// Every byte that was asked for is in exactly one group, for each range that has it.
+        #[test]
+        fn nothing_is_lost_or_doubled(ranges in proptest::collection::vec((0..60 * BLOCK, 0..9 * BLOCK), 0..20)) {
+            let bytes = |ranges: &mut dyn Iterator<Item = (u64, u64)>| {
+                let mut counts = vec![0_u32; 70 * 64];
+                for (at, len) in ranges {
+                    for unit in at.div_ceil(BLOCK / 64)..(at + len).div_ceil(BLOCK / 64) {
+                        counts[to_usize(unit)] += 1;
+                    }
+                }
+                counts
+            };
+            let cut = groups(&ranges);
+            prop_assert_eq!(bytes(&mut ranges.iter().copied()), bytes(&mut cut.iter().flatten().copied()));
+            for group in cut {
+                let first = group.iter().map(|(at, _)| at / BLOCK).min().unwrap();
+                let last = group.iter().map(|(at, len)| (at + len).div_ceil(BLOCK)).max().unwrap();
+                prop_assert!(last - first <= 8);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Reads of many ranges, reads over several blocks, and hints: right bytes, few requests. Requests
+//! and bytes are counted by the store; nothing depends on timing.
+
+use std::time::{Duration, Instant};
+
+use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, MOST_HINTED, Settings};
+use firstbyte_location::ByteRange;
+use firstbyte_store::Error as StoreError;
+use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use tempfile::TempDir;
+
+const SEED: u64 = 12;
+const BLOCK_LEN: usize = BLOCK as usize;
+/// Bytes of a request before anything is known of the server.
+const REQUEST: u64 = 1 << 20;
+
+struct Setting {
+    content: Vec<u8>,
+    subject: Subject,
+    hydrator: Hydrator,
+    file: File,
+    _cache: TempDir,
+}
+
+/// An object on a server, with a cache and without.
+fn both(len: usize) -> impl Iterator<Item = Setting> {
+    [true, false].into_iter().map(move |cached| {
+        let subject = Subject::start(Place::ServeS3);
+        let content = bytes(SEED, len);
+        subject.place("data", &content);
+        let cache = scratch();
+        let dir = cached.then(|| cache.path().into());
+        let settings = Settings { cache: dir, reserve: 0, ..Settings::default() };
+        let hydrator = Hydrator::new(subject.store.clone(), settings).unwrap();
+        let file = hydrator.open(&subject.at("data")).unwrap();
+        Setting { content, subject, hydrator, file, _cache: cache }
+    })
+}
+
+impl Setting {
+    /// Requests and bytes received since the last call.
+    fn cost(&self, of: impl FnOnce()) -> (u64, u64) {
+        let before = self.subject.store.counters();
+        of();
+        let now = self.subject.store.counters();
+        (now.requests - before.requests, now.received - before.received)
+    }
+
+    /// Reads ranges at once and compares each with the content.
+    fn check(&self, handle: &Handle, ranges: &[(u64, usize)]) {
+        let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0xa5; *length]).collect();
+        let counts = read_ranges(handle, ranges, &mut memory).unwrap();
+        for (((offset, length), buffer), count) in ranges.iter().zip(&memory).zip(counts) {
+            let start = (*offset as usize).min(self.content.len());
+            let end = start.saturating_add(*length).min(self.content.len());
+            assert_eq!(count, end - start, "{offset} {length}");
+            assert!(buffer[..count] == self.content[start..end], "{offset} {length}");
+            assert!(buffer[count..].iter().all(|byte| *byte == 0xa5), "written past the end");
+        }
+    }
+}
+
+fn read_ranges(
+    handle: &Handle,
+    ranges: &[(u64, usize)],
+    memory: &mut [Vec<u8>],
+) -> Result<Vec<usize>, Error> {
+    let buffers = memory.iter_mut().map(Vec::as_mut_slice);
+    let mut wanted: Vec<(u64, &mut [u8])> = ranges.iter().map(|(offset, _)| *offset).zip(buffers).collect();
+    handle.read_ranges_while(&mut wanted, Duration::MAX, &mut || true)
+}
+
+/// A generator of numbers, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn a_read_over_blocks_is_one_request_and_a_long_one_is_cut() {
+    for setting in both(100 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let crossing = setting.cost(|| setting.check(&handle, &[(3 * BLOCK - 10, 20)]));
+        assert_eq!(crossing, (1, 2 * BLOCK), "two blocks");
+        let mut buffer = vec![0; 3 * BLOCK_LEN];
+        let at = 10 * BLOCK + 100;
+        let several = setting.cost(|| assert_eq!(handle.read_at(&mut buffer, at).unwrap(), 3 * BLOCK_LEN));
+        assert!(buffer == setting.content[at as usize..][..buffer.len()]);
+        assert_eq!(several, (1, 4 * BLOCK));
+        drop(handle);
+        // Requests have at most 4 MiB, and at least half of one.
+        let long = setting.cost(|| setting.check(&setting.file.handle(), &[(20 * BLOCK, 72 * BLOCK_LEN)]));
+        assert_eq!(long.1, 72 * BLOCK);
+        assert!((3..=36).contains(&long.0), "{long:?}");
+    }
+}
+
+#[test]
+fn a_caller_that_reads_in_pieces_says_how_much_it_wants() {
+    for setting in both(20 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let mut buffer = vec![0; BLOCK_LEN];
+        let cost = setting.cost(|| {
+            for at in [BLOCK, 2 * BLOCK] {
+                let read = handle.read_at_while(&mut buffer, at, 2 * BLOCK_LEN, Duration::MAX, &mut || true);
+                assert_eq!(read.unwrap(), BLOCK_LEN);
+                assert!(buffer == setting.content[at as usize..][..BLOCK_LEN]);
+                if at == BLOCK {
+                    let counters = setting.hydrator.counters();
+                    assert_eq!(counters.demand_fetches + counters.ahead_fetches, 1, "both blocks at once");
+                }
+            }
+        });
+        assert!(cost.0 <= 2, "the third block is expected by the second read alone: {cost:?}");
+    }
+}
+
+#[test]
+fn neighbours_share_requests_and_distant_ranges_have_their_own() {
+    for setting in both(100 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let near: Vec<(u64, usize)> = (0..8).map(|block| (block * BLOCK + 7, 100)).collect();
+        assert_eq!(setting.cost(|| setting.check(&handle, &near)), (1, REQUEST));
+        let far = [(90 * BLOCK, 10), (20 * BLOCK, 10), (60 * BLOCK, 10)];
+        assert_eq!(setting.cost(|| setting.check(&handle, &far)), (3, 3 * BLOCK));
+    }
+    for setting in both(20 * BLOCK_LEN) {
+        // Between two ranges is a block that costs less than another request.
+        let cost = setting.cost(|| setting.check(&setting.file.handle(), &[(0, 10), (2 * BLOCK, 10)]));
+        assert_eq!(cost, (1, 3 * BLOCK));
+    }
+}
+
+#[test]
+fn odd_ranges_are_read_as_far_as_there_are_bytes() {
+    for setting in both(5 * BLOCK_LEN + 77) {
+        let size = setting.content.len() as u64;
+        let handle = setting.file.handle();
+        setting.check(&handle, &[]);
+        setting.check(&handle, &[(0, 0), (size, 10), (u64::MAX, 10), (u64::MAX - 1, 0)]);
+        setting.check(&handle, &[(size - 5, 100), (size - 1, 1), (0, 2 * size as usize)]);
+        setting.check(&handle, &[(100, 300_000), (50, 100), (100, 300_000), (200_000, 1), (0, 1)]);
+    }
+}
+
+#[test]
+fn very_many_ranges_take_few_requests() {
+    for setting in both(256 * BLOCK_LEN) {
+        let mut random = Random(1);
+        let size = setting.content.len() as u64;
+        let ranges: Vec<(u64, usize)> =
+            (0..100_000).map(|_| (random.below(size), random.below(200) as usize)).collect();
+        let (requests, received) = setting.cost(|| setting.check(&setting.file.handle(), &ranges));
+        assert!(requests <= size / (REQUEST / 4), "{requests}");
+        assert_eq!(received, size);
+    }
+}
+
+#[test]
+fn random_ranges_agree_with_the_content() {
+    let reads = std::env::var("FIRSTBYTE_READS").map_or(2400, |count| count.parse::<u64>().unwrap());
+    for setting in both(64 * BLOCK_LEN + 999) {
+        let size = setting.content.len() as u64;
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let setting = &setting;
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    for turn in 0..reads / 8 {
+                        let handle = setting.file.handle();
+                        let longest = 1 << random.below(20);
+                        let ranges: Vec<(u64, usize)> = (0..random.below(20))
+                            .map(|_| (random.below(size + 100), random.below(longest) as usize))
+                            .collect();
+                        if turn % 3 == 0 {
+                            let hinted: Vec<ByteRange> =
+                                ranges.iter().map(|(at, len)| ByteRange::at(*at, *len as u64)).collect();
+                            handle.prefetch(&hinted);
+                        }
+                        setting.check(&handle, &ranges);
+                        if turn % 50 == 49
+                            && let Some(cache) = setting.hydrator.cache()
+                        {
+                            cache.release(setting.file.location()).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn an_object_that_changes_between_two_ranges_is_stale() {
+    for setting in both(64 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        setting.check(&handle, &[(0, 100), (20 * BLOCK, 100)]);
+        setting.subject.place("data", &bytes(SEED + 1, setting.content.len()));
+        let ranges = [(0, 100), (40 * BLOCK, 100)];
+        let mut memory = vec![vec![0; 100]; 2];
+        let error = read_ranges(&handle, &ranges, &mut memory).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_cancelled_read_ends_and_leaves_the_memory_to_its_owner() {
+    for setting in both(64 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let mut memory = vec![0; setting.content.len()];
+        let mut wanted = [(0, memory.as_mut_slice())];
+        let cancelled = handle.read_ranges_while(&mut wanted, Duration::ZERO, &mut || false);
+        // It may have been done before it was asked whether to go on.
+        if let Err(error) = cancelled {
+            assert!(
+                matches!(&error, Error::Store(cause) if matches!(**cause, StoreError::Cancelled)),
+                "{error}"
+            );
+        }
+        memory.fill(7);
+        setting.check(&handle, &[(0, setting.content.len())]);
+        assert!(memory.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn a_hint_fetches_ranges_before_they_are_read() {
+    for setting in both(200 * BLOCK_LEN) {
+        let handle = setting.file.handle();
+        let hinted = [ByteRange::at(150 * BLOCK, 10), ByteRange::at(7 * BLOCK - 5, 10), ByteRange::at(5, 0)];
+        handle.prefetch(&hinted);
+        let end = Instant::now() + Duration::from_secs(60);
+        while setting.hydrator.counters().ahead_bytes < 3 * BLOCK {
+            assert!(Instant::now() < end, "{:?}", setting.hydrator.counters());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let cost = setting.cost(|| setting.check(&handle, &[(150 * BLOCK, 10), (7 * BLOCK - 5, 10)]));
+        assert_eq!(cost, (0, 0));
+    }
+}
+
+#[test]
+fn a_hint_of_very_many_ranges_queues_few_requests() {
+    for setting in both(1 << 20) {
+        // Nothing is behind the hints: a version that is known, of an object that is not there.
+        let mut version = setting.file.version().clone();
+        version.size = Some(1 << 40);
+        let file = setting.hydrator.file(&setting.subject.at("none"), version);
+        let handle = file.handle();
+        let hinted: Vec<ByteRange> = (0..100_000).map(|index| ByteRange::at(index << 23, 100)).collect();
+        handle.prefetch(&hinted);
+        drop(handle);
+        assert!(setting.hydrator.counters().ahead_fetches <= MOST_HINTED);
+    }
+}

@@ -1,0 +1,229 @@
+"""`load_safetensors`: the tensors of a model, in memory as they arrive."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from firstbyte._open import open
+from firstbyte._typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from firstbyte._open import RawFile
+    from firstbyte._path import Location
+
+# What is read first: most headers fit.
+_FIRST = 128 << 10
+# Longest header, as the format's own library has it.
+_LONGEST = 100_000_000
+# Bytes that are read by one call, at least; and calls at once, so that the next is under way when
+# one ends.
+_BATCH = 32 << 20
+_CALLS = 3
+
+# The format's types: bytes of an element, and the type's name in torch and in numpy.
+_TYPES: dict[str, tuple[int, str, str | None]] = {
+    "BOOL": (1, "bool", "bool"),
+    "U8": (1, "uint8", "uint8"),
+    "I8": (1, "int8", "int8"),
+    "F8_E4M3": (1, "float8_e4m3fn", None),
+    "F8_E5M2": (1, "float8_e5m2", None),
+    "U16": (2, "uint16", "uint16"),
+    "I16": (2, "int16", "int16"),
+    "F16": (2, "float16", "float16"),
+    "BF16": (2, "bfloat16", None),
+    "U32": (4, "uint32", "uint32"),
+    "I32": (4, "int32", "int32"),
+    "F32": (4, "float32", "float32"),
+    "U64": (8, "uint64", "uint64"),
+    "I64": (8, "int64", "int64"),
+    "F64": (8, "float64", "float64"),
+    "C64": (8, "complex64", "complex64"),
+}
+
+
+class _Tensor:
+    """Where a tensor is in its file."""
+
+    __slots__ = ("kind", "length", "name", "offset", "shape")
+
+    def __init__(self, name: str, kind: str, shape: list[int], offset: int, length: int) -> None:
+        self.name, self.kind, self.shape = name, kind, shape
+        self.offset, self.length = offset, length
+
+
+def load_safetensors(
+    locations: Location | Iterable[Location],
+    *,
+    framework: Literal["numpy", "torch"] = "numpy",
+    device: Any = None,
+    cache: Location | bool = False,
+    cache_size: int | str | None = None,
+    memory: int | str | None = None,
+    deadline: float | str | None = None,
+    endpoint_url: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    anonymous: bool | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """Load safetensors files, tensor by tensor as they arrive.
+
+    The header is one read. The tensors follow in the order of the file, by parallel requests, each
+    straight into its own memory. Each file is one version: if it is overwritten meanwhile, the load
+    fails with errno.ESTALE. Every length and offset is checked; a checksum of the whole is compared
+    where the store has one and a cache is given. With a cache, a load that was interrupted fetches
+    only what is missing when it is repeated.
+
+    Args:
+        locations: a location as for `firstbyte.open`, or several (shards), loaded in this order.
+        framework: "numpy", or "torch", which is imported then.
+        device: for torch, where each tensor is moved when it has arrived.
+        cache: the cache directory, True for the usual one, False for none.
+        cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for
+            `firstbyte.open`.
+
+    Returns:
+        Iterator[tuple[str, Any]]: name and tensor, a `numpy.ndarray` or a `torch.Tensor` of the
+        shape and type that the header has. `dict(load_safetensors(...))` is all of them.
+
+    Raises:
+        ValueError: if a file is damaged, or has a type that the framework has not.
+        OSError: as `firstbyte.open` and its reads.
+    """
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f"load_safetensors: framework should be 'numpy' or 'torch', not {framework!r}")
+    if device is not None and framework != "torch":
+        raise ValueError("load_safetensors: only torch has devices")
+    single = isinstance(locations, (str, os.PathLike))
+    shards = [cast("Location", locations)] if single else list(cast("Iterable[Location]", locations))
+    allocate = _for_torch(device) if framework == "torch" else _for_numpy()
+
+    def load() -> Iterator[tuple[str, Any]]:
+        for location in shards:
+            with open(
+                location,
+                buffering=0,
+                cache=cache,
+                cache_size=cache_size,
+                memory=memory,
+                deadline=deadline,
+                endpoint_url=endpoint_url,
+                profile=profile,
+                region=region,
+                anonymous=anonymous,
+            ) as file:
+                tensors = _tensors(file, 1 if framework == "torch" else 2)
+                yield from _read(file, tensors, allocate)
+
+    return load()
+
+
+def _tensors(file: RawFile, column: int) -> list[_Tensor]:
+    """The tensors of a file, in order of their offsets. `column` of `_TYPES` is the framework's."""
+    import json
+
+    def damaged(why: str) -> ValueError:
+        return ValueError(f"{file.name}: not a safetensors file, or a damaged one: {why}")
+
+    start = file.read_at(0, _FIRST)
+    length = int.from_bytes(start[:8], "little")
+    if len(start) < 8 or not 2 <= length <= min(_LONGEST, file.size - 8):
+        raise damaged("its header does not fit into it")
+    text = start[8 : 8 + length]
+    text += file.read_at(8 + len(text), length - len(text))
+    try:
+        header = json.loads(text)
+    except ValueError:
+        raise damaged("its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise damaged("its header is not a JSON object")
+    header.pop("__metadata__", None)
+    tensors, room = [], file.size - 8 - length
+    for name, facts in header.items():
+        try:
+            kind, shape, (begin, end) = facts["dtype"], facts["shape"], facts["data_offsets"]
+        except (KeyError, TypeError, ValueError):
+            raise damaged(f"tensor {name!r} lacks its type, shape or offsets") from None
+        if not (isinstance(shape, list) and all(type(n) is int and n >= 0 for n in [*shape, begin, end])):
+            raise damaged(f"tensor {name!r} has a shape or offsets that are no numbers")
+        if kind not in _TYPES:
+            raise ValueError(f"{file.name}: tensor {name!r} has the type {kind!r}, which is not known here")
+        if _TYPES[kind][column] is None:
+            raise ValueError(f"{file.name}: tensor {name!r} has the type {kind}, which numpy lacks: use framework='torch'")
+        if not begin <= end <= room or end - begin != math.prod(shape) * _TYPES[kind][0]:
+            raise damaged(f"tensor {name!r} has another length than its shape, or is outside the file")
+        tensors.append(_Tensor(name, kind, shape, 8 + length + begin, end - begin))
+    tensors.sort(key=lambda tensor: tensor.offset)
+    return tensors
+
+
+def _read(
+    file: RawFile, tensors: list[_Tensor], allocate: Callable[[_Tensor], tuple[Any, Callable[[], Any]]]
+) -> Iterator[tuple[str, Any]]:
+    """Reads batches of tensors, some at once, and yields each tensor with its batch."""
+    from collections import deque
+    from concurrent.futures import ThreadPoolExecutor
+
+    def read(batch: list[_Tensor]) -> list[tuple[str, Callable[[], Any]]]:
+        memory = [allocate(tensor) for tensor in batch]
+        counts = file.read_ranges([(tensor.offset, tensor.length) for tensor in batch], [buffer for buffer, _ in memory])
+        if counts != [tensor.length for tensor in batch]:
+            raise ValueError(f"{file.name}: ends within its tensors")
+        return [(tensor.name, finish) for tensor, (_, finish) in zip(batch, memory)]
+
+    pool = ThreadPoolExecutor(_CALLS)
+    under_way: deque[Future[list[tuple[str, Callable[[], Any]]]]] = deque()
+    try:
+        for batch in _batches(tensors):
+            under_way.append(pool.submit(read, batch))
+            if len(under_way) == _CALLS:
+                yield from ((name, finish()) for name, finish in under_way.popleft().result())
+        while under_way:
+            yield from ((name, finish()) for name, finish in under_way.popleft().result())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batches(tensors: list[_Tensor]) -> Iterator[list[_Tensor]]:
+    batch, size = [], 0
+    for tensor in tensors:
+        batch.append(tensor)
+        size += tensor.length
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _for_numpy() -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]]:
+    import numpy
+
+    def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
+        memory = numpy.empty(tensor.length, numpy.uint8)
+        return memory, lambda: memory.view(cast("str", _TYPES[tensor.kind][2])).reshape(tensor.shape)
+
+    return allocate
+
+
+def _for_torch(device: Any) -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]]:
+    import ctypes
+
+    import torch
+
+    def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
+        memory = torch.empty(tensor.length, dtype=torch.uint8)
+        # Without numpy. The native module needs the strides, which a memoryview has.
+        array = (ctypes.c_char * tensor.length).from_address(memory.data_ptr()) if tensor.length else bytearray()
+
+        def finish() -> Any:
+            whole = memory.view(getattr(torch, _TYPES[tensor.kind][1])).reshape(tensor.shape)
+            return whole if device is None else whole.to(device, non_blocking=True)
+
+        return memoryview(array), finish
+
+    return allocate
