@@ -56,6 +56,10 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
     for left in ["control", "log"] {
         assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
     }
+    // The cache is closed: its third counter, whether a process uses it, is 0. Otherwise the next
+    // process would count all of it anew.
+    let usage = fs::read(place.world.path("cache/usage")).unwrap();
+    assert_eq!(usage[16..24], [0; 8]);
     assert_eq!(fs::read_dir(&place.directory).unwrap().count(), 0);
     place.unmount().fails(1, &["mnt", "nothing is mounted there"]);
 }

@@ -46,6 +46,8 @@ pub(crate) struct BlockStore {
     size: u64,
     cache: Option<(Cache, Location, Version)>,
     cached: OnceLock<Option<Cached>>,
+    /// The version had no files when room was made for it: until it is opened, no block is cached.
+    is_new: AtomicBool,
     /// The store's checksum of the whole object, if the store was asked and has one.
     checksum: OnceLock<Option<Checksum>>,
     /// True if the most recent block was written to the cache.
@@ -71,6 +73,7 @@ impl BlockStore {
             size,
             cache,
             cached: OnceLock::new(),
+            is_new: AtomicBool::new(false),
             checksum: OnceLock::new(),
             is_caching: AtomicBool::new(true),
             receives: AtomicBool::new(true),
@@ -88,6 +91,13 @@ impl BlockStore {
             opened.inspect_err(|error| tracing::warn!(%location, %error, "read without the cache")).ok()
         };
         self.cached.get_or_init(open).as_ref()
+    }
+
+    /// The version in the cache, if it may have blocks. One that is known to be new is left for the
+    /// thread that fetches to make: a job's only thread would be slower than its fetches.
+    fn filled(&self) -> Option<&Cached> {
+        let is_unmade = self.is_new.load(Relaxed) && self.cached.get().is_none();
+        if is_unmade { None } else { self.cached() }
     }
 
     /// Copies the contiguous bytes present from `offset`. Returns their number.
@@ -119,7 +129,7 @@ impl BlockStore {
 
     /// Whether a block is in the cache.
     pub(crate) fn is_cached(&self, block: u64) -> bool {
-        self.cached().is_some_and(|cached| cached.is_present(block))
+        self.filled().is_some_and(|cached| cached.is_present(block))
     }
 
     /// Like [`is_cached`](Self::is_cached), for ascending blocks: faster if many of them are
@@ -128,7 +138,7 @@ impl BlockStore {
         let (mut searched, mut next) = (false, None);
         move |block| {
             if !searched || next.is_some_and(|next| next < block) {
-                next = self.cached().and_then(|cached| cached.next_present(block));
+                next = self.filled().and_then(|cached| cached.next_present(block));
                 searched = true;
             }
             next == Some(block)
@@ -282,7 +292,11 @@ impl BlockStore {
         // Creating the files may evict any version, so room for them is made first.
         let new = self.cached.get().is_none() && !cache.has_files(location, version);
         if new {
-            makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
+            let bytes = makes_room(cache.cost(location, version, blocks).ok_or(None)?)?;
+            if self.size <= BLOCK && !blocks.is_empty() {
+                self.is_new.store(true, Relaxed);
+                return Ok(bytes);
+            }
         }
         let cached = self.cached().ok_or(None)?;
         cached.touch();

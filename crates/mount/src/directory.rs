@@ -1,9 +1,12 @@
-//! Caches directories whose names are all known, for the metadata time-to-live.
+//! Caches the names of directories, for the metadata time-to-live.
 //!
-//! A cached directory answers lookups without a request, for missing names too, serves a second
-//! listing, and gives the order of files. Memory is bounded: only directories of up to
-//! [`Directories::widest`] names are kept, and the least recently used are dropped. Of a wider
-//! directory only the fact that it is wide is kept.
+//! A directory whose names are all known answers lookups without a request, for missing names too,
+//! serves a second listing, and gives the order of files. Memory is bounded: only directories of up
+//! to [`Directories::widest`] names are kept, and the least recently used are dropped. Of a wider
+//! directory the page around the last name looked up is kept, and the last pages that were listed
+//! (`pages`). A page answers only for the names it has.
+
+mod pages;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +16,7 @@ use firstbyte_location::to_usize;
 
 use crate::child::Child;
 use crate::inodes::Ino;
+use pages::Pages;
 
 /// Widest directory kept: 16,384 names are some 3 MB.
 const WIDEST: usize = 16_384;
@@ -22,6 +26,12 @@ const NAME: u64 = 200;
 const SHARE: u64 = 8;
 /// Names kept in all, at least: a directory of one S3 page, and one beside it.
 const LEAST: u64 = 2048;
+/// The packed pages of wide directories may take one part in this many of the memory: the 100,000
+/// names that `find` reads before it looks at them fit into that of the default.
+const PAGES_SHARE: u64 = 6;
+/// Names looked up in their order before a whole page is requested for the next: its thousand names
+/// cost a server more than one.
+const IN_ORDER: u32 = 4;
 /// Directories known to be wide that are remembered; when there are more all are forgotten, which
 /// costs a request each.
 const WIDE: usize = 4096;
@@ -33,9 +43,19 @@ pub(crate) struct Listed {
     pub(crate) ino: Ino,
 }
 
-/// A complete directory at one instant.
+/// The part of a directory that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    Page,
+}
+
+/// A directory at one instant, or a page of one.
 #[derive(Debug)]
 pub(crate) struct Directory {
+    extent: Extent,
+    /// The position of its first name in the listing.
+    first: usize,
     /// In the order of the listing.
     listed: Vec<Listed>,
     /// Positions in `listed`, by name.
@@ -46,12 +66,21 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub(crate) fn new(listed: Vec<Listed>, taken: Instant) -> Self {
-        let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
-        by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
-        Self { listed, by_name, taken }
+        Self::sorted(Extent::Whole, 0, listed, taken)
     }
 
-    /// The position of `name` in the listing.
+    /// Adjacent names of a wide directory, the first of them at position `first` in its listing.
+    pub(crate) fn page(listed: Vec<Listed>, first: usize, taken: Instant) -> Self {
+        Self::sorted(Extent::Page, first, listed, taken)
+    }
+
+    fn sorted(extent: Extent, first: usize, listed: Vec<Listed>, taken: Instant) -> Self {
+        let mut by_name: Vec<u32> = (0..).take(listed.len()).collect();
+        by_name.sort_by(|a, b| listed[*a as usize].child.name.cmp(&listed[*b as usize].child.name));
+        Self { extent, first, listed, by_name, taken }
+    }
+
+    /// The position of `name` among those listed here.
     pub(crate) fn position(&self, name: &[u8]) -> Option<usize> {
         let found =
             self.by_name.binary_search_by(|at| self.listed[*at as usize].child.name.as_ref().cmp(name));
@@ -60,6 +89,21 @@ impl Directory {
 
     pub(crate) fn listed(&self) -> &[Listed] {
         &self.listed
+    }
+
+    /// Whether a name that it does not have does not exist.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.extent == Extent::Whole
+    }
+
+    /// The position of its first name in the listing: 0 if it is whole.
+    pub(crate) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The position behind its last name in the listing.
+    pub(crate) fn end(&self) -> usize {
+        self.first + self.listed.len()
     }
 
     /// Its memory, in names. The directory itself takes about as much as one name.
@@ -78,16 +122,36 @@ impl Directory {
 pub(crate) enum Known {
     /// Everything.
     Whole(Arc<Directory>),
-    /// It has more names than are kept.
+    /// It has more names than are kept; pages of it may be.
     Wide,
     /// Nothing that is still valid.
     Nothing,
 }
 
+/// The names looked up in a wide directory.
+#[derive(Default)]
+struct Lookups {
+    last: Vec<u8>,
+    /// How many followed each other in the order of names.
+    in_order: u32,
+}
+
+impl Lookups {
+    fn note(&mut self, name: &[u8]) {
+        self.in_order = if self.last.as_slice() <= name { self.in_order.saturating_add(1) } else { 0 };
+        self.last.clear();
+        self.last.extend_from_slice(name);
+    }
+}
+
 #[derive(Default)]
 struct Inner {
-    whole: HashMap<Box<[u8]>, (Arc<Directory>, u64)>,
-    wide: HashMap<Box<[u8]>, ()>,
+    /// Whole directories, and of each wide one the page around the last name looked up, with the
+    /// time of their last use.
+    kept: HashMap<Box<[u8]>, (Arc<Directory>, u64)>,
+    wide: HashMap<Box<[u8]>, Lookups>,
+    pages: Pages,
+    /// Names in `kept`.
     names: usize,
     clock: u64,
 }
@@ -97,6 +161,8 @@ pub(crate) struct Directories {
     ttl: Duration,
     /// Names kept in all.
     names: usize,
+    /// Bytes of packed pages.
+    page_bytes: usize,
     inner: Mutex<Inner>,
 }
 
@@ -104,7 +170,7 @@ impl Directories {
     /// A cache of directories that are valid for `ttl`, in a share of `memory` bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
         let names = to_usize((memory / SHARE / NAME).max(LEAST));
-        Self { ttl, names, inner: Mutex::default() }
+        Self { ttl, names, page_bytes: to_usize(memory / PAGES_SHARE), inner: Mutex::default() }
     }
 
     /// Names of the widest directory that is kept.
@@ -114,9 +180,9 @@ impl Directories {
 
     pub(crate) fn get(&self, path: &[u8]) -> Known {
         let mut inner = self.inner();
-        inner.clock += 1;
-        let clock = inner.clock;
-        if let Some((directory, used)) = inner.whole.get_mut(path)
+        let clock = inner.tick();
+        if let Some((directory, used)) = inner.kept.get_mut(path)
+            && directory.extent == Extent::Whole
             && !directory.valid(self.ttl).is_zero()
         {
             *used = clock;
@@ -125,53 +191,116 @@ impl Directories {
         if inner.wide.contains_key(path) { Known::Wide } else { Known::Nothing }
     }
 
-    /// The last whole listing, however old: for the order of names, which seldom changes.
-    pub(crate) fn last(&self, path: &[u8]) -> Option<Arc<Directory>> {
-        self.inner().whole.get(path).map(|(directory, _)| Arc::clone(directory))
-    }
-
-    pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
+    /// The page of a wide directory that has `name`, if one is valid.
+    pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
         let mut inner = self.inner();
-        inner.clock += 1;
-        let clock = inner.clock;
-        inner.wide.remove(path);
-        inner.names += directory.weight();
-        if let Some((old, _)) = inner.whole.insert(path.into(), (directory, clock)) {
-            inner.names -= old.weight();
-        }
-        while inner.names > self.names {
-            let Some(oldest) =
-                inner.whole.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
-            else {
-                break;
-            };
-            if let Some((gone, _)) = inner.whole.remove(&oldest) {
-                inner.names -= gone.weight();
-            }
-        }
+        let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
+        inner.wide.entry(path.into()).or_default().note(name);
+        Some(page)
     }
 
+    /// Whether the page that begins with `name` is worth a request, as no valid page has it: the
+    /// names before it were looked up in their order.
+    pub(crate) fn is_in_order(&self, path: &[u8], name: &[u8]) -> bool {
+        let mut inner = self.inner();
+        let Some(lookups) = inner.wide.get_mut(path) else { return false };
+        lookups.note(name);
+        let in_order = lookups.in_order > IN_ORDER;
+        if in_order {
+            lookups.in_order = 0;
+        }
+        in_order
+    }
+
+    /// The last listing of a directory, or the page of it that has `name`, however old: for the
+    /// order and the numbers of names, which seldom change.
+    pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<Directory>> {
+        self.inner().around(path, name, self.names)
+    }
+
+    /// The position behind the page kept of a directory: that of the next one, as they are looked
+    /// up in their order.
+    pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
+        self.inner().kept.get(path).map_or(0, |(directory, _)| directory.end())
+    }
+
+    /// Keeps a directory, or a page in place of another.
+    pub(crate) fn keep(&self, path: &[u8], directory: Arc<Directory>) {
+        self.inner().keep(path, directory, self.names);
+    }
+
+    /// A directory has more names than are kept.
     pub(crate) fn mark_wide(&self, path: &[u8]) {
         let mut inner = self.inner();
-        if let Some((old, _)) = inner.whole.remove(path) {
-            inner.names -= old.weight();
-        }
+        inner.remove(path);
         if inner.wide.len() >= WIDE {
             inner.wide.clear();
         }
-        inner.wide.insert(path.into(), ());
+        inner.wide.insert(path.into(), Lookups::default());
+    }
+
+    /// Keeps the next names of the listing of a wide directory, packed.
+    pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[Listed], taken: Instant) {
+        self.inner().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
     /// Drops a directory in which an object has changed.
     pub(crate) fn doubt(&self, path: &[u8]) {
-        let mut inner = self.inner();
-        if let Some((old, _)) = inner.whole.remove(path) {
-            inner.names -= old.weight();
-        }
+        self.inner().remove(path);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn around(&mut self, path: &[u8], name: &[u8], names: usize) -> Option<Arc<Directory>> {
+        let clock = self.tick();
+        if let Some((kept, used)) = self.kept.get_mut(path)
+            && (kept.extent == Extent::Whole || kept.position(name).is_some())
+        {
+            *used = clock;
+            return Some(Arc::clone(kept));
+        }
+        let page = Arc::new(self.pages.find(path, name)?);
+        self.keep(path, Arc::clone(&page), names);
+        Some(page)
+    }
+
+    /// Keeps a directory, and drops the least recently used above `names` names.
+    fn keep(&mut self, path: &[u8], directory: Arc<Directory>, names: usize) {
+        let clock = self.tick();
+        if directory.extent == Extent::Whole {
+            self.wide.remove(path);
+            self.pages.remove(path);
+        }
+        self.names += directory.weight();
+        if let Some((old, _)) = self.kept.insert(path.into(), (directory, clock)) {
+            self.names -= old.weight();
+        }
+        while self.names > names {
+            let Some(oldest) =
+                self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
+            else {
+                break;
+            };
+            if let Some((gone, _)) = self.kept.remove(&oldest) {
+                self.names -= gone.weight();
+            }
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        self.pages.remove(path);
+        if let Some((old, _)) = self.kept.remove(path) {
+            self.names -= old.weight();
+        }
     }
 }
 
@@ -219,7 +348,7 @@ mod tests {
         for number in 0..3 * LEAST {
             directories.keep(number.to_string().as_bytes(), directory(0));
         }
-        assert_eq!(directories.inner().whole.len() as u64, LEAST);
+        assert_eq!(directories.inner().kept.len() as u64, LEAST);
     }
 
     #[test]
@@ -229,6 +358,26 @@ mod tests {
         directories.keep(b"d", directory(3));
         assert!(matches!(directories.get(b"d"), Known::Nothing));
         directories.mark_wide(b"d");
+        assert!(matches!(directories.get(b"d"), Known::Wide));
+    }
+
+    #[test]
+    fn a_page_is_requested_only_for_names_looked_up_in_their_order() {
+        let directories = Directories::new(Duration::from_secs(60), 0);
+        let in_order = |name: &str| directories.is_in_order(b"d", name.as_bytes());
+        assert!(!in_order("a"), "nothing is known of it");
+        directories.mark_wide(b"d");
+        assert_eq!(["a", "b", "c", "d", "e"].map(in_order), [false, false, false, false, true]);
+        assert_eq!(["f", "c", "d", "e", "f", "a", "b"].map(in_order), [false; 7]);
+        let listed = |name: &str| Listed { child: Arc::new(Child::directory(name.as_bytes())), ino: 2 };
+        let names = ["b", "c", "d", "e"].map(listed).to_vec();
+        directories.keep(b"d", Arc::new(Directory::page(names, 1000, Instant::now())));
+        assert!(directories.page(b"d", b"a").is_none());
+        for name in ["b", "c", "d", "e"] {
+            let page = directories.page(b"d", name.as_bytes()).unwrap();
+            assert!(page.position(name.as_bytes()).is_some() && page.first() == 1000);
+        }
+        assert!(in_order("f"), "those in the page count too");
         assert!(matches!(directories.get(b"d"), Known::Wide));
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use firstbyte_hydrate::{File, Hydrator};
 use firstbyte_location::Kind;
 
+use crate::child::Child;
 use crate::directory::{Directories, Directory, Known, Listed};
 use crate::inodes::{Attributes, Bounds, Fullness, Ino, Inodes, Node, parent};
 use crate::operations::Operations;
@@ -23,8 +24,8 @@ use crate::record::Recorder;
 use crate::source::{Children, Source};
 use crate::{Error, Result};
 
-/// Names taken from a directory's listing at its first lookup: just under the 1,000 of one S3 page,
-/// so that one page is enough.
+/// Names taken from the listing that finds the root: just under the 1,000 of one S3 page, so that
+/// one page is enough.
 const PEEK: usize = 990;
 
 /// The result of a lookup.
@@ -90,7 +91,11 @@ impl FileSystem {
         };
         match self.directories.get(&directory.path) {
             Known::Whole(known) => self.lookup_in(&known, &directory, name).map(Ok),
-            Known::Wide | Known::Nothing => None,
+            Known::Wide => {
+                let page = self.directories.page(&directory.path, name)?;
+                self.lookup_in(&page, &directory, name).map(Ok)
+            }
+            Known::Nothing => None,
         }
     }
 
@@ -119,12 +124,17 @@ impl FileSystem {
     /// Looks a name up by asking the store.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Lookup> {
         let directory = self.directory(parent)?;
-        if matches!(self.directories.get(&directory.path), Known::Nothing) && self.source.lists_by_page() {
-            // The page that has this name has its neighbours too, and shows which names do not
-            // exist: programs that open one file of a directory mostly look for others.
-            let begun = Instant::now();
-            let children = self.source.list(&directory.path)?;
-            if let Some(known) = self.keep(&directory.path, children, begun)?
+        // A page that has this name has its neighbours too, and the only page of a directory shows
+        // which names do not exist: programs that open one file of a directory mostly look for
+        // others.
+        let from = match self.directories.get(&directory.path) {
+            Known::Nothing => Some(None),
+            Known::Wide if self.directories.is_in_order(&directory.path, name) => Some(Some(name)),
+            Known::Wide | Known::Whole(_) => None,
+        };
+        if let Some(from) = from.filter(|_| self.source.lists_by_page()) {
+            let known = self.list_page(&directory.path, from)?;
+            if (known.is_whole() || known.position(name).is_some())
                 && let Some(found) = self.lookup_in(&known, &directory, name)
             {
                 return Ok(found);
@@ -140,30 +150,54 @@ impl FileSystem {
 
     /// The number a listing gave to a name.
     fn numbered(&self, directory: &[u8], name: &[u8]) -> Option<Ino> {
-        let known = self.directories.last(directory)?;
+        let known = self.directories.around(directory, name)?;
         known.position(name).map(|position| known.listed()[position].ino)
     }
 
-    /// Keeps a directory if a page holds all of it.
-    pub(crate) fn keep(
-        &self,
-        path: &[u8],
-        children: Children,
-        begun: Instant,
-    ) -> Result<Option<Arc<Directory>>> {
+    /// Requests and keeps the page of a directory that begins with the name `from`, or the first.
+    fn list_page(&self, path: &[u8], from: Option<&[u8]>) -> Result<Arc<Directory>> {
+        let begun = Instant::now();
+        let page = self.source.page(path, from)?;
+        // Its names keep the numbers that a listing gave them.
+        let before = from.and_then(|name| self.directories.around(path, name));
+        let known = |name: &[u8]| before.as_ref().and_then(|before| Some((before, before.position(name)?)));
+        let first = from.and_then(known).map(|(before, position)| before.first() + position);
+        let first = first.unwrap_or_else(|| self.directories.end_of_page(path));
+        let number = |child: &Child| match known(&child.name) {
+            Some((before, position)) => before.listed()[position].ino,
+            None => self.inodes.number(path, child),
+        };
+        let listed =
+            page.children.into_iter().map(|child| Listed { ino: number(&child), child: Arc::new(child) });
+        let listed: Vec<Listed> = listed.collect();
+        let directory = match (from, page.is_last) {
+            (None, true) => Directory::new(listed, begun),
+            (None, false) => {
+                self.directories.mark_wide(path);
+                Directory::page(listed, 0, begun)
+            }
+            (Some(_), _) => Directory::page(listed, first, begun),
+        };
+        let directory = Arc::new(directory);
+        self.directories.keep(path, Arc::clone(&directory));
+        Ok(directory)
+    }
+
+    /// Keeps a directory, or the first page of it.
+    pub(crate) fn keep(&self, path: &[u8], children: Children, begun: Instant) -> Result<()> {
         let mut listed = Vec::new();
         for child in children {
             let child = child?;
             if listed.len() == PEEK {
                 self.directories.mark_wide(path);
-                return Ok(None);
+                self.directories.keep(path, Arc::new(Directory::page(listed, 0, begun)));
+                return Ok(());
             }
             let ino = self.inodes.number(path, &child);
             listed.push(Listed { child: Arc::new(child), ino });
         }
-        let known = Arc::new(Directory::new(listed, begun));
-        self.directories.keep(path, Arc::clone(&known));
-        Ok(Some(known))
+        self.directories.keep(path, Arc::new(Directory::new(listed, begun)));
+        Ok(())
     }
 
     /// Opens a file without a request. The kernel looks the name up again if this returns

@@ -69,7 +69,7 @@ impl Prefetch {
     pub(crate) fn wanted(&self, path: &[u8]) -> Option<Wanted> {
         let directory = parent(path);
         let name = name_of(path);
-        let known = self.directories.last(directory);
+        let known = self.directories.around(directory, name);
         let listed = match &known {
             // All names are known, so a name that is not among them does not exist.
             Some(known) => Some(&*known.listed()[known.position(name)?].child),

@@ -18,6 +18,8 @@ use crate::{Error, Result};
 /// Names in one answer at most, and half of those kept: more than the kernel asks for at once in
 /// its usual 32 KiB.
 pub(crate) const ANSWER: usize = 1024;
+/// Names of a wide directory that are kept together.
+const PAGE: usize = 1000;
 
 /// The sources of names; one for the whole file system.
 #[derive(Clone)]
@@ -36,9 +38,11 @@ enum Feed {
     Known(Arc<Directory>),
     Listing {
         children: Children,
-        /// Everything so far, until it is too much to keep.
-        whole: Option<Vec<Listed>>,
+        /// Everything so far; once that is too much to keep, the page under way.
+        names: Vec<Listed>,
         begun: Instant,
+        /// The directory has more names than are kept.
+        is_wide: bool,
     },
     End,
     /// A listing that failed; it never counts as complete.
@@ -120,19 +124,24 @@ impl ReadDir {
         }
         match &mut self.feed {
             Feed::Known(directory) => Ok(directory.listed().get(self.drawn).cloned()),
-            Feed::Listing { children, whole, .. } => match children.next() {
+            Feed::Listing { children, names, is_wide, begun } => match children.next() {
                 Some(Ok(child)) => {
                     let ino = self.sources.inodes.number(&self.path, &child);
                     let listed = Listed { child: Arc::new(child), ino };
-                    match whole {
-                        Some(names) if names.len() < self.sources.directories.widest() => {
-                            names.push(listed.clone())
+                    names.push(listed.clone());
+                    let directories = &self.sources.directories;
+                    if !*is_wide && names.len() > directories.widest() {
+                        *is_wide = true;
+                        directories.mark_wide(&self.path);
+                    }
+                    if *is_wide && names.len() >= PAGE {
+                        let first = self.drawn + 1 - names.len();
+                        for (page, names) in names.chunks(PAGE).enumerate() {
+                            directories.keep_listed(&self.path, first + page * PAGE, names, *begun);
                         }
-                        Some(_) => {
-                            *whole = None;
-                            self.sources.directories.mark_wide(&self.path);
-                        }
-                        None => {}
+                        names.clear();
+                        names.shrink_to(PAGE);
+                        *begun = Instant::now();
                     }
                     Ok(Some(listed))
                 }
@@ -156,13 +165,17 @@ impl ReadDir {
         }
         let begun = Instant::now();
         let children = self.sources.source.list(&self.path)?;
-        Ok(Feed::Listing { children, whole: Some(Vec::new()), begun })
+        Ok(Feed::Listing { children, names: Vec::new(), begun, is_wide: false })
     }
 
     fn end(&mut self) {
         let feed = std::mem::replace(&mut self.feed, Feed::End);
-        if let Feed::Listing { whole: Some(listed), begun, .. } = feed {
-            self.sources.directories.keep(&self.path, Arc::new(Directory::new(listed, begun)));
+        let Feed::Listing { names, begun, is_wide, .. } = feed else { return };
+        let directories = &self.sources.directories;
+        if is_wide {
+            directories.keep_listed(&self.path, self.drawn - names.len(), &names, begun);
+        } else {
+            directories.keep(&self.path, Arc::new(Directory::new(names, begun)));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firstbyte_location::{HttpUrl, Kind, Location, Version, to_usize};
+use firstbyte_location::{Entry, HttpUrl, Kind, Location, Version, to_usize};
 use firstbyte_store::{Error as StoreError, ListOptions, Order, STACK, Store};
 
 use crate::child::Child;
@@ -18,6 +18,8 @@ use crate::{Error, Result};
 /// Names that cannot be shown are logged one by one up to this many; thousands would fill the log.
 const REPORTED: usize = 100;
 
+/// A character behind nearly all others, that every server takes in a key.
+const LATE: char = '\u{fffd}';
 /// Bytes of a listing's page: a thousand names with what is known of their objects.
 const PAGE: u64 = 300 << 10;
 /// Pages of one listing that wait for the kernel may take one part in this many of the memory.
@@ -39,6 +41,13 @@ enum Shape {
     Directory,
     /// One object, shown as the only file, under this name.
     Object(Vec<u8>),
+}
+
+/// One page of the names in a directory.
+pub(crate) struct ListedChildren {
+    pub(crate) children: Vec<Child>,
+    /// No name follows.
+    pub(crate) is_last: bool,
 }
 
 /// The names in one directory, as they arrive.
@@ -204,14 +213,7 @@ impl Source {
         let listing = self.store.list(&self.location(directory), &options)?;
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let shown = listing.filter_map(move |entry| match entry {
-            Ok(entry) => match name::check(&entry.name) {
-                Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
-                Ok(()) => Some(Ok(Child::from_entry(entry))),
-                Err(why) => {
-                    source.report(&join(&path, &entry.name), why.word());
-                    None
-                }
-            },
+            Ok(entry) => source.shown(&path, entry).map(Ok),
             // Deleted since its name was read.
             Err(StoreError::NotFound { .. }) => None,
             Err(error) => Some(Err(error.into())),
@@ -222,6 +224,35 @@ impl Source {
         let (source, path) = (Arc::clone(self), directory.to_vec());
         let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
         Ok(Box::new(NameConflicts::new(shown, Box::new(hidden))))
+    }
+
+    /// One page of a listing, by one request: from the start of the directory, or from about the
+    /// name `from`. Only for a store that lists by page.
+    pub(crate) fn page(self: &Arc<Self>, directory: &[u8], from: Option<&[u8]>) -> Result<ListedChildren> {
+        let start_after = from.and_then(|name| std::str::from_utf8(name).ok()).and_then(before);
+        let options =
+            ListOptions { recursive: false, order: Order::Bytes, start_after, ..ListOptions::default() };
+        let page = self.store.list_page(&self.location(directory), &options)?;
+        let is_last = page.is_last;
+        let shown = page.entries.into_iter().filter_map(|entry| self.shown(directory, entry));
+        let (source, path) = (Arc::clone(self), directory.to_vec());
+        let hidden = move |child: &Child| source.report_hidden(&join(&path, &child.name));
+        // The end of a page does not settle whether a directory hides the objects before it.
+        let shown = shown.map(Ok).chain((!is_last).then_some(Err(())));
+        let children =
+            NameConflicts::new(shown, Box::new(hidden)).map_while(std::result::Result::ok).collect();
+        Ok(ListedChildren { children, is_last })
+    }
+
+    fn shown(&self, directory: &[u8], entry: Entry) -> Option<Child> {
+        match name::check(&entry.name) {
+            Ok(()) if !matches!(entry.kind, Kind::File | Kind::Directory) => None,
+            Ok(()) => Some(Child::from_entry(entry)),
+            Err(why) => {
+                self.report(&join(directory, &entry.name), why.word());
+                None
+            }
+        }
     }
 
     fn report_hidden(&self, path: &[u8]) {
@@ -248,7 +279,40 @@ impl Source {
     }
 }
 
+/// A key before `name` with few names between: that of the character before its last one, and the
+/// last of those that begin like it. `None` for the start of the listing.
+fn before(name: &str) -> Option<String> {
+    let last = name.chars().next_back()?;
+    let mut key = name[..name.len() - last.len_utf8()].to_owned();
+    match char::from_u32((last as u32).saturating_sub(1)) {
+        // A slash would name a directory.
+        Some('/') => key.push('.'),
+        Some(previous) if previous > ' ' => key.push(previous),
+        _ => return Some(key).filter(|key| !key.is_empty()),
+    }
+    key.push(LATE);
+    Some(key)
+}
+
 /// The path of `name` in `directory`.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_before_every_name_and_behind_the_one_it_follows() {
+        let names = ["a", "name-000", "name-001", "name-009", "name-00a", "x 1", "x 2", "é", "ê"];
+        for pair in names.windows(2) {
+            let key = before(pair[1]).unwrap();
+            assert!(key.as_str() < pair[1], "{key:?} {pair:?}");
+        }
+        let key = before("name-00a").unwrap();
+        assert!(key.as_str() > "name-009" && !before("a0").unwrap().contains('/'));
+        assert!(before("\u{1}").is_none() && before("").is_none());
+        assert!(before("\u{e000}b").unwrap().as_str() < "\u{e000}b");
+    }
 }

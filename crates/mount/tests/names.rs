@@ -81,6 +81,44 @@ fn a_directory_of_any_width_is_listed_whole_and_a_file_in_it_is_found() {
 }
 
 #[test]
+fn names_of_a_wide_directory_are_listed_once_and_then_looked_up_without_a_request() {
+    let mounted = Mounted::start(Place::ServeS3, |subject| {
+        (0..WIDE)
+            .for_each(|number| drop(fs::File::create(subject.file(&format!("name-{number:06}"))).unwrap()));
+    });
+    // As `find -size` does: all names first, then each of them.
+    let before = mounted.requests();
+    let mut listed: Vec<_> =
+        fs::read_dir(mounted.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let listing = mounted.requests() - before;
+    listed.sort();
+    assert!(listed.iter().all(|path| fs::metadata(path).unwrap().is_file()));
+    assert_eq!((listed.len(), mounted.requests() - before - listing), (WIDE, 0));
+}
+
+#[test]
+fn files_of_a_wide_directory_opened_in_their_order_are_fetched_ahead_and_a_page_names_a_thousand() {
+    const FILES: u64 = 4000;
+    let metrics = Some("127.0.0.1:0".parse().unwrap());
+    // Nothing of a listing is kept, and no directory of more than 1,536 names.
+    let options = Options { metrics, memory: 0, ..options() };
+    let wanted: Vec<String> = (0..FILES).map(|number| format!("name-{number:06}")).collect();
+    let mounted = Mounted::with(Place::ServeS3, &options, |subject| subject.place_many(&wanted));
+    let before = mounted.requests();
+    for name in &wanted {
+        assert_eq!(mounted.read(name), name.as_bytes());
+    }
+    // Each file is a request; the first names cost two each, before a page is worth it.
+    let others = mounted.requests() - before - FILES;
+    assert!(others <= 12 * FILES / 10_000 + 2 * 5, "{others} requests for names");
+    let waits = counter(&mounted, "engine_waits_total");
+    assert!(waits < FILES / 2, "{waits} files were waited for");
+    // A name among others that does not exist, and one found out of order.
+    assert!(!mounted.path("name-000500x").exists());
+    assert_eq!(mounted.read("name-000017"), b"name-000017");
+}
+
+#[test]
 fn the_kernel_never_holds_more_inodes_than_memory_has_room_for_and_what_is_open_stays() {
     const FILES: usize = 40_000;
     // 8 MiB: half of it for inodes of 160 bytes each.

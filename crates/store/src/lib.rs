@@ -35,7 +35,7 @@ pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_M
 pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
 pub use object::{Metadata, Stat};
 pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
-pub use query::{Directories, Get, Links, ListOptions};
+pub use query::{Directories, Get, Links, ListOptions, ListedPage};
 pub use s3::{ServiceAnswer, ServiceMethod, ServiceRequest};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};

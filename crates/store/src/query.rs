@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use firstbyte_listing::Order;
-use firstbyte_location::{ByteRange, Version};
+use firstbyte_location::{ByteRange, Entry, Version};
 use firstbyte_pacing::Throttle;
 
 use crate::Cancel;
@@ -61,6 +61,15 @@ pub struct ListOptions {
     pub directories: Directories,
     /// Most concurrent requests of a large S3 listing; `None`: chosen by measured speed.
     pub requests: Option<NonZeroUsize>,
+}
+
+/// One page of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct ListedPage {
+    /// In listing order.
+    pub entries: Vec<Entry>,
+    /// No entry follows.
+    pub is_last: bool,
 }
 
 impl ListOptions {

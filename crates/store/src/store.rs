@@ -9,8 +9,8 @@ use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, Options, Part, Payload, PutOptions, Result, Sending,
-    ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Part, Payload, PutOptions, Result,
+    Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -159,6 +159,20 @@ impl Store {
             Location::Http(url) => self.http.list(url, options)?,
         };
         Ok(Listing { entries })
+    }
+
+    /// The first page of a listing: from S3 a thousand names by one request, from other stores all.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn list_page(&self, location: &Location, options: &ListOptions) -> Result<ListedPage> {
+        match location {
+            Location::S3(object) => self.s3.list_page(object, options),
+            _ => {
+                let entries = self.list(location, options)?.collect::<Result<Vec<_>>>()?;
+                Ok(ListedPage { entries, is_last: true })
+            }
+        }
     }
 
     /// Writes a whole object atomically: readers see the old one or the new one.

@@ -32,6 +32,8 @@ use crate::BLOCK;
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
 const LIVE_AT: usize = 32;
 const TEXT_AT: usize = 128;
+/// Bytes of a map read at once for its header: most texts are shorter.
+const FIRST_READ: usize = 1024;
 /// Longest text: a key of 1 KiB escaped, an `ETag`, and paths up to the kernel's limit.
 const LONGEST_TEXT: usize = 32 << 10;
 /// Bytes of the map for each block.
@@ -148,20 +150,26 @@ pub(super) struct Header {
 impl Header {
     /// Reads and checks the header. `None` if the file is not a map, or is torn.
     pub(super) fn read(map: &File) -> io::Result<Option<Self>> {
-        let mut fixed = [0; TEXT_AT];
-        match map.read_exact_at(&mut fixed, 0) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            Err(error) => return Err(error),
-        }
+        let mut first = [0; FIRST_READ];
+        let read = read_up_to(map, &mut first)?;
+        let Some(fixed) = first[..read].first_chunk::<TEXT_AT>() else { return Ok(None) };
         let long = |at: usize| u64::from_ne_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
         let short = |at: usize| u32::from_ne_bytes(fixed[at..at + 4].try_into().unwrap_or_default());
         let text_len = short(20) as usize;
         if fixed[..8] != MAGIC || u64::from(short(16)) != BLOCK || text_len > LONGEST_TEXT {
             return Ok(None);
         }
-        let mut text = vec![0; text_len];
-        if map.read_exact_at(&mut text, TEXT_AT as u64).is_err() || short(24) != check(&fixed[..24], &text) {
+        let text = match first[..read].get(TEXT_AT..TEXT_AT + text_len) {
+            Some(text) => text.to_vec(),
+            None => {
+                let mut text = vec![0; text_len];
+                if map.read_exact_at(&mut text, TEXT_AT as u64).is_err() {
+                    return Ok(None);
+                }
+                text
+            }
+        };
+        if short(24) != check(&fixed[..24], &text) {
             return Ok(None);
         }
         let field = |index: usize| AtomicU64::new(long(LIVE_AT + index * 8));
@@ -203,6 +211,21 @@ impl Header {
     pub(super) fn map_len(&self) -> u64 {
         map_len(self.size, &self.text)
     }
+}
+
+/// Reads from the start of a file until the buffer is full or the file ends. Returns the number of
+/// bytes.
+fn read_up_to(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
 }
 
 /// Length of the map of an object of `size` bytes.

@@ -66,11 +66,12 @@ pub(super) fn open(
         };
         let opener = lock_open(&map)
             .map_err(Error::cache(&paths.map, "another process keeps a cached object locked"))?;
+        let meta = map.metadata().map_err(Error::cache(&paths.map, "cannot read a cached object"))?;
         // Removed between open and lock.
-        if map.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+        if meta.nlink() == 0 {
             continue;
         }
-        return prepare(shared, paths, Arc::new(map), missing, opener, retention);
+        return prepare(shared, paths, Arc::new(map), meta.len(), missing, opener, retention);
     }
     Err(Error::cache(&paths.map, "other processes keep removing a cached object")(
         io::ErrorKind::ResourceBusy.into(),
@@ -97,6 +98,7 @@ fn prepare(
     shared: &Arc<Shared>,
     paths: Paths,
     file: Arc<LockFile>,
+    len: u64,
     missing: IfMissing,
     opener: Opener,
     retention: Retention,
@@ -105,7 +107,7 @@ fn prepare(
         let error = io::Error::new(io::ErrorKind::InvalidData, what);
         Err(Error::cache(&paths.map, "cannot open a cached object")(error))
     };
-    let existing = read_existing(&file, &paths.data);
+    let existing = read_existing(&file, len, &paths.data);
     let existing = existing.map_err(Error::cache(&paths.map, "cannot read a cached object"))?;
     let (header, data) = match (existing, missing) {
         (Some(existing), _) => existing,
@@ -141,12 +143,9 @@ fn prepare(
     }))
 }
 
-/// Header and data file, if both files are intact.
-fn read_existing(map: &File, data: &Path) -> io::Result<Option<(Header, File)>> {
-    let Some(header) = Header::read(map)? else { return Ok(None) };
-    if map.metadata()?.len() != header.map_len() {
-        return Ok(None);
-    }
+/// Header and data file, if both files are intact. `len` is the length of the map.
+fn read_existing(map: &File, len: u64, data: &Path) -> io::Result<Option<(Header, File)>> {
+    let Some(header) = Header::read(map)?.filter(|header| header.map_len() == len) else { return Ok(None) };
     let file = match OpenOptions::new().read(true).write(true).open(data) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -2,9 +2,10 @@
 //! each would cost a round trip; fetched together, dozens cost one.
 //!
 //! For each directory the file opened last is recorded. If the next opened file is its successor,
-//! the files after it are fetched, twice as many each time. After a listing was read to its end,
-//! opening its first file counts as such a step, since `cp -r` and `tar` work that way. An open in
-//! any other order fetches nothing ahead.
+//! the files after it are fetched, twice as many each time, and from then on half of the window at
+//! a time, because each time wakes a thread. After a listing was read to its end, opening its first
+//! file counts as such a step, since `cp -r` and `tar` work that way. An open in any other order
+//! fetches nothing ahead.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -57,6 +58,9 @@ impl Run {
         self.window = (self.window * 2).clamp(FIRST, MOST);
         self.next = position + 1;
         let from = self.ahead.max(self.next);
+        if from >= self.next + self.window / 2 {
+            return from..from;
+        }
         self.ahead = from.max(self.next + self.window);
         from..self.ahead
     }
@@ -121,10 +125,10 @@ impl Prefetch {
             return;
         }
         let path = parent(&node.path);
-        let Some(directory) = self.directories.last(path) else { return };
         let name = name_of(&node.path);
+        let Some(directory) = self.directories.around(path, name) else { return };
         let Some(position) = directory.position(name) else { return };
-        let wanted = self.siblings.open(path, position);
+        let wanted = self.siblings.open(path, directory.first() + position);
         let wanted = self.affordable(&directory, path, wanted);
         if !wanted.is_empty() {
             let (prefetch, path) = (Arc::clone(self), path.to_vec());
@@ -132,17 +136,19 @@ impl Prefetch {
         }
     }
 
+    /// Those of `wanted` whose bytes are not too many, as positions in `directory`.
     fn affordable(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) -> Range<usize> {
-        let end = wanted.end.min(directory.listed().len());
-        let (mut at, mut bytes) = (wanted.start, 0);
+        let (first, end) = (directory.first(), wanted.end.min(directory.end()));
+        let (mut at, mut bytes) = (wanted.start.max(first), 0);
         while at < end && bytes < BYTES {
-            bytes += directory.listed()[at].child.pin.size().filter(|size| *size <= SMALL).unwrap_or(0);
+            let size = directory.listed()[at - first].child.pin.size();
+            bytes += size.filter(|size| *size <= SMALL).unwrap_or(0);
             at += 1;
         }
         if at < wanted.end {
             self.siblings.reached(path, at);
         }
-        wanted.start..at
+        wanted.start.max(first) - first..at - first
     }
 
     fn fetch_ahead(&self, directory: &Directory, path: &[u8], wanted: Range<usize>) {
@@ -171,6 +177,9 @@ mod tests {
         assert_eq!(run.open(20), 0..0);
         assert_eq!(run.open(21), 22..30);
         assert_eq!(run.open(22), 30..39);
+        assert_eq!([23, 24, 25, 26].map(|position| run.open(position)), [39..56, 56..89, 89..154, 154..154]);
+        assert!((27..90).all(|position| run.open(position).is_empty()));
+        assert_eq!(run.open(90), 154..219);
         assert_eq!(run.open(900), 0..0);
     }
 

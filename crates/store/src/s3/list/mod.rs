@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use firstbyte_location::{Entry, Location, S3Object};
 
-use crate::{Cancel, Error, ListOptions, Result};
+use crate::{Cancel, Error, ListOptions, ListedPage, Result};
 
 use super::{S3, protocol};
 pub(super) use turns::{Brought, Turns};
@@ -36,12 +36,7 @@ impl S3 {
         options: &ListOptions,
     ) -> Result<Box<dyn Iterator<Item = Result<Entry>> + Send>> {
         let query = Query::new(object, options);
-        let first = self.page(&query, &From::Start, &Cancel::new())?;
-        // On S3 a prefix exists only while a key begins with it, so an empty page means "not
-        // found".
-        if !object.key.is_empty() && !query.is_narrowed() && first.last.is_none() && first.next.is_none() {
-            return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
-        }
+        let first = self.first_page(object, &query)?;
         if first.next.is_none() {
             return Ok(Box::new(first.entries.into_iter().map(Ok)));
         }
@@ -51,6 +46,22 @@ impl S3 {
         }
         let most = options.requests.map_or(pace::MOST, usize::from);
         Ok(Box::new(Crew::start(Arc::clone(self), query, options.order, most, first)?))
+    }
+
+    /// The first page of a listing. One request.
+    pub(crate) fn list_page(&self, object: &S3Object, options: &ListOptions) -> Result<ListedPage> {
+        let page = self.first_page(object, &Query::new(object, options))?;
+        Ok(ListedPage { is_last: page.next.is_none(), entries: page.entries })
+    }
+
+    fn first_page(&self, object: &S3Object, query: &Query) -> Result<Page> {
+        let page = self.page(query, &From::Start, &Cancel::new())?;
+        // On S3 a prefix exists only while a key begins with it, so an empty page means "not
+        // found".
+        if !object.key.is_empty() && !query.is_narrowed() && page.last.is_none() && page.next.is_none() {
+            return Err(Error::NotFound { location: Location::S3(object.clone()).to_string() });
+        }
+        Ok(page)
     }
 
     /// The number of retries so far.
