@@ -56,11 +56,8 @@ pub fn join(all: Vec<Results>) -> Vec<Results> {
 
 /// Whether two files are parts of one suite. The same case in both is a repetition of it.
 fn is_one_suite(one: &Header, other: &Header) -> bool {
-    let bare = |machine: &Machine| Machine {
-        mounts: Vec::new(),
-        versions: BTreeMap::new(),
-        ..machine.clone()
-    };
+    let bare =
+        |machine: &Machine| Machine { mounts: Vec::new(), versions: BTreeMap::new(), ..machine.clone() };
     !one.tables.is_empty()
         && one.tables == other.tables
         && one.firstbyte == other.firstbyte

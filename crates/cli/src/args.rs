@@ -6,16 +6,18 @@ use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 
 use clap::builder::{BoolishValueParser, Resettable};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::globals::Globals;
 use crate::render::console;
 use crate::verbs::{
-    advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, completions::CompletionsArgs, cp::CpArgs,
-    demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs, link::LinkArgs,
-    ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, plan::PlanArgs, rb::RbArgs,
-    receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, serve::ServeArgs, stat::StatArgs,
-    status::StatusArgs, sync::SyncArgs, unmount::UnmountArgs,
+    advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
+    cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
+    link::LinkArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
+    presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs,
+    serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
+    unmount::UnmountArgs,
 };
 
 /// Copies, serves and measures large files and very many small ones, fast, and safe to kill.
@@ -47,12 +49,16 @@ Exit codes: 0 all done, 1 failed, 2 bad usage, 3 some items failed, 130 interrup
 pub enum Verb {
     Cp(CpArgs),
     Sync(SyncArgs),
+    Mv(MvArgs),
     Rm(RmArgs),
     Mb(MbArgs),
     Rb(RbArgs),
+    Presign(PresignArgs),
+    Check(CheckArgs),
     Cat(CatArgs),
     Stat(StatArgs),
     Ls(LsArgs),
+    Tree(TreeArgs),
     Du(DuArgs),
     Serve(ServeArgs),
     Mount(MountArgs),
@@ -78,6 +84,10 @@ impl Cli {
     pub fn from_process() -> Self {
         let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| {
+            if let Some(line) = other_programs_verb(&error) {
+                console::say(line);
+                std::process::exit(error.exit_code());
+            }
             let text = error.render();
             if error.use_stderr() {
                 let shown =
@@ -92,6 +102,35 @@ impl Cli {
             std::process::exit(error.exit_code());
         })
     }
+}
+
+/// What other programs call a verb, and what it is called here.
+const OTHER_NAMES: [(&str, &[&str]); 13] = [
+    ("cp", &["copy", "download", "upload", "get", "put", "fetch"]),
+    ("sync", &["mirror", "rsync"]),
+    ("mv", &["move", "rename"]),
+    ("rm", &["delete", "remove", "del", "unlink", "deletefile", "purge"]),
+    ("ls", &["list", "dir", "lsf", "lsd"]),
+    ("du", &["size", "usage"]),
+    ("cat", &["read", "show"]),
+    ("stat", &["info", "head", "lsjson"]),
+    ("check", &["compare", "diff", "cmp", "verify"]),
+    ("presign", &["sign", "share", "url", "link-to"]),
+    ("mb", &["mkbucket", "mkdir", "create-bucket"]),
+    ("rb", &["rmbucket", "rmdir", "delete-bucket"]),
+    ("unmount", &["umount"]),
+];
+
+/// The line for a verb by a name that it has in another program.
+fn other_programs_verb(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else { return None };
+    let (verb, _) = OTHER_NAMES.iter().find(|(_, names)| names.contains(&typed.as_str()))?;
+    Some(format!(
+        "firstbyte: {typed}: no such verb; it is called firstbyte {verb} (see firstbyte {verb} --help)"
+    ))
 }
 
 /// Options that destroy, or let others: a variable that is set for all runs must not arm them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use firstbyte::{Options, environment};
 use firstbyte_location::units;
-use firstbyte_store::{Redirects, Signing, Store};
+use firstbyte_store::{HttpHeaders, Redirects, Signing, Store};
 use firstbyte_transfer::{Concurrency, Settings, Stop};
 
 /// Options of every verb.
@@ -20,14 +20,18 @@ pub struct Globals {
     /// Print nothing but results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Print log messages on standard error; -vv prints more
+    /// Name each object as it ends, on standard error; -vv also logs every request, and what
+    /// libraries do
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
+    /// Write log messages to this file instead, as -v does
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     /// Whether to show progress bars
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
     /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Number of requests at once, or `auto` to find the best number by measuring
     #[arg(long, global = true, value_name = "N|auto", default_value = "auto", value_parser = parse_concurrency)]
@@ -51,6 +55,10 @@ pub struct Globals {
     /// authorities or the server's own
     #[arg(long, global = true, value_name = "FILE")]
     pub ca_bundle: Option<PathBuf>,
+    /// Header for the web server that is named, `NAME: VALUE`, or @FILE with one on each line. It
+    /// goes to no other host
+    #[arg(long, global = true, value_name = "HEADER", value_parser = parse_headers)]
+    pub header: Vec<Headers>,
     /// Follow redirects from https to http, although others can then read and change what is sent
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
@@ -66,6 +74,34 @@ pub enum ProgressMode {
     Auto,
     /// Never
     Never,
+}
+
+/// Sorting needs less than a transfer, which uses more than a small ceiling if it has to.
+const LEAST_MEMORY: u64 = 64 << 10;
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < LEAST_MEMORY {
+        return Err("a number without a unit is bytes; write a size such as 32MiB, at least 64KiB".into());
+    }
+    Ok(bytes)
+}
+
+/// Headers of one `--header`. A type of its own, so that clap takes it for one value.
+pub type Headers = HttpHeaders;
+
+fn parse_headers(text: &str) -> Result<Headers, String> {
+    let lines = match text.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
+        None => text.to_owned(),
+    };
+    let header = |line: &str| match line.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned())),
+        // The text may be a secret: it is not repeated.
+        None => Err("write NAME: VALUE, or @FILE".to_owned()),
+    };
+    let lines = lines.lines().filter(|line| !line.trim().is_empty());
+    lines.map(header).collect::<Result<_, _>>().map(HttpHeaders)
 }
 
 fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
@@ -88,6 +124,7 @@ impl Globals {
         store.profile.clone_from(&self.profile);
         store.region.clone_from(&self.region);
         store.signing = if self.no_sign_request { Signing::Anonymous } else { Signing::Chain };
+        store.http_headers = HttpHeaders(self.header.iter().flat_map(|it| it.0.clone()).collect());
         store.request_payer = self.request_payer;
         store.redirects = if self.allow_plain_redirects { Redirects::AllowPlain } else { Redirects::KeepTls };
         if self.ca_bundle.is_some() {

@@ -12,16 +12,19 @@ mod signals;
 mod title;
 mod verbs;
 
+use std::fs::OpenOptions;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
+use firstbyte_location::shown;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Verb};
 use render::console;
-use render::error::{Exit, Result};
+use render::error::{Error, Exit, Result};
 use verbs::{
-    advise, bench, cat, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb, mount,
-    plan, rb, receipts, release, rm, serve, stat, status, sync, unmount,
+    advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
+    mount, mv, plan, presign, rb, receipts, release, rm, serve, stat, status, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -30,8 +33,8 @@ fn main() -> ExitCode {
     }
     let cli = Cli::from_process();
     title::hide_secrets();
-    log_to_stderr(&cli);
-    run(&cli)
+    begin_log(&cli)
+        .and_then(|()| run(&cli))
         .unwrap_or_else(|error| {
             console::say(format_args!("firstbyte: {error}"));
             error.exit
@@ -47,12 +50,16 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Cat(args) => cat::run(args, globals),
         Verb::Stat(args) => stat::run(args, globals),
         Verb::Ls(args) => ls::run(args, globals),
+        Verb::Tree(args) => tree::run(args, globals),
         Verb::Du(args) => du::run(args, globals),
         Verb::Serve(args) => serve::run(args, globals),
         Verb::Mount(args) => mount::run(args, globals),
         Verb::Unmount(args) => unmount::run(args, globals),
         Verb::Hydrate(args) => hydrate::run(args, globals),
         Verb::Rm(args) => rm::run(args, globals),
+        Verb::Mv(args) => mv::run(args, globals),
+        Verb::Presign(args) => presign::run(args, globals),
+        Verb::Check(args) => check::run(args, globals),
         Verb::Mb(args) => mb::run(args, globals),
         Verb::Rb(args) => rb::run(args, globals),
         Verb::Plan(args) => plan::run(args, globals),
@@ -70,16 +77,23 @@ fn run(cli: &Cli) -> Result<Exit> {
     }
 }
 
-/// `-v` shows what the libraries do, `-vv` every request. Warnings of a mount are always
-/// logged: no other output shows them.
-fn log_to_stderr(cli: &Cli) {
-    let level = match cli.globals.verbose {
-        0 if matches!(cli.verb, Verb::Mount(_)) => tracing::Level::WARN,
-        0 => return,
-        1 => tracing::Level::INFO,
-        _ => tracing::Level::DEBUG,
+/// `-v` names each object, `-vv` shows every request and what other libraries do. Warnings of a
+/// mount are always logged: no other output shows them.
+fn begin_log(cli: &Cli) -> Result<()> {
+    let levels = match (cli.globals.verbose, &cli.globals.log_file) {
+        (0, None) if matches!(cli.verb, Verb::Mount(_)) => "warn",
+        (0, None) => return Ok(()),
+        (0 | 1, _) => "warn,firstbyte=info",
+        _ => "debug",
     };
     // s3s logs every refused request as an error; the access log has those.
-    let filter = EnvFilter::new(format!("{level},s3s=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| console::StandardError).init();
+    let log = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(format!("{levels},s3s=off")));
+    let Some(path) = &cli.globals.log_file else {
+        log.with_writer(|| console::StandardError).init();
+        return Ok(());
+    };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.map_err(|error| Error::io(format_args!("--log-file {}", shown(path)), &error))?;
+    log.with_ansi(false).with_writer(Mutex::new(file)).init();
+    Ok(())
 }

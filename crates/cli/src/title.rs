@@ -13,11 +13,14 @@ use firstbyte_location::redacted;
 const ARGUMENTS_START: usize = 48 - 3;
 const ARGUMENTS_END: usize = 49 - 3;
 
+/// The option whose value is a secret.
+const HEADER: &str = "--header";
+
 /// Overwrites the secrets in this process's arguments.
 pub fn hide_secrets() {
     let holds_secrets = |text: &std::ffi::OsString| {
         let text = text.to_string_lossy();
-        redacted(&text) != text
+        text.starts_with(HEADER) || redacted(&text) != text
     };
     if !std::env::args_os().any(|text| holds_secrets(&text)) {
         return;
@@ -42,9 +45,14 @@ fn arguments(stat: &str) -> Option<Range<usize>> {
 
 /// Overwrites secrets in adjacent arguments, each ended by a NUL. Each argument keeps its address.
 fn overwrite(memory: &mut [u8]) {
+    let mut is_header = false;
     for argument in memory.split_mut(|byte| *byte == 0) {
         let text = String::from_utf8_lossy(argument).into_owned();
-        let shown = redacted(&text);
+        let is_value = std::mem::replace(&mut is_header, text == HEADER);
+        let shown = match text.split_once(':') {
+            Some((name, _)) if is_value || name.starts_with(HEADER) => format!("{name}:***").into(),
+            _ => redacted(&text),
+        };
         if shown == text {
             continue;
         }
@@ -61,10 +69,13 @@ mod tests {
 
     #[test]
     fn secrets_are_overwritten_and_every_argument_stays_in_its_place() {
-        let mut memory = *b"cp\0http://user:secret@h/x?sig=s&y=1\0http://a@h\0out\0";
+        let mut memory =
+            *b"cp\0http://user:secret@h/x?sig=s&y=1\0http://a@h\0--header\0A: secret\0--header=B: secret\0out\0";
         overwrite(&mut memory);
         let arguments: Vec<&[u8]> = memory.split(|byte| *byte == 0).filter(|text| !text.is_empty()).collect();
-        let shown: [&[u8]; 4] = [b"cp", b"http://***@h/x?sig=***&y=1", b"http://***", b"out"];
+        let headers: [&[u8]; 4] = [b"--header", b"A:***", b"--header=B:***", b"out"];
+        let urls: [&[u8]; 3] = [b"cp", b"http://***@h/x?sig=***&y=1", b"http://***"];
+        let shown = [&urls[..], &headers].concat();
         assert_eq!(arguments, shown);
         assert!(memory.ends_with(b"\0out\0"));
     }

@@ -4,11 +4,11 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
 use firstbyte_link::{Faults, Link, LinkConfig};
 use firstbyte_testkit::{Reply, Scripted, bytes};
+use support::disk::SmallDisk;
 use support::kills::slow_link;
 use support::rogue::{Manner, Rogue};
 use support::servers::S3;
@@ -198,30 +198,6 @@ fn an_object_overwritten_during_the_read_is_an_error_that_names_both_versions() 
     let world = World::new();
     let url = format!("{}/x", rogue.url);
     fails_and_keeps_the_destination(&world, &[&url], &[&url, "changed", "\"v0\"", "\"v"]);
-}
-
-/// A file system of 4 MiB, unmounted when dropped.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn new(options: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        let mounted =
-            mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(directory.path()).status().unwrap();
-        assert!(mounted.success(), "mounting a tmpfs needs root");
-        Self(directory)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
 }
 
 #[test]

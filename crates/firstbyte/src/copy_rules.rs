@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use firstbyte_location::{Kind, Location, S3Object};
+use firstbyte_location::{Kind, Location, S3Object, shown};
 use firstbyte_store::Store;
 
 use crate::operand::{Depth, Glob};
@@ -112,16 +112,16 @@ impl Source {
             }
             (Self::Tree { root, name: Some(name) }, Destination::Into(directory)) => {
                 let target = directory.join(name);
-                refuse_into_itself(root, &target).map(|()| target)
+                refuse_into_itself(root, &target).and_then(|()| refuse_below_file(&target))
             }
             (
                 Self::Tree { root, .. },
                 Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => refuse_into_itself(root, target).map(|()| target.clone()),
+            ) => refuse_into_itself(root, target).and_then(|()| refuse_below_file(target)),
             (
                 Self::Glob { .. },
                 Destination::Into(target) | Destination::There(target) | Destination::As(target),
-            ) => Ok(target.clone()),
+            ) => refuse_below_file(target),
         }
     }
 }
@@ -179,6 +179,20 @@ fn is_written_as_directory(text: &OsStr, location: &Location) -> bool {
     location.is_directory_like() || (location.as_local().is_some() && dots(text.as_bytes()))
 }
 
+/// Returns the target of a tree, unless it is a file or lies below one: every name would fail.
+fn refuse_below_file(target: &Location) -> Result<Location> {
+    let existing = target
+        .as_local()
+        .and_then(|path| path.ancestors().find_map(|part| Some((part, fs::metadata(part).ok()?))));
+    match existing {
+        Some((part, metadata)) if !metadata.is_dir() => Err(Error::Operand {
+            operand: shown(part).to_string(),
+            why: "is a file, and a directory cannot be written into it; name another destination".into(),
+        }),
+        _ => Ok(target.clone()),
+    }
+}
+
 fn refuse_onto_itself(source: &Location, destination: &Location) -> Result<()> {
     match Overlap::of(source, destination) {
         Overlap::Same => Err(Error::Overlap { why: format!("{source} and {destination} are the same") }),
@@ -210,6 +224,57 @@ pub fn refuse_to_delete_source(source: &Location, destination: &Location) -> Res
         Overlap::Inside => Err(Error::Overlap {
             why: format!(
                 "{source} lies inside {destination}, and would be deleted with what only {destination} has"
+            ),
+        }),
+        Overlap::Apart | Overlap::Same => Ok(()),
+    }
+}
+
+/// Refuses moves that could overwrite what has been moved, or is still to be moved: two targets
+/// where one lies in the other, and a tree that lies in its own target. Patterns below one location
+/// are no two sources.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_lost_sources(moves: &[(Source, Location)]) -> Result<()> {
+    let mut bases = Vec::new();
+    let mut targets = Vec::new();
+    for (source, target) in moves {
+        match source {
+            Source::Object(_) => {}
+            Source::Tree { root, .. } => refuse_inside_target(root, target)?,
+            Source::Glob { base, .. } if bases.contains(&base) => continue,
+            Source::Glob { base, .. } => bases.push(base),
+        }
+        targets.push(absolute(target));
+    }
+    // In this order what lies in a target follows it.
+    targets.sort_by(|one, other| match (one, other) {
+        (Location::Local(one), Location::Local(other)) => one.cmp(other),
+        _ => one.to_string().cmp(&other.to_string()),
+    });
+    match targets.windows(2).find(|pair| Overlap::of(&pair[0], &pair[1]) != Overlap::Apart) {
+        Some(pair) => Err(Error::Overlap {
+            why: format!(
+                "two sources go to {}, and one could overwrite the other; move one at a time",
+                pair[1]
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to move a tree, or a pattern of any depth, to a location that it lies in: a moved name
+/// could be one that is still to be moved.
+///
+/// # Errors
+/// [`Error::Overlap`].
+pub fn refuse_inside_target(source: &Location, target: &Location) -> Result<()> {
+    match Overlap::of(target, source) {
+        Overlap::Inside => Err(Error::Overlap {
+            why: format!(
+                "{source} lies inside {target}, where moved names could meet names that are not moved yet; move it \
+                 elsewhere first"
             ),
         }),
         Overlap::Apart | Overlap::Same => Ok(()),
@@ -324,6 +389,25 @@ mod tests {
         let exact = Destination::parse(OsStr::new("/no/such"), &["s3://b/*.gz".into()], Wildcards::Off);
         assert!(exact.is_ok());
         assert!(destination("/no/such", &["s3://b/a"]).is_ok());
+    }
+
+    #[test]
+    fn what_was_moved_is_never_overwritten_by_another_source() {
+        let tree = |root: &str| Source::Tree { root: location(root), name: None };
+        let moves = |pairs: &[(Source, &str)]| {
+            refuse_lost_sources(
+                &pairs.iter().map(|(one, to)| (one.clone(), location(to))).collect::<Vec<_>>(),
+            )
+        };
+        let (one, other) = (object("s3://a/x"), object("s3://b/x"));
+        assert!(moves(&[(one.clone(), "s3://c/x"), (other.clone(), "s3://c/x")]).is_err());
+        assert!(moves(&[(one.clone(), "s3://c/x"), (other.clone(), "s3://c/xy")]).is_ok());
+        assert!(
+            moves(&[(one.clone(), "s3://c/d/x"), (other, "s3://c/e"), (tree("s3://b/d"), "s3://c/d")])
+                .is_err()
+        );
+        assert!(moves(&[(tree("s3://c/p/q"), "s3://c/p")]).is_err());
+        assert!(moves(&[(tree("s3://c/p/q"), "s3://c/r")]).is_ok());
     }
 
     #[test]

@@ -38,6 +38,14 @@ impl Filter {
         self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
     }
 
+    /// Adds a rule for each line of a list that is not empty and does not begin with `#`.
+    pub fn push_lines(&mut self, verdict: Verdict, text: &str) {
+        let patterns = text.lines().map(str::trim_end);
+        patterns
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .for_each(|line| self.push(verdict, line));
+    }
+
     /// Whether it takes every name because no pattern was given.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -65,6 +65,9 @@ pub struct Receipt {
     /// Pipes, sockets, devices, and empty directories that a store cannot hold (`cp`, `sync`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<u64>,
+    /// Differences found (`check`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differences: Option<u64>,
     /// Wall time.
     pub seconds: f64,
     /// From the start of the transfer to its first byte.
@@ -127,6 +130,9 @@ impl Receipt {
         if let Some(deleted) = &mut self.deleted {
             *deleted += summary.deleted;
         }
+        if let Some(differences) = &mut self.differences {
+            *differences += summary.differences;
+        }
         if let Some(left_out) = &mut self.left_out {
             *left_out += summary.special + summary.empty_directories;
         }
@@ -167,6 +173,7 @@ impl Receipt {
             (self.skipped, "skipped"),
             (self.deleted.unwrap_or(0), "deleted"),
             (self.left_out.unwrap_or(0), "left out"),
+            (self.differences.unwrap_or(0), "different"),
             (self.failed.len() as u64, "failed"),
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {

@@ -86,6 +86,12 @@ impl Location {
         let Some(split) = bytes.windows(3).position(|w| w == b"://") else {
             return if bytes.is_empty() {
                 Err(fail("an empty path"))
+            } else if let Some(scheme) =
+                ["s3:/", "http:/", "https:/", "file:/"].iter().find(|it| starts_with(bytes, it))
+            {
+                Err(fail(&format!(
+                    "a `/` is missing; write {scheme}/..., or ./{scheme}... for a path of that name"
+                )))
             } else {
                 Ok(Self::Local(PathBuf::from(input)))
             };
@@ -230,6 +236,10 @@ fn add_slash(bytes: &mut Vec<u8>) {
     if !bytes.is_empty() && !bytes.ends_with(b"/") {
         bytes.push(b'/');
     }
+}
+
+fn starts_with(bytes: &[u8], scheme: &str) -> bool {
+    bytes.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))
 }
 
 fn file_url(rest: &[u8]) -> Option<Location> {

@@ -26,6 +26,8 @@ pub enum Error {
         location: String,
         /// The store's error code and message.
         detail: String,
+        /// How the request showed who asks.
+        request: Asked,
     },
     /// Credentials cannot be found, or have expired.
     #[error("{location}: no usable credentials ({detail})")]
@@ -256,9 +258,7 @@ impl Error {
             Self::Server { code, .. } if means_another_region(code) => {
                 "give the bucket's region with --region"
             }
-            Self::Denied { .. } => {
-                "check the policy, --profile, or use --no-sign-request for a public bucket"
-            }
+            Self::Denied { detail, request, .. } => request.advice(detail),
             Self::Credentials { .. } => {
                 "set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request for a public bucket"
             }
@@ -278,6 +278,41 @@ impl Error {
             }
             _ => return None,
         })
+    }
+}
+
+/// How a request that was denied showed who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// By a signature.
+    Signed,
+    /// Not at all: the options forbid a signature.
+    Unsigned,
+    /// By what the URL of a web server has.
+    Web,
+}
+
+impl Asked {
+    /// What to try after a refusal that begins with an error code or a status.
+    fn advice(self, detail: &str) -> &'static str {
+        let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
+        match (self, code) {
+            (Self::Web, "401") => "the server wants a login: write https://USER:PASSWORD@HOST/PATH",
+            (Self::Web, "407") => {
+                "the proxy wants a login: write USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
+            }
+            (Self::Web, _) => "the server does not give it to this login, or to anyone: check the address",
+            (Self::Unsigned, _) => "it is not public: leave --no-sign-request out, and give credentials",
+            (Self::Signed, "SignatureDoesNotMatch") => {
+                "check that the secret belongs to the access key, this machine's clock, and that --endpoint-url has no \
+                 bucket in it (buckets are in the path)"
+            }
+            (Self::Signed, "InvalidAccessKeyId") => {
+                "the service does not know this access key: check --profile, AWS_ACCESS_KEY_ID and --endpoint-url"
+            }
+            (Self::Signed, "RequestTimeTooSkewed") => "set this machine's clock",
+            (Self::Signed, _) => "check the policy, --profile, or use --no-sign-request for a public bucket",
+        }
     }
 }
 
@@ -342,6 +377,19 @@ pub(crate) fn means_another_region(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_advised_about_by_what_was_asked() {
+        let advice = |request, detail: &str| {
+            let (location, detail) = ("s3://b/k".to_owned(), detail.to_owned());
+            Error::Denied { location, detail, request }.advice().unwrap()
+        };
+        assert!(advice(Asked::Signed, "SignatureDoesNotMatch: The request").contains("clock"));
+        assert!(advice(Asked::Signed, "AccessDenied; the policy").contains("--no-sign-request"));
+        assert!(advice(Asked::Unsigned, "AccessDenied").contains("leave --no-sign-request out"));
+        assert!(advice(Asked::Web, "401 Unauthorized").contains("USER:PASSWORD"));
+        assert!(!advice(Asked::Web, "403 Forbidden").contains("policy"));
+    }
 
     #[test]
     fn a_missing_bucket_concerns_the_store_and_a_missing_object_does_not() {

@@ -2,7 +2,7 @@
 
 mod listing;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::retry::Retry;
 use crate::s3::retry_after;
 use crate::wire::{Client, Head, Incoming, Method, Origin, Request};
 use crate::{
-    Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Redirects, Result, Stat,
+    Asked, Body, Cancel, Error, Get, ListOptions, Payload, Precondition, PutOptions, Redirects, Result, Stat,
     Written, answer, header_text,
 };
 
@@ -26,6 +26,8 @@ const LONGEST_REFUSAL: usize = 64 << 10;
 /// Access to `http` and `https` URLs.
 pub(crate) struct Http {
     client: Arc<Client>,
+    /// The one server that gets the headers of the options.
+    own: Arc<OnceLock<String>>,
 }
 
 /// One request, before redirects are followed.
@@ -50,7 +52,31 @@ impl<'a> Call<'a> {
 
 impl Http {
     pub(crate) fn new(client: Arc<Client>) -> Self {
-        Self { client }
+        Self { client, own: Arc::default() }
+    }
+
+    /// Returns the access with another clone of its client.
+    pub(crate) fn by(&self, client: Arc<Client>) -> Self {
+        Self { client, own: Arc::clone(&self.own) }
+    }
+
+    /// The headers of the options for `at`, to which a request for `url` has come.
+    fn own_headers(&self, url: &HttpUrl, at: &HttpUrl) -> Result<Vec<(String, String)>> {
+        let given = &self.client.options.http_headers.0;
+        if given.is_empty() || (at.tls, &at.authority) != (url.tls, &url.authority) {
+            return Ok(Vec::new());
+        }
+        let host = |url: &HttpUrl| {
+            let name = url.authority.rsplit('@').next().unwrap_or_default();
+            format!("{}://{name}", if url.tls { "https" } else { "http" })
+        };
+        let (first, here) = (self.own.get_or_init(|| host(url)), host(url));
+        if *first != here {
+            let why =
+                format!("goes to one server, {first}, and {here} is named too; copy from one at a time");
+            return Err(Error::Options { what: "--header".to_owned(), why });
+        }
+        Ok(given.clone())
     }
 
     /// `HEAD`.
@@ -156,7 +182,11 @@ impl Http {
             let origin = Origin::parse(at.tls, &at.authority)
                 .ok_or_else(|| protocol(&place, format!("no host and port in {at}")))?;
             let mut headers = call.headers.clone();
-            headers.extend(authorization(&at));
+            let own = self.own_headers(url, &at)?;
+            if own.iter().all(|(name, _)| name != "authorization") {
+                headers.extend(authorization(&at));
+            }
+            headers.extend(own);
             let request = Request {
                 place: &place,
                 origin: &origin,
@@ -230,7 +260,10 @@ impl Reply {
         let _ = incoming.collect(LONGEST_REFUSAL);
         Err(match head.status {
             404 | 410 => Error::NotFound { location },
-            401 | 403 | 407 => Error::Denied { location, detail: format!("{} {code}", head.status) },
+            401 | 403 | 407 => {
+                let detail = format!("{} {code}", head.status);
+                Error::Denied { location, detail, request: Asked::Web }
+            }
             412 => Error::Precondition { location },
             429 | 503 => Error::SlowDown { location, retry_after: retry_after(&head) },
             405 | 501 => Error::Unsupported { location, what: "this request" },

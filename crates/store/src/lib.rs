@@ -26,7 +26,7 @@ mod wire;
 
 pub use body::Body;
 pub use cancel::Cancel;
-pub use error::{CertificateFault, Error, Result};
+pub use error::{Asked, CertificateFault, Error, Result};
 pub use firstbyte_listing::Order;
 pub use firstbyte_location::{Algorithm, Checksum, Hasher};
 pub use firstbyte_pacing::Throttle;
@@ -34,9 +34,11 @@ pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
 pub use object::{Metadata, Stat};
-pub use options::{Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value};
+pub use options::{
+    HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
+};
 pub use query::{Directories, Get, Links, ListOptions, ListedPage};
-pub use s3::{ServiceAnswer, ServiceMethod, ServiceRequest};
+pub use s3::{Presign, PresignMethod, Presigned, ServiceAnswer, ServiceMethod, ServiceRequest};
 pub use sink::Sink;
 pub use store::{CounterSnapshot, Listing, Store};
 pub use upload::{Part, Payload, Precondition, PutOptions, Sending, StaleUpload, Upload, Written};

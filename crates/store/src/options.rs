@@ -50,6 +50,16 @@ impl fmt::Debug for Keys {
     }
 }
 
+/// Headers for a web server. `Debug` omits their values.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct HttpHeaders(pub Vec<(String, String)>);
+
+impl fmt::Debug for HttpHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
 /// The behaviour of a control request (a stat, a page of a listing) if its endpoint has stopped
 /// responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +121,8 @@ pub struct Options {
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
+    /// Headers of requests to the first web server that is asked, and to no other.
+    pub http_headers: HttpHeaders,
     /// PEM file with certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
     /// The redirects of web servers that are followed.
@@ -137,6 +149,7 @@ impl Default for Options {
             request_payer: false,
             encryption: None,
             storage_class: None,
+            http_headers: HttpHeaders::default(),
             ca_bundle: None,
             redirects: Redirects::KeepTls,
             proxies: Proxies::default(),
@@ -175,6 +188,14 @@ impl Options {
                 what: name.to_owned(),
                 why: format!("`{}` {why}", text.escape_debug()),
             })?;
+        }
+        let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        for (name, value) in &self.http_headers.0 {
+            let checked = match name.is_empty() || !name.bytes().all(token) {
+                true => Err("has a name that is no word"),
+                false => header_value(value),
+            };
+            checked.map_err(|why| Error::Options { what: "--header".to_owned(), why: why.to_owned() })?;
         }
         if let Some(url) = self.endpoint_url.as_ref().filter(|url| Origin::parse_url(url).is_none()) {
             let why = format!("`{url}` is not an endpoint; write http(s)://HOST[:PORT]");

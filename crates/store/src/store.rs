@@ -9,8 +9,8 @@ use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Part, Payload, PutOptions, Result,
-    Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Part, Payload, Presign, Presigned,
+    PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local
@@ -79,7 +79,7 @@ impl Store {
         let client = Arc::new(self.client.scoped(cancel));
         Self {
             s3: Arc::new(self.s3.by(Arc::clone(&client))),
-            http: Arc::new(Http::new(Arc::clone(&client))),
+            http: Arc::new(self.http.by(Arc::clone(&client))),
             client,
         }
     }
@@ -91,6 +91,18 @@ impl Store {
     /// Missing credentials, a missing region, and errors of the connection.
     pub fn call_service(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer> {
         self.s3.call_service(request)
+    }
+
+    /// Makes a URL by which anyone may read or write one object until it expires. No request, or
+    /// one if the bucket's region is not known.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for stores other than S3; missing credentials.
+    pub fn presign(&self, location: &Location, presign: &Presign) -> Result<Presigned> {
+        match location {
+            Location::S3(object) if !object.key.is_empty() => self.s3.presign(object, presign),
+            other => Err(Error::Unsupported { location: other.to_string(), what: "a presigned URL" }),
+        }
     }
 
     /// Describes the object, file or directory at `location`. One request, or two if an S3 key is

@@ -39,8 +39,14 @@ pub(crate) enum Times {
 }
 
 impl Times {
-    fn unchanged_if(unchanged: bool) -> Self {
+    pub(crate) fn unchanged_if(unchanged: bool) -> Self {
         if unchanged { Self::Unchanged } else { Self::Changed }
+    }
+
+    /// Unchanged if a file is as new as a listed source.
+    pub(crate) fn unless_newer(source: &Entry, found: &Found) -> Self {
+        let modified = source.modified.map(whole_seconds);
+        Self::unchanged_if(found.kind == Kind::File && modified.is_some_and(|time| found.modified >= time))
     }
 
     /// Compares two listed entries of equal length.
@@ -85,6 +91,11 @@ impl Times {
     }
 }
 
+/// Whether a destination is at least as new as its source, in whole seconds.
+pub(crate) fn is_newer(destination: Option<SystemTime>, source: Option<SystemTime>) -> bool {
+    destination.zip(source).is_some_and(|(there, here)| whole_seconds(there) >= whole_seconds(here))
+}
+
 /// Whole seconds since 1970, rounded down.
 fn whole_seconds(time: SystemTime) -> i64 {
     let whole = |since: Duration| i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -101,12 +112,29 @@ fn whole_seconds(time: SystemTime) -> i64 {
 pub(crate) enum Comparison {
     /// The content of an object of equal length.
     Content(Location),
+    /// The checksums that the stores have, without a look at the bytes.
+    Held(Location),
     /// The modification time of a file of equal length, in whole seconds since 1970.
     Modified(i64),
 }
 
+/// Whether two objects have the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sameness {
+    Same,
+    Different,
+    /// The stores have no common checksum.
+    Unknown,
+}
+
+impl Sameness {
+    pub(crate) fn of(same: bool) -> Self {
+        if same { Self::Same } else { Self::Different }
+    }
+}
+
 /// A pair's source, and whether its destination has the same content.
-pub(crate) type Outcome = (Entry, Result<bool>);
+pub(crate) type Outcome = (Entry, Result<Sameness>);
 
 /// Pairs that are being compared. A hash takes a processor and a question to a store takes a round
 /// trip, so one pair after the other would leave both idle.
@@ -146,12 +174,13 @@ impl Comparisons {
         let (store, send, cancelled) = (self.store.clone(), self.send.clone(), Arc::clone(&self.cancelled));
         let compare = move || {
             let same = || match with {
-                Comparison::Content(other) => same(&store, &location, &other, &cancelled),
+                Comparison::Content(other) => same(&store, &location, &other, &cancelled).map(Sameness::of),
+                Comparison::Held(other) => held_same(&store, &location, &other),
                 // If the store fails, the copy reports why.
-                Comparison::Modified(modified) => Ok(store.stat(&location).is_ok_and(|stat| {
+                Comparison::Modified(modified) => Ok(Sameness::of(store.stat(&location).is_ok_and(|stat| {
                     let wanted = source.version.as_ref().is_none_or(|it| it.agrees_with(&stat.version));
                     wanted && stat.modified.is_some_and(|time| whole_seconds(time) == modified)
-                })),
+                }))),
             };
             let outcome = catch_unwind(AssertUnwindSafe(same)).map(|same| (source, same));
             // Fails if the run has ended meanwhile.
@@ -194,6 +223,13 @@ fn same(store: &Store, left: &Location, right: &Location, cancelled: &AtomicBool
         _ => content(store, location, algorithm, cancelled),
     };
     Ok(read(held, left)? == read(other, right)?)
+}
+
+fn held_same(store: &Store, left: &Location, right: &Location) -> Result<Sameness> {
+    Ok(match (held(store, left)?, held(store, right)?) {
+        (Some(left), Some(right)) if left.algorithm == right.algorithm => Sameness::of(left == right),
+        _ => Sameness::Unknown,
+    })
 }
 
 /// The checksum that a store has of an object.

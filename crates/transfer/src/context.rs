@@ -18,6 +18,7 @@ use firstbyte_store::{
 
 use crate::job::{Batch, Route};
 use crate::local_root::LocalRoot;
+use crate::sources::Sources;
 use crate::{Error, Job, Observer, Result, Settings};
 
 /// Counters of the workers.
@@ -72,6 +73,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) route: Route,
     /// The destination of a tree, if it is local.
     pub(crate) root: Option<&'a LocalRoot<'a>>,
+    /// Deletes the sources of a move.
+    pub(crate) sources: Option<&'a Sources<'a>>,
 }
 
 pub(crate) struct Context<'a> {

@@ -1,20 +1,23 @@
 //! The public operations, one for each kind of transfer. Each call is one run with its own workers.
 
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use firstbyte_location::{ByteRange, Location};
 use firstbyte_pacing::Throttle;
-use firstbyte_store::{Beneath, Cancel, Over, StaleUpload, Store};
+use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
 
 use crate::context::{Context, Scope, Subject, Throttles};
 use crate::job::{Batch, Route};
+use crate::moving;
 use crate::report::Done;
 use crate::scheduler::Scheduler;
+use crate::sources::{self, Sources};
 use crate::tree::TreeCopy;
 use crate::{
-    Compare, Error, Extras, Job, Jobs, Observer, Removal, Result, Settings, Summary, Tree, remove, stream,
-    sync, tree,
+    Check, Compare, Error, Extras, Job, Jobs, Move, Observer, Removal, Result, Settings, Summary, Tree,
+    check, compare, remove, stream, sync, tree,
 };
 
 /// Moves objects between locations. Cheap to create.
@@ -78,10 +81,41 @@ impl Engine {
     ) -> Result<Summary> {
         observer.expected(1, 0);
         let (source, destination) = (source.clone(), destination.clone());
-        let subject = Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None };
+        let subject =
+            Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None, sources: None };
         let job = Job { source, destination, entry: None, over: Over::File };
         let mut jobs = std::iter::once(Ok(job));
         self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
+    }
+
+    /// Whether one object is to be copied: as far as the settings ask for the state of its
+    /// destination ([`Compare::Size`], [`Compare::Newer`], [`Compare::Existence`]) or limit
+    /// sources. Otherwise a single object is always copied.
+    ///
+    /// # Errors
+    /// One of the two cannot be looked up.
+    pub fn is_wanted(&self, source: &Location, destination: &Location) -> Result<bool> {
+        let Settings { compare, limits, .. } = &self.settings;
+        let compares = matches!(compare, Compare::Size | Compare::Newer | Compare::Existence);
+        if !compares && !limits.is_any() {
+            return Ok(true);
+        }
+        let from = self.store.stat_object(source)?;
+        if !limits.take(from.size(), from.modified) {
+            return Ok(false);
+        }
+        if !compares {
+            return Ok(true);
+        }
+        match self.store.stat_object(destination) {
+            Err(StoreError::NotFound { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+            Ok(there) => Ok(match compare {
+                Compare::Size => from.size() != there.size(),
+                Compare::Newer => !compare::is_newer(there.modified, from.modified),
+                _ => false,
+            }),
+        }
     }
 
     /// Copies many objects, in constant memory. A failure does not stop the others: the summary has
@@ -95,7 +129,7 @@ impl Engine {
             Some(Ok(job)) => Route::of(&job.source, &job.destination),
             _ => Route::Network,
         };
-        let subject = Subject { batch: Batch::Many, route, root: None };
+        let subject = Subject { batch: Batch::Many, route, root: None, sources: None };
         self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
     }
 
@@ -108,13 +142,13 @@ impl Engine {
     /// concerns all of them, as of a missing bucket, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree);
+            let copy = TreeCopy::new(tree, self.settings.limits);
             if copy.root.is_some() && self.settings.compare != Compare::Checksum {
                 let mut jobs = tree::jobs(scope, &copy, observer)?;
-                return run_tree(scope, &copy, &mut jobs, observer);
+                return run_tree(scope, &copy, None, &mut jobs, observer);
             }
             let mut jobs = sync::jobs(scope, &copy, Extras::Keep, observer)?;
-            run_tree(scope, &copy, &mut jobs, observer)
+            run_tree(scope, &copy, None, &mut jobs, observer)
         })
     }
 
@@ -130,7 +164,9 @@ impl Engine {
         jobs: &mut Jobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree), jobs, observer))
+        self.counted(|scope| {
+            run_tree(scope, &TreeCopy::new(tree, self.settings.limits), None, jobs, observer)
+        })
     }
 
     /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.
@@ -139,10 +175,58 @@ impl Engine {
     /// A listing cannot be started. The summary has the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree);
+            let copy = TreeCopy::new(tree, self.settings.limits);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
-            run_tree(scope, &copy, &mut jobs, observer)
+            run_tree(scope, &copy, None, &mut jobs, observer)
         })
+    }
+
+    /// Moves objects that are each named. Each source is deleted once its copy is complete, if it
+    /// is still the version that was copied. The settings' durability should be [`Full`].
+    ///
+    /// [`Full`]: firstbyte_store::Durability::Full
+    ///
+    /// # Errors
+    /// As [`copy_many`](Self::copy_many).
+    pub fn move_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
+        let mut jobs = jobs.peekable();
+        let route = match jobs.peek() {
+            Some(Ok(job)) => Route::of(&job.source, &job.destination),
+            _ => Route::Network,
+        };
+        self.counted(|scope| {
+            let sources = Sources::named(&scope.store);
+            let subject = Subject { batch: Batch::Many, route, root: None, sources: Some(&sources) };
+            Scheduler::new(scope, observer, subject).run(&mut jobs)
+        })
+    }
+
+    /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects. Removes
+    /// the directories that are empty then. Nothing is skipped: what the source has is moved.
+    ///
+    /// # Errors
+    /// As [`copy_tree`](Self::copy_tree).
+    pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| {
+            let sources = Sources::below(&scope.store, &moved.tree.source)?;
+            let copy = TreeCopy::new(&moved.tree, self.settings.limits);
+            let directories = AtomicBool::new(false);
+            let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
+            let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
+            if summary.ended.is_none() && moved.removes_directories(directories.load(Ordering::Relaxed)) {
+                remove::directories(scope, moved, observer, &mut summary)?;
+            }
+            Ok(summary)
+        })
+    }
+
+    /// Renames a directory with all that is in it, or a link, if its new name is free and on the
+    /// same file system. Returns whether it did.
+    ///
+    /// # Errors
+    /// The reason why one of the two cannot be reached.
+    pub fn rename(&self, source: &Location, destination: &Location) -> Result<bool> {
+        sources::rename(source, destination)
     }
 
     /// Deletes what lies below a location. Links are deleted, never followed.
@@ -151,6 +235,22 @@ impl Engine {
     /// The listing cannot be started. The summary has the failures of single names.
     pub fn remove(&self, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| remove::remove(scope, removal, observer))
+    }
+
+    /// Compares what lies below two locations. Nothing is written.
+    ///
+    /// # Errors
+    /// The source does not exist, or a listing cannot be started.
+    pub fn check(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| check::check(scope, places, observer))
+    }
+
+    /// Compares two objects.
+    ///
+    /// # Errors
+    /// The source does not exist, or one of them cannot be reached.
+    pub fn check_object(&self, places: &Check<'_>, observer: &dyn Observer) -> Result<Summary> {
+        self.counted(|scope| check::check_one(scope, places, observer))
     }
 
     /// Writes an object, or a range of it, to `out`, in order.
@@ -201,7 +301,7 @@ impl Engine {
         observer: &dyn Observer,
         stream: impl FnOnce(&Context<'_>) -> Result<Done> + Send,
     ) -> Result<Summary> {
-        let subject = Subject { batch: Batch::One, route: Route::Network, root: None };
+        let subject = Subject { batch: Batch::One, route: Route::Network, root: None, sources: None };
         self.counted(|scope| Scheduler::of_stream(scope, observer, subject).run_stream(stream))
     }
 
@@ -230,11 +330,12 @@ impl Engine {
 fn run_tree(
     scope: &Scope<'_>,
     copy: &TreeCopy<'_>,
+    sources: Option<&Sources<'_>>,
     jobs: &mut Jobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
     let route = Route::of(&copy.tree.source, &copy.tree.destination);
-    let subject = Subject { batch: Batch::Tree, route, root: copy.root.as_ref() };
+    let subject = Subject { batch: Batch::Tree, route, root: copy.root.as_ref(), sources };
     let run = Scheduler::new(scope, observer, subject).run(jobs);
     let settled = copy.root.as_ref().map(|root| &root.beneath).map_or(Ok(()), Beneath::settle);
     let mut summary = run?;

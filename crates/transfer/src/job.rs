@@ -215,6 +215,34 @@ impl Tree<'_> {
     }
 }
 
+/// How far a removal goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Objects, files and links. Local directories stay.
+    Files,
+    /// Also local directories that are empty in the end. The root stays.
+    Contents,
+    /// Also the root: an empty local directory, or the object that marks a prefix. A local root
+    /// that is a link is refused.
+    Whole,
+}
+
+/// A tree to move.
+pub struct Move<'a> {
+    /// What to copy.
+    pub tree: Tree<'a>,
+    /// The directories that are removed once they are empty, and the objects that mark prefixes.
+    pub extent: Extent,
+}
+
+impl Move<'_> {
+    /// Whether directories are looked for at the end, where some or none were `found`.
+    pub(crate) fn removes_directories(&self, found: bool) -> bool {
+        let any = found || self.extent == Extent::Whole;
+        self.tree.effect == Effect::Apply && self.extent != Extent::Files && any
+    }
+}
+
 /// Whether a name is of a file that an unfinished copy leaves beside its destination: not content.
 #[must_use]
 pub fn is_unfinished(name: &[u8]) -> bool {

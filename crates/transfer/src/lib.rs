@@ -6,11 +6,12 @@
 //! the rate limit and the watch over silent requests.
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
-//! (deletions), `scheduler` (queue, workers, supervisor), the movers (`download`, `upload`,
-//! `relay`, `spool`, `stream`), then `request` and `context`, and values (`job`, `plan`, `journal`,
-//! `verify`, `report`).
+//! (deletions), `moving` (moves), `check`, `scheduler` (queue, workers, supervisor), the movers
+//! (`download`, `upload`, `relay`, `spool`, `stream`), then `request` and `context`, `sources`, and
+//! values (`job`, `plan`, `journal`, `verify`, `report`).
 
 mod bottleneck;
+mod check;
 mod compare;
 mod context;
 mod download;
@@ -21,6 +22,7 @@ mod journal;
 mod leftovers;
 mod listing_prefetch;
 mod local_root;
+mod moving;
 mod pieces;
 mod plan;
 mod relay;
@@ -29,6 +31,7 @@ mod report;
 mod request;
 mod scheduler;
 mod settings;
+mod sources;
 mod spool;
 mod stop;
 mod stream;
@@ -37,12 +40,13 @@ mod tree;
 mod upload;
 mod verify;
 
+pub use check::{Check, Content};
 pub use engine::Engine;
 pub use error::{Error, Failure, Result};
 pub use firstbyte_store::Over;
-pub use job::{Effect, Empty, Extras, Job, Jobs, Levels, Names, Shard, Tree, is_unfinished};
+pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Shard, Tree, is_unfinished};
 pub use plan::Plan;
-pub use remove::{Extent, Removal};
-pub use report::{Action, Bottleneck, Observer, Silent, Summary, Verified};
-pub use settings::{Compare, Concurrency, Hedging, Settings};
+pub use remove::Removal;
+pub use report::{Action, Bottleneck, Difference, Observer, Silent, Summary, Verified};
+pub use settings::{Compare, Concurrency, Hedging, Limits, Settings};
 pub use stop::Stop;

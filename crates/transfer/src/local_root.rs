@@ -32,6 +32,11 @@ impl<'a> LocalRoot<'a> {
         Some(LocalFile::open_beneath(&self.beneath, name, over, privacy))
     }
 
+    /// The directory, and the name of `path` beneath it. `None` if that is not beneath the root.
+    pub(crate) fn name<'p>(&self, path: &'p Path) -> Option<(&Beneath, &'p Path)> {
+        Some((&self.beneath, path.strip_prefix(self.path).ok()?))
+    }
+
     /// Removes the directory that a complete file replaces. Returns how many files it had.
     pub(crate) fn remove_replaced(&self, path: &Path) -> Result<u64> {
         let Ok(name) = path.strip_prefix(self.path) else { return Ok(0) };

@@ -64,6 +64,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
                     bytes: size,
                     verified: Verified::Full,
                     version: Some(written.version),
+                    source: Some(stat.version),
                 }));
             }
         }
@@ -75,7 +76,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
     if size <= PART {
         let bytes = read(requester, &job.source, &stat, ByteRange::new(0, size))?;
         let written = put(requester, &job.destination, Payload::Bytes(&bytes), 0, &options)?;
-        return Ok(Started::Done(parts::done(size, written)));
+        return Ok(Started::Done(parts::done(size, written, Some(stat.version))));
     }
     let (way, part) =
         if inside && size > SINGLE_COPY { (Way::Inside, COPY_PART) } else { (Way::Through, PART) };
@@ -145,7 +146,7 @@ impl Pieces for Relay {
 
     fn finish(&self, requester: &mut Requester<'_>) -> Result<Finish> {
         let written = self.parts.complete(requester.context.store)?;
-        Ok(Finish::Done(parts::done(self.plan.size(), written)))
+        Ok(Finish::Done(parts::done(self.plan.size(), written, Some(self.stat.version.clone()))))
     }
 
     fn abandon(&self, store: &Store, _error: &Error) {

@@ -1,6 +1,6 @@
 //! Deletes what lies below a location while it is listed: keys of a store by the page, from several
 //! threads; local names one by one beneath an open directory. Links are deleted, and none
-//! is followed. [`Engine::remove`](crate::Engine::remove) calls it.
+//! is followed. A move removes its empty directories by the same walk. The engine calls this.
 
 use std::io::ErrorKind;
 use std::mem::take;
@@ -9,13 +9,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use firstbyte_location::{Kind, Location, S3Object};
+use firstbyte_location::{Entry, Kind, Location, S3Object};
 use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions, Order, PAGE};
 
 use crate::context::Scope;
 use crate::job::{as_path, is_unfinished};
 use crate::tree::with_sort_name;
-use crate::{Action, Concurrency, Effect, Error, Failure, Levels, Observer, Result, Stop, Summary};
+use crate::{
+    Action, Concurrency, Effect, Error, Extent, Failure, Levels, Move, Observer, Result, Stop, Summary, Tree,
+};
 
 /// Concurrent requests of 1,000 keys each, unless the settings fix the concurrency. A server takes
 /// many times a round trip for one.
@@ -37,23 +39,52 @@ pub struct Removal<'a> {
     pub effect: Effect,
 }
 
-/// How far a removal goes.
+/// The entries that a removal takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Objects, files and links. Local directories stay.
-    Files,
-    /// Also local directories that are empty in the end. The root stays.
-    Contents,
-    /// Also the root: an empty local directory, or the object that marks a prefix. A local root
-    /// that is a link is refused.
-    Whole,
+enum Taken {
+    All,
+    /// Local directories without entries, and objects without content that mark prefixes.
+    Empty,
 }
 
 pub(crate) fn remove(scope: &Scope<'_>, removal: &Removal<'_>, observer: &dyn Observer) -> Result<Summary> {
+    run(scope, removal, Taken::All, observer)
+}
+
+/// Removes the directories that a move has left empty, and adds to its summary.
+pub(crate) fn directories(
+    scope: &Scope<'_>,
+    moved: &Move<'_>,
+    observer: &dyn Observer,
+    summary: &mut Summary,
+) -> Result<()> {
+    let Tree { source, beginning, levels, .. } = &moved.tree;
+    let removal = Removal {
+        root: source.clone(),
+        extent: moved.extent,
+        beginning: beginning.clone(),
+        levels: *levels,
+        select: moved.tree.select,
+        effect: Effect::Apply,
+    };
+    // To a store a prefix is gone when nothing begins with it.
+    match run(scope, &removal, Taken::Empty, observer) {
+        Err(Error::Store(StoreError::NotFound { .. })) => Ok(()),
+        Err(error) => Err(error),
+        Ok(mut removed) => {
+            summary.failures += removed.failures;
+            summary.failed.append(&mut removed.failed);
+            summary.ended = removed.ended;
+            Ok(())
+        }
+    }
+}
+
+fn run(scope: &Scope<'_>, removal: &Removal<'_>, taken: Taken, observer: &dyn Observer) -> Result<Summary> {
     let outcome = Outcome { summary: Mutex::default(), observer, stop: &scope.settings.stop };
     match &removal.root {
-        Location::Local(path) => remove_names(scope, removal, path, &outcome)?,
-        Location::S3(object) => remove_keys(scope, removal, object, &outcome)?,
+        Location::Local(path) => remove_names(scope, removal, taken, path, &outcome)?,
+        Location::S3(object) => remove_keys(scope, removal, taken, object, &outcome)?,
         Location::Http(_) => {
             return Err(Error::invalid(&removal.root, "HTTP has no listing; name single objects to delete"));
         }
@@ -84,6 +115,12 @@ impl Removal<'_> {
             outcome.observer.planned(&Action::Delete { location: self.root.join(name) });
         }
         self.effect == Effect::Apply
+    }
+}
+
+impl Taken {
+    fn takes_key(self, entry: &Entry) -> bool {
+        self == Self::All || (entry.name.ends_with(b"/") && entry.size == Some(0))
     }
 }
 
@@ -136,6 +173,7 @@ impl Outcome<'_> {
 fn remove_keys(
     scope: &Scope<'_>,
     removal: &Removal<'_>,
+    taken: Taken,
     root: &S3Object,
     outcome: &Outcome<'_>,
 ) -> Result<()> {
@@ -159,7 +197,7 @@ fn remove_keys(
             }
             match entry {
                 Ok(entry) if entry.kind == Kind::Directory => {}
-                Ok(entry) if !(removal.select)(&entry.name) => kept = true,
+                Ok(entry) if !(removal.select)(&entry.name) || !taken.takes_key(&entry) => kept = true,
                 Ok(entry) if removal.applies(&entry.name, outcome) => {
                     page.push(removal.root.join(&entry.name));
                 }
@@ -177,19 +215,22 @@ fn remove_keys(
     let is_empty =
         removal.effect == Effect::Apply && !kept && !outcome.has_ended() && !outcome.has_failures();
     if removal.is_whole() && is_empty {
-        remove_marker(scope, root, outcome);
+        remove_marker(scope, root, taken, outcome);
     }
     Ok(())
 }
 
 /// Deletes the object that marks a prefix, `PREFIX/`, which no listing of the prefix shows. It is
 /// not counted, because a store does not say whether there was one.
-fn remove_marker(scope: &Scope<'_>, root: &S3Object, outcome: &Outcome<'_>) {
+fn remove_marker(scope: &Scope<'_>, root: &S3Object, taken: Taken, outcome: &Outcome<'_>) {
     let prefix = root.key.strip_suffix('/').unwrap_or(&root.key);
     if prefix.is_empty() {
         return;
     }
     let marker = Location::S3(S3Object { bucket: root.bucket.clone(), key: format!("{prefix}/") });
+    if taken == Taken::Empty && !scope.store.stat_object(&marker).is_ok_and(|stat| stat.size() == Some(0)) {
+        return;
+    }
     if let Err(error) = scope.store.delete(&marker) {
         outcome.failed(marker.to_string(), error);
     }
@@ -210,10 +251,16 @@ fn delete_pages(scope: &Scope<'_>, waiting: &Mutex<Receiver<Vec<Location>>>, out
     }
 }
 
-fn remove_names(scope: &Scope<'_>, removal: &Removal<'_>, path: &Path, outcome: &Outcome<'_>) -> Result<()> {
+fn remove_names(
+    scope: &Scope<'_>,
+    removal: &Removal<'_>,
+    taken: Taken,
+    path: &Path,
+    outcome: &Outcome<'_>,
+) -> Result<()> {
     // Opened before it is listed: what is deleted lies in it, whatever its name means later.
     let beneath = if removal.is_whole() { Beneath::itself(path)? } else { Beneath::new(path, None) };
-    let names = Names { beneath, removal, outcome };
+    let names = Names { beneath, removal, taken, outcome };
     let mut directories: Vec<Vec<u8>> = Vec::new();
     let mut kept = false;
     let listing = scope.store.list(&removal.root, &removal.options(Order::Bytes, scope))?;
@@ -230,7 +277,9 @@ fn remove_names(scope: &Scope<'_>, removal: &Removal<'_>, path: &Path, outcome: 
         };
         names.leave(&mut directories, &entry.name);
         let directory = entry.name.strip_suffix(b"/").filter(|_| entry.kind == Kind::Directory);
-        if !(removal.select)(directory.unwrap_or(&entry.name)) {
+        if !(removal.select)(directory.unwrap_or(&entry.name))
+            || (taken == Taken::Empty && directory.is_none())
+        {
             kept = true;
         } else if directory.is_some() {
             directories.push(entry.name);
@@ -249,6 +298,7 @@ fn remove_names(scope: &Scope<'_>, removal: &Removal<'_>, path: &Path, outcome: 
 struct Names<'a> {
     beneath: Beneath,
     removal: &'a Removal<'a>,
+    taken: Taken,
     outcome: &'a Outcome<'a>,
 }
 
@@ -275,8 +325,11 @@ impl Names<'_> {
     }
 
     /// Removes what interrupted copies left in a directory that holds nothing else. No listing
-    /// shows it.
+    /// shows it. A move keeps it, since it is no part of what was moved.
     fn remove_unfinished(&self, directory: &Path) {
+        if self.taken == Taken::Empty {
+            return;
+        }
         let others = |name: &[u8]| !matches!(name, b"." | b"..") && !is_unfinished(name);
         if !self.beneath.names(directory, &others).is_ok_and(|names| names.is_empty()) {
             return;

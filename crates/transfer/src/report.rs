@@ -25,6 +25,24 @@ pub enum Action {
     },
 }
 
+/// A difference between two places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Only the source has it.
+    OnlySource(Location),
+    /// Only the destination has it.
+    OnlyDestination(Location),
+    /// The lengths differ.
+    Size {
+        /// In the source, with its length.
+        source: (Location, u64),
+        /// In the destination, with its length.
+        destination: (Location, u64),
+    },
+    /// The lengths are equal, and the content differs.
+    Content(Location, Location),
+}
+
 /// Receives the events of a run: progress bars, logs, tests. Worker threads call it, so it must be
 /// quick. Every method does nothing unless overridden.
 pub trait Observer: Sync {
@@ -40,6 +58,8 @@ pub trait Observer: Sync {
     fn made_directory(&self, _source: &Location) {}
     /// An object failed for good.
     fn failed(&self, _failure: &Failure) {}
+    /// Two places differ.
+    fn differs(&self, _difference: &Difference) {}
     /// A dry run would do this.
     fn planned(&self, _action: &Action) {}
 }
@@ -98,6 +118,8 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
+    /// The version of the source that was copied; streams have none.
+    pub(crate) source: Option<Version>,
 }
 
 /// The results of a run: everything a receipt prints.
@@ -111,6 +133,8 @@ pub struct Summary {
     pub skipped: u64,
     /// Objects deleted at the destination.
     pub deleted: u64,
+    /// Differences found by a check.
+    pub differences: u64,
     /// Pipes, sockets and devices, which are not copied.
     pub special: u64,
     /// Empty directories, which a store cannot hold.

@@ -3,6 +3,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::RETRIES;
@@ -29,8 +30,44 @@ pub enum Compare {
     /// By length and content. The checksums of the stores are compared; a missing one is computed
     /// from the bytes. Slow and strict.
     Checksum,
+    /// By length alone.
+    Size,
+    /// By age: what the destination has in the same or a newer state is unchanged.
+    Newer,
+    /// By existence: what the destination has is never replaced.
+    Existence,
     /// Not at all: everything is copied.
     None,
+}
+
+/// The objects of a source that take part, by what its listing says of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Least length, bytes.
+    pub least_size: Option<u64>,
+    /// Greatest length, bytes.
+    pub greatest_size: Option<u64>,
+    /// Not modified before.
+    pub modified_since: Option<SystemTime>,
+    /// Not modified after.
+    pub modified_until: Option<SystemTime>,
+}
+
+impl Limits {
+    /// Whether there is any limit.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Whether an object takes part. One whose length or time is not known and matters does not.
+    #[must_use]
+    pub fn take(&self, size: Option<u64>, modified: Option<SystemTime>) -> bool {
+        self.least_size.is_none_or(|least| size.is_some_and(|size| size >= least))
+            && self.greatest_size.is_none_or(|greatest| size.is_some_and(|size| size <= greatest))
+            && self.modified_since.is_none_or(|since| modified.is_some_and(|time| time >= since))
+            && self.modified_until.is_none_or(|until| modified.is_some_and(|time| time <= until))
+    }
 }
 
 /// Whether a silent request is replaced by a new one before its deadline.
@@ -58,6 +95,8 @@ pub struct Settings {
     pub checksum: Option<Checksum>,
     /// The rule by which trees' copies and `sync` compare objects.
     pub compare: Compare,
+    /// The objects of trees that take part.
+    pub limits: Limits,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
     /// Directory of upload journals, in a cache; without one an upload does not resume.
@@ -104,6 +143,7 @@ impl Default for Settings {
             limit_rate: None,
             checksum: None,
             compare: Compare::SizeMtime,
+            limits: Limits::default(),
             hedging: Hedging::On,
             state_dir: None,
             retries: RETRIES,

@@ -9,7 +9,7 @@ use firstbyte_store::{Get, Hasher, Payload, Sink};
 use crate::pieces::Started;
 use crate::report::{Done, Verified};
 use crate::request::Requester;
-use crate::upload::parts::{put, put_options, verified};
+use crate::upload::parts::{done, put, put_options, verified};
 use crate::{Error, Job, Result};
 
 /// Copies an object between stores.
@@ -37,5 +37,5 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
     let payload = Payload::File(sink.file(), ByteRange::new(0, size));
     let written = put(requester, &job.destination, payload, 0, &put_options(context, &stat))?;
     let verified = if expected.is_some() { verified(&written) } else { Verified::Length };
-    Ok(Started::Done(Done { bytes: size, verified, version: Some(written.version) }))
+    Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }))
 }

@@ -115,7 +115,7 @@ impl Output<'_> {
             expected.verify(&hasher.finish(), self.source)?;
             verified = Verified::Full;
         }
-        Ok(Done { bytes: self.written, verified, version: self.stat.map(|stat| stat.version) })
+        Ok(Done { bytes: self.written, verified, version: self.stat.map(|stat| stat.version), source: None })
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn put(
     let options = PutOptions { metadata: context.settings.metadata.clone(), ..PutOptions::default() };
     let mut whole = |payload: Payload<'_>, bytes, counted| {
         let written = parts::put(&mut requester, destination, payload, counted, &options)?;
-        Ok(parts::done(bytes, written))
+        Ok(parts::done(bytes, written, None))
     };
     if let Location::Local(path) = destination {
         return put_file(context, reader, path);
@@ -150,7 +150,7 @@ pub(crate) fn put(
     let (bytes, written): (u64, Written) = send_parts(context, reader, first, &parts)
         .and_then(complete)
         .inspect_err(|_| parts.abort(context.store))?;
-    Ok(parts::done(bytes, written))
+    Ok(parts::done(bytes, written, None))
 }
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
@@ -160,7 +160,7 @@ fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) 
     match copy(context, reader, &mut partial.file()) {
         Ok(bytes) => {
             partial.commit(metadata, context.settings.durability)?;
-            Ok(Done { bytes, verified: Verified::Length, version: None })
+            Ok(Done { bytes, verified: Verified::Length, version: None, source: None })
         }
         Err(source) => {
             partial.discard()?;

@@ -12,7 +12,7 @@ use std::iter::Peekable;
 use firstbyte_location::{Entry, Kind, Location};
 use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Order, Over, PAGE, Store};
 
-use crate::compare::{Comparison, Comparisons, Times};
+use crate::compare::{Comparison, Comparisons, Sameness, Times, is_newer};
 use crate::context::{Scope, add};
 use crate::job::{JobResult, Route, as_path};
 use crate::listing_prefetch::ListingPrefetch;
@@ -246,15 +246,21 @@ impl Join<'_> {
         }
         let tree = self.copy.tree;
         let with = match self.compare {
+            Compare::Existence => return self.settle(source, Ok(Sameness::Same)),
+            Compare::Newer if destination.kind == Kind::File => {
+                let newer = is_newer(destination.modified, source.modified);
+                return self.settle(source, Ok(Sameness::of(newer)));
+            }
             _ if destination.kind != Kind::File || source.size != destination.size => {
                 return self.add(source);
             }
-            Compare::None => return self.add(source),
+            Compare::None | Compare::Newer => return self.add(source),
+            Compare::Size => return self.settle(source, Ok(Sameness::Same)),
             Compare::Checksum => Comparison::Content(tree.destination.join(&destination.name)),
             Compare::SizeMtime => {
                 let beneath = self.copy.root.as_ref().map(|root| &root.beneath);
                 match Times::of_entries(tree, beneath, &source, &destination) {
-                    Times::Unchanged => return self.settle(source, Ok(true)),
+                    Times::Unchanged => return self.settle(source, Ok(Sameness::Same)),
                     Times::Changed => return self.add(source),
                     Times::UnchangedIfModified(modified) => Comparison::Modified(modified),
                 }
@@ -269,10 +275,10 @@ impl Join<'_> {
     }
 
     /// Skips or copies an object that was compared.
-    fn settle(&mut self, source: Entry, same: Result<bool>) -> Option<JobResult> {
+    fn settle(&mut self, source: Entry, same: Result<Sameness>) -> Option<JobResult> {
         match same {
-            Ok(true) => self.copy.skip(&source, self.observer).err().map(Err),
-            Ok(false) => self.add(source),
+            Ok(Sameness::Same) => self.copy.skip(&source, self.observer).err().map(Err),
+            Ok(Sameness::Different | Sameness::Unknown) => self.add(source),
             Err(error) => Some(Err(self.copy.tree.failure(&source.name, error))),
         }
     }

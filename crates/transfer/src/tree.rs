@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicU64;
 use firstbyte_location::{Entry, Kind, Location, S3Object};
 use firstbyte_store::{Directories, Error as StoreError, ListOptions, Listing, Order, Over, Store};
 
-use crate::compare::{Comparison, Comparisons, Outcome, Times};
+use crate::compare::{Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
 use crate::job::{JobResult, Route, as_path};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::{
-    Action, Compare, Effect, Error, Failure, Job, Levels, Names, Observer, Result, Settings, Summary, Tree,
+    Action, Compare, Effect, Error, Failure, Job, Levels, Limits, Names, Observer, Result, Settings, Summary,
+    Tree,
 };
 
 /// Counts of a run over a tree, beside its jobs.
@@ -41,14 +42,15 @@ pub(crate) struct TreeCopy<'a> {
     pub(crate) tree: &'a Tree<'a>,
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
+    limits: Limits,
     leftovers: Leftovers,
     pub(crate) counts: Counts,
 }
 
 impl<'a> TreeCopy<'a> {
-    pub(crate) fn new(tree: &'a Tree<'a>) -> Self {
+    pub(crate) fn new(tree: &'a Tree<'a>, limits: Limits) -> Self {
         let root = LocalRoot::of(tree);
-        Self { tree, root, leftovers: Leftovers::default(), counts: Counts::default() }
+        Self { tree, root, limits, leftovers: Leftovers::default(), counts: Counts::default() }
     }
 
     /// Whether a listed entry takes part. One that cannot be copied is counted.
@@ -63,7 +65,11 @@ impl<'a> TreeCopy<'a> {
         if selected && entry.kind == Kind::Other {
             add(&self.counts.special, 1);
         }
-        selected && matches!(entry.kind, Kind::File | Kind::Directory)
+        match entry.kind {
+            Kind::File => selected && self.limits.take(entry.size, entry.modified),
+            Kind::Directory => selected,
+            _ => false,
+        }
     }
 
     /// The job that copies a listed entry. `None` in a dry run, which only reports it, and for a
@@ -205,6 +211,7 @@ pub(crate) fn jobs<'a>(
         copy,
         observer,
         listing: source(&scope.store, tree, &list_options(tree, Order::Any, settings))?,
+        compare: settings.compare,
         compared: settings.compare != Compare::None
             && copy.root.as_ref().is_some_and(|root| !root.beneath.is_empty()),
         comparisons: Comparisons::new(&scope.store, settings.concurrency, route),
@@ -216,6 +223,7 @@ struct Jobs<'a> {
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
     listing: Listing,
+    compare: Compare,
     compared: bool,
     comparisons: Comparisons,
 }
@@ -253,7 +261,14 @@ impl Jobs<'_> {
     fn times(&self, entry: &Entry) -> Times {
         let root = self.copy.root.as_ref().filter(|_| self.compared);
         match root.map(|root| root.beneath.find(as_path(&entry.name))) {
-            Some(Ok(Some(found))) => Times::of_file(self.copy.tree, entry, &found),
+            Some(Ok(Some(found))) => match self.compare {
+                Compare::Existence => Times::unchanged_if(found.kind != Kind::Directory),
+                Compare::Size => {
+                    Times::unchanged_if(found.kind == Kind::File && entry.size == Some(found.size))
+                }
+                Compare::Newer => Times::unless_newer(entry, &found),
+                _ => Times::of_file(self.copy.tree, entry, &found),
+            },
             // If the lookup fails, writing the file reports the error.
             _ => Times::Changed,
         }
@@ -276,8 +291,8 @@ impl Jobs<'_> {
     /// Skips or copies an object that was compared.
     fn settle(&self, (entry, same): Outcome) -> Option<JobResult> {
         match same {
-            Ok(true) => self.copy.skip(&entry, self.observer).err().map(Err),
-            Ok(false) => self.copy.job(entry, Over::File, self.observer),
+            Ok(Sameness::Same) => self.copy.skip(&entry, self.observer).err().map(Err),
+            Ok(Sameness::Different | Sameness::Unknown) => self.copy.job(entry, Over::File, self.observer),
             Err(error) => Some(Err(self.copy.tree.failure(&entry.name, error))),
         }
     }

@@ -153,9 +153,7 @@ impl From<firstbyte::Error> for Error {
             Library::Read(error) => error.into(),
             Library::Transfer(error) => error.into(),
             Library::Manifest { .. } => Self::failed(error.to_string()),
-            Library::Directory { .. } => {
-                Self::usage(error.to_string()).advise("add -r to copy what is in it")
-            }
+            Library::Directory { .. } => Self::usage(error.to_string()).advise("add -r for what is in it"),
             other => Self::usage(other.to_string()),
         }
     }

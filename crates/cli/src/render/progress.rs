@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use firstbyte_location::Location;
-use firstbyte_transfer::{Action, Failure, Observer, Stop};
+use firstbyte_transfer::{Action, Difference, Failure, Observer, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::globals::{Globals, ProgressMode};
@@ -17,6 +17,8 @@ use crate::render::error::Error;
 pub struct Progress {
     bar: Option<ProgressBar>,
     rows: Rows,
+    /// What is done to an object: `copy` or `move`.
+    deed: &'static str,
     failures: Failures,
     finished: AtomicU64,
     expected: AtomicU64,
@@ -50,6 +52,7 @@ impl Progress {
         Self {
             bar: wanted.then(new_bar),
             rows: if globals.json { Rows::Json } else { Rows::Text },
+            deed: "copy",
             failures,
             finished: AtomicU64::new(0),
             expected: AtomicU64::new(0),
@@ -64,9 +67,23 @@ impl Progress {
         self
     }
 
+    /// Calls what is done to an object a move.
+    pub fn moving(mut self) -> Self {
+        self.deed = "move";
+        self
+    }
+
     /// Ends the bar. Returns the reason for which rows could not be printed, if any.
     pub fn into_broken(self) -> Option<io::Error> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Prints a row. Where that fails, the run ends: rows are all that it is for.
+    fn row(&self, row: &str) {
+        if let Err(error) = console::write_output(format!("{row}\n").as_bytes()) {
+            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.stop.iter().for_each(Stop::stop);
+        }
     }
 
     fn show_objects(&self) {
@@ -130,22 +147,59 @@ impl Observer for Progress {
         }
     }
 
+    fn differs(&self, difference: &Difference) {
+        self.row(&match self.rows {
+            Rows::Text => text_of(difference),
+            Rows::Json => json_of(difference).to_string(),
+        });
+    }
+
     fn planned(&self, action: &Action) {
+        let deed = self.deed;
         let row = match (self.rows, action) {
-            (Rows::Text, Action::Copy { source, destination, .. }) => format!("would copy {source} to {destination}"),
+            (Rows::Text, Action::Copy { source, destination, .. }) => {
+                format!("would {deed} {source} to {destination}")
+            }
             (Rows::Text, Action::Delete { location }) => format!("would delete {location}"),
             (Rows::Json, Action::Copy { source, destination, size }) => serde_json::json!({
-                "action": "copy", "source": source.to_string(), "destination": destination.to_string(), "size": size,
+                "action": deed, "source": source.to_string(), "destination": destination.to_string(), "size": size,
             })
             .to_string(),
             (Rows::Json, Action::Delete { location }) => {
                 serde_json::json!({ "action": "delete", "location": location.to_string() }).to_string()
             }
         };
-        if let Err(error) = console::write_output(format!("{row}\n").as_bytes()) {
-            // Rows are all that a dry run is for.
-            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            self.stop.iter().for_each(Stop::stop);
+        self.row(&row);
+    }
+}
+
+fn text_of(difference: &Difference) -> String {
+    match difference {
+        Difference::OnlySource(location) => format!("only in the source       {location}"),
+        Difference::OnlyDestination(location) => format!("only in the destination  {location}"),
+        Difference::Size { source, destination } => {
+            let ((one, length), (other, its)) = (source, destination);
+            format!("size differs             {one} ({length} bytes), {other} ({its} bytes)")
+        }
+        Difference::Content(one, other) => format!("content differs          {one}, {other}"),
+    }
+}
+
+fn json_of(difference: &Difference) -> serde_json::Value {
+    use serde_json::json;
+    match difference {
+        Difference::OnlySource(location) => {
+            json!({ "difference": "only_source", "source": location.to_string() })
+        }
+        Difference::OnlyDestination(location) => {
+            json!({ "difference": "only_destination", "destination": location.to_string() })
+        }
+        Difference::Size { source, destination } => json!({
+            "difference": "size", "source": source.0.to_string(), "source_size": source.1,
+            "destination": destination.0.to_string(), "destination_size": destination.1,
+        }),
+        Difference::Content(one, other) => {
+            json!({ "difference": "content", "source": one.to_string(), "destination": other.to_string() })
         }
     }
 }

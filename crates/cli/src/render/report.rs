@@ -92,6 +92,15 @@ impl Report {
         self.ended.get_or_insert(error);
     }
 
+    /// What was interrupted is a stream, of which nothing is kept.
+    pub fn cannot_resume(&mut self) {
+        if let Some(error) = &mut self.ended
+            && let Some((what, _)) = error.message.split_once("; run it again to resume")
+        {
+            error.message = format!("{what}; nothing was stored, and a stream does not resume");
+        }
+    }
+
     /// The reader of standard output has left, which ends the verb quietly.
     pub fn unread(&mut self) {
         self.unread = true;

@@ -90,14 +90,15 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
     };
+    args.policy.movement().check(sources, last)?;
     let shard = args.policy.sharding().of_names()?;
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
     let destination = CopyDestination::parse(last, sources, wildcards)?;
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
-    let stop = stop_on_signal(args.policy.deadline(named))?;
+    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings =
         Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop.clone()) };
-    let engine = Engine::new(args.policy.store(globals)?, settings);
+    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
@@ -114,8 +115,8 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
 
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let named = operands.first().map(OsString::as_os_str).unwrap_or_default();
-    let stop = stop_on_signal(args.policy.deadline(named))?;
-    let engine = Engine::new(args.policy.store(globals)?, globals.settings(stop));
+    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
+    let engine = Engine::new(args.policy.movement().store(globals)?, globals.settings(stop));
     let mut report = Report::new("cp", super::joined(operands), None);
     report.receipt().deleted = Some(0);
     for operand in operands {
@@ -218,13 +219,23 @@ impl Copy<'_> {
                 let target = stdin.target(destination)?;
                 let mut input = Input::new(console::standard_input()?, &self.stop);
                 report.add(self.engine.put_stream(&mut input, &target, &progress));
+                report.cannot_resume();
                 Ok(())
             }
             [CopySource::Stored(source @ Source::Object(location))]
-                if self.args.policy.effect() == Effect::Apply =>
+                if self.args.policy.movement().effect() == Effect::Apply =>
             {
                 let target = source.target(destination)?;
-                report.add(self.engine.copy(location, &target, &progress));
+                let prefix = |error: &_| super::if_prefix(error, location, self.engine.store());
+                let run = match self.engine.is_wanted(location, &target) {
+                    Ok(true) => self.engine.copy(location, &target, &progress),
+                    Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
+                    Err(error) => Err(error),
+                };
+                match run.as_ref().err().and_then(prefix) {
+                    Some(error) => report.fail(error),
+                    None => report.add(run),
+                }
                 Ok(())
             }
             _ => self.many(sources, destination, report),
@@ -298,7 +309,7 @@ impl Copy<'_> {
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));
-            let takes = matches && self.args.policy.takes(name);
+            let takes = matches && self.args.policy.movement().takes(name);
             if takes {
                 matched.store(true, Ordering::Relaxed);
             }
@@ -312,7 +323,7 @@ impl Copy<'_> {
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
             select: &select,
             shard: self.shard,
-            effect: self.args.policy.effect(),
+            effect: self.args.policy.movement().effect(),
         };
         let run = self.engine.copy_tree(&tree, progress);
         let nothing = run.as_ref().is_ok_and(|run| run.failures == 0 && run.ended.is_none());
@@ -323,9 +334,31 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// The jobs that the policy wants, and what became of the others.
+    fn wanted(&self, jobs: Vec<Job>, progress: &Progress) -> (Vec<Job>, Summary) {
+        let mut others = Summary::default();
+        let mut is_wanted = |job: &Job| match self.engine.is_wanted(&job.source, &job.destination) {
+            Ok(wanted) => {
+                others.skipped += u64::from(!wanted);
+                wanted
+            }
+            Err(error) => {
+                let failure = Failure { location: job.source.to_string(), error };
+                progress.failed(&failure);
+                others.failures += 1;
+                others.failed.push(failure);
+                false
+            }
+        };
+        let jobs = jobs.into_iter().filter(|job| is_wanted(job)).collect();
+        (jobs, others)
+    }
+
     /// Copies objects that were each named, or says so.
     fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
-        if self.args.policy.effect() == Effect::Apply {
+        let (jobs, skipped) = self.wanted(jobs, progress);
+        report.add(Ok(skipped));
+        if self.args.policy.movement().effect() == Effect::Apply {
             return report.add(self.engine.copy_many(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
         }
         for Job { source, destination, .. } in jobs {
@@ -337,7 +370,7 @@ impl Copy<'_> {
 
 fn no_match(report: &mut Report) -> Error {
     Error::failed(format!("{}: no name matches", report.receipt().source))
-        .advise("check the pattern with --dry-run")
+        .advise("*, ?, [ and { are wildcards; with --no-glob they are ordinary characters")
 }
 
 /// Opens a pipe or device to write into. Opening a pipe waits for its reader, as every program

@@ -6,6 +6,7 @@ pub mod advise;
 pub mod bench;
 mod cached;
 pub mod cat;
+pub mod check;
 pub mod completions;
 pub mod cp;
 pub mod demo;
@@ -20,8 +21,10 @@ pub mod ls;
 pub mod manual;
 pub mod mb;
 pub mod mount;
+pub mod mv;
 pub mod plan;
 mod policy;
+pub mod presign;
 pub mod rb;
 pub mod receipts;
 pub mod release;
@@ -32,11 +35,24 @@ mod sharding;
 pub mod stat;
 pub mod status;
 pub mod sync;
+pub mod tree;
 pub mod unmount;
 
 use std::ffi::OsString;
 
-use firstbyte_location::shown;
+use firstbyte_location::{Location, shown};
+use firstbyte_store::{Error as StoreError, Store};
+
+use crate::render::error::Error;
+
+/// The error for an object that is not found, if names begin with its name.
+fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Store) -> Option<Error> {
+    let missing = matches!(error, firstbyte_transfer::Error::Store(StoreError::NotFound { .. }));
+    (missing && store.has_below(location).is_ok_and(|has| has)).then(|| {
+        Error::usage(format!("{location}: is a prefix, not an object"))
+            .advise("add -r, to a verb that has it, for what is below; firstbyte ls shows it")
+    })
+}
 
 /// Operands as a receipt names them.
 fn joined(operands: &[OsString]) -> String {

@@ -1,32 +1,52 @@
-//! The options that `cp` and `sync` share: which names are copied, and how.
+//! The options that `cp`, `sync` and `mv` share: which names are copied, and how.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::time::Duration;
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroUsize;
+use std::time::{Duration, SystemTime};
 
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use firstbyte::filter::{Filter, Verdict};
 use firstbyte::manifest::ShardRun;
-use firstbyte_location::units;
+use firstbyte_location::{Location, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
-use firstbyte_transfer::{Compare, Effect, Settings, Stop};
+use firstbyte_transfer::{Compare, Effect, Limits, Settings, Stop};
 
 use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::error::{Error, Result};
 use crate::signals::Deadline;
 
-/// How names are chosen and bytes are moved.
+/// How names are chosen and bytes are copied, for `cp` and `sync`.
 #[derive(Args)]
 pub struct Policy {
     #[command(flatten)]
-    filter: FilterArgs,
+    movement: Movement,
     /// What must be on stable storage when a copy is reported as done
     #[arg(long, value_enum, default_value_t = DurabilityName::None)]
     durability: DurabilityName,
     /// What to compare, in trees and patterns, to skip objects that are unchanged
-    #[arg(long, value_enum, default_value_t = CompareName::SizeMtime)]
+    #[arg(long, value_enum, default_value_t = CompareName::SizeMtime, group = "rule")]
     compare: CompareName,
+    /// Skip what DST has in the same or a newer state
+    #[arg(short, long, group = "rule")]
+    update: bool,
+    /// Skip what DST has in the same size
+    #[arg(long, group = "rule")]
+    size_only: bool,
+    /// Skip what DST has, whatever it is
+    #[arg(long, group = "rule")]
+    no_clobber: bool,
+    #[command(flatten)]
+    sharding: Sharding,
+}
+
+/// How names are chosen and bytes are moved, for every verb that does.
+#[derive(Args)]
+pub struct Movement {
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Limit on bytes per second over all connections: 40MB, 100Mbit
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     limit_rate: Option<u64>,
@@ -36,8 +56,21 @@ pub struct Policy {
     /// Show what would be copied and deleted, without copying or deleting it
     #[arg(short = 'n', long)]
     dry_run: bool,
-    #[command(flatten)]
-    sharding: Sharding,
+    /// Take names of at most N parts; 1 takes what lies in SRC itself
+    #[arg(long, value_name = "N")]
+    max_depth: Option<NonZeroUsize>,
+    /// Take objects of at least this size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    min_size: Option<u64>,
+    /// Take objects of at most this size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    max_size: Option<u64>,
+    /// Take what was modified at least this long ago
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    min_age: Option<Duration>,
+    /// Take what was modified at most this long ago
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    max_age: Option<Duration>,
     /// Server-side encryption of uploads
     #[arg(long, value_enum, value_name = "KIND")]
     sse: Option<Encryption>,
@@ -47,6 +80,9 @@ pub struct Policy {
     /// Content type of uploads, instead of the source's own
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<String>,
+    /// Cache-Control header of uploads
+    #[arg(long, value_name = "TEXT", value_parser = parse_cache_control)]
+    cache_control: Option<String>,
     /// User metadata of uploads, in addition to the source's own. Repeat the option, or separate
     /// pairs with commas
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
@@ -133,6 +169,12 @@ fn parse_content_type(text: &str) -> std::result::Result<String, String> {
         .map_err(|why| format!("it {why}; write a type such as text/plain"))
 }
 
+fn parse_cache_control(text: &str) -> std::result::Result<String, String> {
+    header_value(text)
+        .map(|()| text.to_owned())
+        .map_err(|why| format!("it {why}; write directives such as max-age=3600"))
+}
+
 fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     if !text.is_empty() && text.bytes().all(legal) {
@@ -141,7 +183,7 @@ fn parse_storage_class(text: &str) -> std::result::Result<String, String> {
     Err("write a class as the service names it, such as STANDARD_IA".into())
 }
 
-impl Policy {
+impl Movement {
     /// The store that these options describe.
     pub fn store(&self, globals: &Globals) -> Result<Store> {
         let encryption = match (self.sse, &self.sse_kms_key_id) {
@@ -161,15 +203,15 @@ impl Policy {
     /// The transfer settings that these options describe.
     pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
         Settings {
-            durability: match self.durability {
-                DurabilityName::None => Durability::None,
-                DurabilityName::Data => Durability::Data,
-                DurabilityName::Full => Durability::Full,
-            },
-            compare: self.compare.into(),
             limit_rate: self.limit_rate,
+            limits: self.limits(),
             metadata: Metadata {
                 content_type: self.content_type.clone(),
+                headers: self
+                    .cache_control
+                    .iter()
+                    .map(|text| ("cache-control".into(), text.clone()))
+                    .collect(),
                 user: self
                     .metadata
                     .iter()
@@ -189,12 +231,80 @@ impl Policy {
 
     /// Whether `--include` and `--exclude` take `name`, relative to the source.
     pub fn takes(&self, name: &[u8]) -> bool {
-        self.filter.takes(name)
+        self.max_depth.is_none_or(|depth| parts(name) <= depth.get()) && self.filter.takes(name)
+    }
+
+    /// Whether every name is taken.
+    pub fn takes_all(&self) -> bool {
+        self.filter.0.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
+    }
+
+    /// The objects that are taken by size and age.
+    fn limits(&self) -> Limits {
+        let before = |age: Option<Duration>| age.and_then(|age| SystemTime::now().checked_sub(age));
+        Limits {
+            least_size: self.min_size,
+            greatest_size: self.max_size,
+            modified_since: before(self.max_age),
+            modified_until: before(self.min_age),
+        }
+    }
+
+    /// Refuses options that these places cannot honour.
+    pub fn check<'l>(
+        &self,
+        sources: impl IntoIterator<Item = &'l OsString>,
+        destination: &OsStr,
+    ) -> Result<()> {
+        if self.cache_control.is_some() && Location::parse(destination)?.as_local().is_some() {
+            return Err(Error::usage("--cache-control: a file has no such header; it is for uploads"));
+        }
+        let is_web = |text: &OsString| matches!(Location::parse(text), Ok(Location::Http(_)));
+        if self.limits().is_any() && sources.into_iter().any(is_web) {
+            return Err(Error::usage("--min-size, --max-size, --min-age and --max-age: not for web servers")
+                .advise("their listings need not have sizes and times"));
+        }
+        Ok(())
     }
 
     /// Whether anything is done.
     pub fn effect(&self) -> Effect {
         if self.dry_run { Effect::DryRun } else { Effect::Apply }
+    }
+}
+
+/// The number of parts of a name.
+fn parts(name: &[u8]) -> usize {
+    name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count()
+}
+
+impl Policy {
+    /// How names are chosen and bytes are moved.
+    pub fn movement(&self) -> &Movement {
+        &self.movement
+    }
+
+    /// The transfer settings that these options describe.
+    pub fn settings(&self, globals: &Globals, stop: Stop) -> Settings {
+        Settings {
+            durability: match self.durability {
+                DurabilityName::None => Durability::None,
+                DurabilityName::Data => Durability::Data,
+                DurabilityName::Full => Durability::Full,
+            },
+            compare: self.rule(),
+            ..self.movement.settings(globals, stop)
+        }
+    }
+
+    /// By what objects that DST has are skipped.
+    fn rule(&self) -> Compare {
+        match (self.update, self.size_only, self.no_clobber) {
+            (true, ..) => Compare::Newer,
+            (_, true, _) => Compare::Size,
+            (.., true) => Compare::Existence,
+            _ => self.compare.into(),
+        }
     }
 
     /// This worker's share, and where its receipt goes.
@@ -205,7 +315,7 @@ impl Policy {
     /// The shard of a manifest to copy, if one is named.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         let run = self.sharding.of_manifest()?;
-        if run.is_some() && !self.filter.0.is_empty() {
+        if run.is_some() && !self.movement.takes_all() {
             return Err(Error::usage("--include and --exclude were decided when the manifest was written")
                 .advise("give them to firstbyte plan"));
         }
@@ -230,9 +340,21 @@ impl Args for FilterArgs {
         let option = |id: &'static str, help: &'static str| {
             Arg::new(id).long(id).value_name("PATTERN").action(ArgAction::Append).help(help)
         };
-        command.arg(option("include", "Take names that match, though an earlier --exclude leaves them")).arg(
-            option("exclude", "Leave names that match; of several patterns the last that matches decides"),
-        )
+        let file = |id, help| option(id, help).value_name("FILE");
+        command
+            .arg(option("include", "Take names that match, though an earlier --exclude leaves them"))
+            .arg(option(
+                "exclude",
+                "Leave names that match; of several patterns the last that matches decides",
+            ))
+            .arg(file(
+                "include-from",
+                "As --include, with a pattern on each line of FILE; # begins a comment",
+            ))
+            .arg(file(
+                "exclude-from",
+                "As --exclude, with a pattern on each line of FILE; # begins a comment",
+            ))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -247,11 +369,27 @@ impl FromArgMatches for FilterArgs {
             let texts = matches.get_many::<String>(id).into_iter().flatten();
             places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
         };
-        let mut rules = given("include", Verdict::Include);
-        rules.extend(given("exclude", Verdict::Exclude));
+        let mut rules: Vec<_> = [("include", Verdict::Include), ("exclude", Verdict::Exclude)]
+            .into_iter()
+            .flat_map(|(id, verdict)| given(id, verdict))
+            .map(|(place, verdict, text)| (place, verdict, text.clone(), None))
+            .collect();
+        for (id, verdict) in [("include-from", Verdict::Include), ("exclude-from", Verdict::Exclude)] {
+            for (place, verdict, path) in given(id, verdict) {
+                let list = std::fs::read_to_string(path).map_err(|error| {
+                    clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))
+                })?;
+                rules.push((place, verdict, String::new(), Some(list)));
+            }
+        }
         rules.sort_by_key(|(place, ..)| *place);
         let mut filter = Filter::default();
-        rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, text));
+        for (_, verdict, text, list) in rules {
+            match list {
+                Some(list) => filter.push_lines(verdict, &list),
+                None => filter.push(verdict, &text),
+            }
+        }
         Ok(Self(filter))
     }
 

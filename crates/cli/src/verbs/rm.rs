@@ -101,7 +101,7 @@ impl Rm<'_> {
         let root = operand.root;
         let (is_one, is_tree) = match &root {
             Location::Local(path) => {
-                refuse_special(path)?;
+                refuse_special("rm", path)?;
                 match path.symlink_metadata() {
                     Ok(metadata) => (!metadata.is_dir(), metadata.is_dir()),
                     Err(error) if error.kind() == ErrorKind::NotFound => (false, false),
@@ -170,7 +170,7 @@ impl Rm<'_> {
         report.add(self.engine.remove(&removal, progress));
         if !matched.load(Ordering::Relaxed) && !self.args.yes {
             return Err(Error::failed(format!("{}: no name matches", report.receipt().source))
-                .advise("check the pattern with --dry-run"));
+                .advise("*, ?, [ and { are wildcards; write [?] for the character ?"));
         }
         Ok(())
     }
@@ -216,16 +216,16 @@ impl Rm<'_> {
 }
 
 /// Refuses the root, the current directory and those above it, and a link written as a directory.
-fn refuse_special(path: &Path) -> Result<()> {
+pub(super) fn refuse_special(verb: &str, path: &Path) -> Result<()> {
     let name = path.as_os_str().as_bytes();
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     if end < name.len() && Path::new(OsStr::from_bytes(&name[..end])).is_symlink() {
-        return Err(Error::usage(format!("{}: a link, and rm follows none", shown(path)))
-            .advise("write it without `/` to delete the link"));
+        return Err(Error::usage(format!("{}: a link, and {verb} follows none", shown(path)))
+            .advise(format!("write it without `/` to {verb} the link")));
     }
     let last = name.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
     if matches!(last, None | Some(b"." | b"..")) {
-        return Err(Error::usage(format!("{}: is not deleted by rm", shown(path)))
+        return Err(Error::usage(format!("{}: {verb} does not take it", shown(path)))
             .advise("name the directory itself"));
     }
     Ok(())

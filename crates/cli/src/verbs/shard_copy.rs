@@ -24,14 +24,14 @@ pub fn run(
         ShardTarget::Contents(location) => location.to_string(),
     };
     let sources = shard.sources();
-    let stop = stop_on_signal(policy.deadline(sources.as_ref()))?;
+    let stop = stop_on_signal(policy.movement().deadline(sources.as_ref()))?;
     let settings = policy.settings(globals, stop.clone());
-    let engine = Engine::new(policy.store(globals)?, settings);
+    let engine = Engine::new(policy.movement().store(globals)?, settings);
     let mut report = Report::new(verb, sources.clone(), Some(destination));
     report.keep_in(policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
-    let copied = shard.copy(&engine, target, policy.effect(), &progress, &mut |summary| {
+    let copied = shard.copy(&engine, target, policy.movement().effect(), &progress, &mut |summary| {
         report.add(summary);
         !report.has_ended()
     });

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use firstbyte::receipt::{Failed, Receipt};
 use firstbyte::size::human;
-use firstbyte_location::{Location, Strength};
+use firstbyte_location::{Kind, Location, Strength};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
@@ -70,7 +70,7 @@ fn fields(location: &Location, stat: &Stat) -> Map<String, Value> {
         out.extend(value.map(|value| (name.to_owned(), value)));
     };
     set("location", Some(json!(location.to_string())));
-    set("kind", Some(json!(stat.kind.word())));
+    set("kind", Some(json!(word(location, stat.kind))));
     set("size", stat.size().map(Value::from));
     set("modified", stat.modified.and_then(rows::rfc3339).map(Value::from));
     set("version", Some(json!(version.to_string())));
@@ -108,6 +108,15 @@ fn aligned(fields: &Map<String, Value>) -> String {
         }
     }
     out
+}
+
+/// The kind of what is at a location. A store has no directories.
+fn word(location: &Location, kind: Kind) -> &'static str {
+    match location {
+        Location::S3(object) if object.key.is_empty() => "bucket",
+        Location::S3(_) if kind == Kind::Directory => "prefix",
+        _ => kind.word(),
+    }
 }
 
 fn strength(strength: Strength) -> &'static str {

@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::SystemTime;
 
 use clap::Args;
 use firstbyte::size::human;
 use firstbyte_hydrate::cache::{Cache, Pin, State, Status};
+use firstbyte_location::shown;
 use serde_json::{Value, json};
 
 use super::cached::{CacheArgs, Place};
@@ -80,6 +82,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         for place in &places {
             let versions = cache.find(&place.operand.root)?;
             if versions.is_empty() {
+                exists(place)?;
                 show(Row::unknown(place), &mut out)?;
             }
             versions.into_iter().try_for_each(|status| show(Row::from(status), &mut out))?;
@@ -117,6 +120,18 @@ impl Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Fails if a place is a path where nothing is. A location of a store is not asked for.
+fn exists(place: &Place) -> Result<()> {
+    match place.mounted.as_deref().or(place.operand.root.as_local()).map(Path::symlink_metadata) {
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            let location =
+                place.mounted.as_deref().map_or(place.operand.root.to_string(), |it| shown(it).to_string());
+            Err(Error::failed(format!("{location}: not found")).advise("check the spelling"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -55,15 +55,16 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let [source, destination] = args.operands.as_slice() else {
         return Err(Error::usage("sync needs a source and a destination").advise("see firstbyte sync --help"));
     };
+    args.policy.movement().check([source], destination)?;
     let named = source;
     let (source, destination) = (Location::parse(source)?, Location::parse(destination)?);
     refuse_into_itself(&source, &destination)?;
     if args.delete {
         refuse_to_delete_source(&source, &destination)?;
     }
-    let stop = stop_on_signal(args.policy.deadline(named))?;
+    let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings = args.policy.settings(globals, stop.clone());
-    let engine = Engine::new(args.policy.store(globals)?, settings);
+    let engine = Engine::new(args.policy.movement().store(globals)?, settings);
     let mut report = Report::new("sync", source.to_string(), Some(destination.to_string()));
     let extras = match (args.delete, args.allow_empty) {
         (false, _) => Extras::Keep,
@@ -73,8 +74,8 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
-    let select = |name: &[u8]| args.policy.takes(name);
-    let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.effect());
+    let select = |name: &[u8]| args.policy.movement().takes(name);
+    let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
     let tree =

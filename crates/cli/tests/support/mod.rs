@@ -10,7 +10,9 @@
     reason = "every test binary uses its own part, and no other does"
 )]
 
+pub mod disk;
 pub mod kills;
+pub mod moves;
 pub mod place;
 pub mod rogue;
 pub mod servers;

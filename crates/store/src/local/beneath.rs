@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use firstbyte_location::{Kind, shown};
-use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat};
+use firstbyte_location::{FileIdentity, Kind, Version, shown};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::io_error;
@@ -153,6 +153,53 @@ impl Beneath {
     /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
     pub fn remove_file(&self, name: &Path) -> Result<()> {
         self.remove(name, AtFlags::empty())
+    }
+
+    /// Removes a file if it is still `version` of it. A missing one is not an error.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], and those of [`remove_file`](Self::remove_file).
+    pub fn remove_version(&self, name: &Path, version: &Version) -> Result<()> {
+        let removed = self.parent(name, Missing::Refuse).and_then(|(directory, last)| {
+            let found = version_of(&stat_at(&directory, last)?);
+            match found.file.zip(version.file) {
+                Some((found, copied)) if found.agrees_with(copied) => {
+                    rustix::fs::unlinkat(&directory, last, AtFlags::empty()).map(|()| None)
+                }
+                _ => Ok(Some(found)),
+            }
+        });
+        match removed {
+            Ok(None) | Err(Errno::NOENT) => Ok(()),
+            Ok(Some(found)) => Err(Error::Changed {
+                location: shown(&self.path.join(name)).to_string(),
+                expected: Box::new(version.clone()),
+                found: Box::new(found),
+            }),
+            Err(error) => Err(self.explain(name, error)),
+        }
+    }
+
+    /// Renames `name` to `to` beneath another directory. Returns false if it does not exist, if
+    /// something has the new name, and across file systems. Creates the directories of `to`. A link
+    /// is renamed itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
+    pub fn rename(&self, name: &Path, target: &Self, to: &Path) -> Result<bool> {
+        let explained = |error| self.explain(name, error);
+        let (from, last) = match self.parent(name, Missing::Refuse) {
+            Err(Errno::NOENT) => return Ok(false),
+            other => other.map_err(explained)?,
+        };
+        let (into, new) = target.parent(to, Missing::Create).map_err(|error| target.explain(to, error))?;
+        match rustix::fs::renameat_with(from, last, into, new, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::EXIST | Errno::XDEV) => Ok(false),
+            // A file system without this call, and a directory that is a mount.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::BUSY) => Ok(false),
+            Err(error) => Err(explained(error)),
+        }
     }
 
     /// Removes a directory if it is empty. A missing or non-empty one is not an error.
@@ -405,6 +452,18 @@ fn enter(directory: &OwnedFd, part: &OsStr) -> std::result::Result<OwnedFd, Errn
 /// `stat` of a name in a directory, without following a link.
 pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// The version of what `stat` describes, as [`describe`](super::stat::describe) has it.
+fn version_of(stat: &Stat) -> Version {
+    let nanoseconds = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let file = FileIdentity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+    };
+    Version { size: u64::try_from(stat.st_size).ok(), file: Some(file), ..Version::default() }
 }
 
 fn found(stat: &Stat) -> Found {

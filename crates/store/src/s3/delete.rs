@@ -39,7 +39,10 @@ impl S3 {
                 let failed = deletion.error.into_iter().filter_map(|refused| {
                     let location = located(of(&refused.key)?);
                     let detail = format!("{}: {}", refused.code, refused.message);
-                    Some((location.clone(), denied(location.to_string(), &detail, Operation::DeleteObjects)))
+                    Some((
+                        location.clone(),
+                        denied(location.to_string(), &detail, Operation::DeleteObjects, self.asked()),
+                    ))
                 });
                 failed.collect()
             }

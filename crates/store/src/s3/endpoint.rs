@@ -107,6 +107,11 @@ pub(super) fn check_bucket(bucket: &str) -> Result<()> {
     Ok(())
 }
 
+/// A value of a query, encoded.
+pub(super) fn query_value(value: &str) -> String {
+    utf8_percent_encode(value, QUERY).to_string()
+}
+
 /// The value of the header `x-amz-copy-source`.
 pub(super) fn copy_source(bucket: &str, key: &str, version_id: Option<&str>) -> String {
     let mut source = format!("/{bucket}/{}", utf8_percent_encode(key, KEY));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::error::means_another_region;
 use crate::wire::{Head, Incoming};
-use crate::{Error, Result};
+use crate::{Asked, Error, Result};
 
 use super::credentials::is_region;
 use super::operation::Operation;
@@ -19,6 +19,7 @@ pub(super) struct Refusal {
     message: String,
     region: Option<String>,
     class: Option<String>,
+    request: Asked,
 }
 
 /// `<Error>` (<https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>).
@@ -32,18 +33,25 @@ struct ErrorBody {
 }
 
 impl Refusal {
-    pub(super) fn read(head: Head, incoming: Incoming) -> Result<Self> {
+    pub(super) fn read(head: Head, incoming: Incoming, request: Asked) -> Result<Self> {
         let body = incoming.collect(LONGEST_XML)?;
+        // Go's and nginx's words for a request without TLS at a port that wants it.
+        if head.status == 400 && ["HTTPS server", "HTTPS port"].iter().any(|words| contains(&body, words)) {
+            let message = "it expects TLS; write https:// in --endpoint-url".to_owned();
+            return Ok(Self { code: head.reason.clone(), message, region: None, class: None, request, head });
+        }
         let body: ErrorBody = xml::parse(&body).unwrap_or_default();
         // The response to a HEAD has no body: use the status.
-        let code = if body.code.is_empty() { head.reason.clone() } else { body.code };
-        Ok(Self { code, message: body.message, region: body.region, class: body.storage_class, head })
+        let code = if body.code.is_empty() { head.reason.clone() } else { body.code.clone() };
+        let ErrorBody { message, region, storage_class: class, .. } = body;
+        Ok(Self { code, message, region, class, request, head })
     }
 
     /// An error in the body of a 200, which Complete and Copy may send.
     pub(super) fn in_success(head: Head, body: &[u8]) -> Option<Self> {
         let body: ErrorBody = xml::parse_root("Error", body)?;
-        Some(Self { code: body.code, message: body.message, region: None, class: None, head })
+        let ErrorBody { code, message, .. } = body;
+        Some(Self { code, message, region: None, class: None, request: Asked::Signed, head })
     }
 
     /// The region of the bucket, if the error is that it is in another one.
@@ -92,9 +100,9 @@ impl Refusal {
             ("RequestTimeout", _) => Error::Disconnected { location, detail },
             (_, 404) | ("NoSuchKey" | "NoSuchVersion", _) => Error::NotFound { location },
             (code, 403) if code == "AccessDenied" || code.eq_ignore_ascii_case("Forbidden") => {
-                denied(location, &detail, call.operation)
+                denied(location, &detail, call.operation, self.request)
             }
-            (_, 401 | 403) => Error::Denied { location, detail },
+            (_, 401 | 403) => Error::Denied { location, detail, request: self.request },
             (_, 412) | ("PreconditionFailed" | "ConditionalRequestConflict", _) => {
                 Error::Precondition { location }
             }
@@ -105,9 +113,13 @@ impl Refusal {
 
 /// The error for a denied operation. It names the actions that it needs, which AWS does in some
 /// messages only, and in no response to a HEAD.
-pub(super) fn denied(location: String, detail: &str, operation: Operation) -> Error {
+pub(super) fn denied(location: String, detail: &str, operation: Operation, request: Asked) -> Error {
     let actions = operation.actions().join(" or ");
-    Error::Denied { location, detail: format!("{detail}; the policy may lack {actions}") }
+    Error::Denied { location, detail: format!("{detail}; the policy may lack {actions}"), request }
+}
+
+fn contains(body: &[u8], words: &str) -> bool {
+    body.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
 /// The location of the bucket of a key.

@@ -15,6 +15,7 @@ mod errors;
 mod list;
 mod multipart;
 mod operation;
+mod presign;
 mod profile;
 mod read;
 mod service;
@@ -32,13 +33,14 @@ use firstbyte_pacing::Throttle;
 
 use crate::retry::Retry;
 use crate::wire::{Client, Head, Incoming, Request};
-use crate::{Cancel, Error, Payload, Result};
+use crate::{Asked, Cancel, Error, Payload, Result, Signing};
 
 use credentials::Identity;
 use endpoint::Address;
 use errors::Refusal;
 pub(crate) use errors::retry_after;
 use operation::Operation;
+pub use presign::{Presign, PresignMethod, Presigned};
 pub use service::{ServiceAnswer, ServiceMethod, ServiceRequest};
 
 /// Longest XML response accepted: more than a page of 1,000 keys of 1,024 bytes, percent-encoded.
@@ -137,7 +139,7 @@ impl S3 {
             if head.status < 300 {
                 return Ok(Ok((head, incoming)));
             }
-            let refusal = Refusal::read(head, incoming)?;
+            let refusal = Refusal::read(head, incoming, self.asked())?;
             match refusal.region() {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
@@ -189,6 +191,10 @@ impl S3 {
 
     fn regions(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> Asked {
+        if self.client.options.signing == Signing::Anonymous { Asked::Unsigned } else { Asked::Signed }
     }
 
     fn uses_checksums(&self) -> bool {

@@ -2,16 +2,17 @@
 //! payloads have a CRC instead, and hashing them would use a whole core at 10 Gbit/s. Other
 //! services follow the general rules.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
-    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
-    UriPathNormalizationMode, sign,
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
+    SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
 
-use crate::wire::Request;
+use super::endpoint;
+use crate::wire::{Method, Origin, Request};
 use crate::{Error, Payload, Result, header_value};
 
 /// Name of S3 in signatures.
@@ -73,12 +74,59 @@ pub(super) fn sign_request(
     Ok(())
 }
 
+/// A request without a signature.
+pub(super) struct Unsigned<'a> {
+    pub(super) place: &'a str,
+    pub(super) origin: &'a Origin,
+    pub(super) method: Method,
+    /// Path and query.
+    pub(super) target: String,
+}
+
+/// The URL of a request that anyone may send until it `expires`.
+pub(super) fn sign_url(
+    request: &Unsigned<'_>,
+    credentials: &Credentials,
+    region: &str,
+    expires: Duration,
+    at: SystemTime,
+) -> Result<String> {
+    let refuse = |detail: String| Error::Credentials { location: request.place.to_owned(), detail };
+    let mut settings = SigningSettings::default();
+    settings.percent_encoding_mode = PercentEncodingMode::Single;
+    settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+    settings.signature_location = SignatureLocation::QueryParams;
+    settings.expires_in = Some(expires);
+    let identity = credentials.clone().into();
+    let params = v4::SigningParams::builder()
+        .identity(&identity)
+        .region(region)
+        .name(S3)
+        .time(at)
+        .settings(settings)
+        .build()
+        .map_err(|error| refuse(error.to_string()))?
+        .into();
+    let authority = request.origin.authority();
+    let scheme = if request.origin.tls { "https" } else { "http" };
+    let mut url = format!("{scheme}://{authority}{}", request.target);
+    let host = [("host", authority.as_str())].into_iter();
+    let signable =
+        SignableRequest::new(request.method.as_str(), url.clone(), host, SignableBody::UnsignedPayload)
+            .map_err(|error| refuse(error.to_string()))?;
+    let (instructions, _) = sign(signable, &params).map_err(|error| refuse(error.to_string()))?.into_parts();
+    for (name, value) in instructions.params() {
+        let mark = if url.contains('?') { '&' } else { '?' };
+        url.push_str(&format!("{mark}{name}={}", endpoint::query_value(value)));
+    }
+    Ok(url)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Cancel;
-    use crate::wire::{Method, Origin};
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     fn signed(target: &str) -> Vec<(String, String)> {
         let origin = Origin::parse_url("http://127.0.0.1:9000").unwrap();

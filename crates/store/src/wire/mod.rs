@@ -185,7 +185,11 @@ impl Failed {
     /// No connection, because of an error of the operating system or of TLS.
     fn unreachable(origin: &Origin, what: &str, error: &std::io::Error) -> Self {
         let fault = if connection::timed_out(error) { Fault::Silent } else { Fault::Other };
-        let (endpoint, detail) = (origin.to_string(), format!("{what}{error}"));
+        let detail = match tls::is_plain(error) {
+            true => "the server answers without TLS; write http:// for it".to_owned(),
+            false => format!("{what}{error}"),
+        };
+        let endpoint = origin.to_string();
         Self { error: Error::Unreachable { endpoint, detail }, fault }
     }
 }

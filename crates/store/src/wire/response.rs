@@ -8,6 +8,8 @@ use crate::{Error, Result};
 /// Longest head accepted: S3 allows 2 KiB of user metadata; other servers send several KiB of
 /// cookies.
 const LONGEST_HEAD: usize = 64 << 10;
+/// The error for a server that answers a request without TLS by an alert of TLS.
+const WANTS_TLS: &str = "the server speaks TLS; write https:// for it";
 /// Most header lines accepted.
 const MOST_HEADERS: usize = 128;
 /// Most interim responses (1xx) before the final one.
@@ -50,6 +52,10 @@ impl Head {
                     continue;
                 }
                 Ok(None) => {}
+                // The record of an alert.
+                Err(_) if connection.ahead().starts_with(&[0x15, 3]) => {
+                    return Err(protocol(WANTS_TLS.to_owned()));
+                }
                 Err(detail) => return Err(protocol(detail)),
             }
             if connection.ahead().len() > LONGEST_HEAD {

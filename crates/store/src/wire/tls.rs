@@ -42,6 +42,12 @@ pub(super) fn handshake(session: &mut Session, mut socket: &TcpStream, deadline:
     }
 }
 
+/// Whether a handshake failed because the answer was no TLS.
+pub(super) fn is_plain(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(rustls::Error::InvalidMessage(_)))
+}
+
 /// Reads plaintext into `buffer`. Returns 0 at the correct end of the stream.
 pub(super) fn read(session: &mut Session, socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut waiting = None;

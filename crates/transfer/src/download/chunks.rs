@@ -256,7 +256,8 @@ impl Pieces for Download {
             context.commit(partial, self.over, &self.path, &self.stat, context.settings.durability)?;
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
-        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(self.stat.version.clone()) }))
+        let version = Some(self.stat.version.clone());
+        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, source: version.clone(), version }))
     }
 
     fn kept(&self) -> u64 {

@@ -75,7 +75,8 @@ fn fetch(
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
                 let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
-                return Ok(Started::Done(Done { bytes, verified, version: Some(stat.version) }));
+                let version = Some(stat.version);
+                return Ok(Started::Done(Done { bytes, verified, source: version.clone(), version }));
             }
         }
     }

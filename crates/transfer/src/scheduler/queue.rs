@@ -184,7 +184,7 @@ mod tests {
         }
         fn finish(&self, _: &mut Requester<'_>) -> Result<Finish> {
             let verified = crate::Verified::Length;
-            Ok(Finish::Done(Done { bytes: 0, verified, version: None }))
+            Ok(Finish::Done(Done { bytes: 0, verified, version: None, source: None }))
         }
         fn abandon(&self, _: &Store, _: &Error) {}
     }

@@ -8,17 +8,18 @@ use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use firstbyte_location::Location;
+use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Proximity;
 use firstbyte_store::STACK;
 
 use super::queue::{Claimed, Open, Task};
 use super::{QUEUED, Role, Scheduler, Unwinding};
-use crate::context::{add, micros};
+use crate::context::{Subject, add, micros};
 use crate::job::Batch;
 use crate::pieces::{Finish, Pieces, Started};
 use crate::report::Done;
 use crate::request::Requester;
+use crate::sources::Sources;
 use crate::{Error, Failure, Job, Result, download, relay, upload};
 
 impl Scheduler<'_> {
@@ -92,6 +93,12 @@ impl Scheduler<'_> {
     }
 
     fn start(&self, requester: &mut Requester<'_>, job: Job) {
+        let Subject { sources, root, .. } = self.context.subject;
+        match sources.map_or(Ok(None), |sources| sources.rename(&job, root)) {
+            Ok(None) => {}
+            Ok(Some(done)) => return self.counted(&job, done),
+            Err(error) => return self.object_failed(&job, error),
+        }
         let started = match (&job.source, &job.destination) {
             (_, Location::Local(path)) => download::start(requester, &job, path),
             (Location::Local(path), _) => upload::start(requester, &job, path),
@@ -204,6 +211,15 @@ impl Scheduler<'_> {
     }
 
     fn completed(&self, job: &Job, done: Done) {
+        let source = done.source.clone();
+        self.counted(job, done);
+        if let Some(sources) = self.context.subject.sources {
+            self.delete_source(sources, job, source.as_ref());
+        }
+    }
+
+    fn counted(&self, job: &Job, done: Done) {
+        tracing::info!(source = %job.source, destination = %job.destination, bytes = done.bytes, "done");
         self.context.observer.finished(&job.source, &job.destination, done.bytes);
         let mut queue = self.queue();
         if let (Batch::Many | Batch::Tree, Some(path)) =
@@ -212,6 +228,14 @@ impl Scheduler<'_> {
             queue.written.get_or_insert_with(|| path.to_owned());
         }
         queue.summary.complete(done);
+    }
+
+    /// Deletes the source of a move, whose copy is complete and on stable storage.
+    fn delete_source(&self, sources: &Sources<'_>, job: &Job, version: Option<&Version>) {
+        match sources.delete(&job.source, version) {
+            Ok(()) => add(&self.context.meters.deleted, 1),
+            Err(error) => self.failed(Failure { location: job.source.to_string(), error }),
+        }
     }
 
     fn object_failed(&self, job: &Job, error: Error) {

@@ -22,7 +22,7 @@ use crate::report::{Done, Verified};
 use crate::request::Requester;
 use crate::{Error, Job, Result, verify};
 
-use parts::{Parts, put, put_options, verified};
+use parts::{Parts, done, put, put_options, verified};
 use upload_journal::UploadJournal;
 
 /// A multipart upload from a file.
@@ -56,7 +56,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Re
             .map_err(|error| find_cause(context, &job.source, &stat, error))?;
         check_unchanged(context, &job.source, &stat)?;
         let verified = verified(&written).max(user);
-        return Ok(Started::Done(Done { bytes: size, verified, version: Some(written.version) }));
+        return Ok(Started::Done(Done { verified, ..done(size, written, Some(stat.version)) }));
     }
     let plan = Plan::upload(size);
     let directory = context.settings.state_dir.as_deref();
@@ -139,7 +139,10 @@ impl Pieces for FileUpload {
             journal.remove()?;
         }
         let verified = if context.settings.checksum.is_some() { Verified::Full } else { verified(&written) };
-        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version: Some(written.version) }))
+        Ok(Finish::Done(Done {
+            verified,
+            ..done(self.plan.size(), written, Some(self.stat.version.clone()))
+        }))
     }
 
     fn abandon(&self, store: &Store, error: &Error) {

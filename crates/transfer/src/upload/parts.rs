@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use firstbyte_location::Location;
+use firstbyte_location::{Location, Version};
 use firstbyte_pacing::Wait;
 use firstbyte_store::{Cancel, Part, Payload, PutOptions, Stat, Store, Upload, Written};
 
@@ -56,9 +56,9 @@ pub(crate) fn verified(written: &Written) -> Verified {
     if written.verified.is_some() { Verified::Full } else { Verified::Length }
 }
 
-/// An object of `bytes` that was written, checked as far as the store does.
-pub(crate) fn done(bytes: u64, written: Written) -> Done {
-    Done { bytes, verified: verified(&written), version: Some(written.version) }
+/// An object of `bytes` that was written, checked as far as the store does, from version `source`.
+pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> Done {
+    Done { bytes, verified: verified(&written), version: Some(written.version), source }
 }
 
 impl Parts {

@@ -30,7 +30,7 @@ pub use counter::Counter;
 pub use printer::{Format, Page, Printer, Style};
 pub use sort::{Direction, Sort};
 pub use sums::Sums;
-pub use text::{Names, push_name};
+pub use text::{Names, Sizes, push_name};
 
 /// One value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub enum Holds {
     Kind,
     /// [`Value::Number`].
     Number,
+    /// [`Value::Number`], in bytes.
+    Size,
     /// [`Value::Time`].
     Time,
     /// [`Value::Text`].

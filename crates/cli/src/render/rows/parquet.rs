@@ -123,7 +123,7 @@ impl Cells {
         match column.holds {
             Holds::Name => vec![text(), text()],
             Holds::Kind | Holds::Text => vec![text()],
-            Holds::Number | Holds::Time => vec![Self::Number(Vec::new(), Vec::new())],
+            Holds::Number | Holds::Size | Holds::Time => vec![Self::Number(Vec::new(), Vec::new())],
         }
     }
 
@@ -157,7 +157,7 @@ fn fields(schema: Schema) -> std::result::Result<Vec<Arc<Type>>, ParquetError> {
                 field(&format!("{}_hex", column.name), Physical::BYTE_ARRAY, LogicalType::String)?;
             }
             Holds::Kind | Holds::Text => field(column.name, Physical::BYTE_ARRAY, LogicalType::String)?,
-            Holds::Number => {
+            Holds::Number | Holds::Size => {
                 field(column.name, Physical::INT64, LogicalType::integer(64, false))?;
             }
             // Microseconds: nanoseconds are not read everywhere.

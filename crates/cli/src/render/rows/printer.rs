@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::parquet::Table;
 use super::sort::Sorter;
-use super::text::{self, Names};
+use super::text::{self, Names, Sizes};
 use super::{Broken, Counter, Direction, Schema, Sort, Value, Written, csv, ndjson, record};
 use crate::render::error::{Error, Result};
 
@@ -35,6 +35,8 @@ pub struct Style {
     pub format: Format,
     /// The byte that ends a line of text.
     pub end: u8,
+    /// How text shows sizes.
+    pub sizes: Sizes,
     /// In which order; none: as they come.
     pub sort: Option<(Sort, Direction)>,
     /// Bytes that sorting may take.
@@ -169,7 +171,7 @@ fn write_sorted(style: Style, names: Names, sorter: Sorter, out: &mut File) -> W
 
 fn render(style: Style, names: Names, row: &[Value<'_>], out: &mut Vec<u8>) {
     match style.format {
-        Format::Text => text::row(style.schema, row, names, style.end, out),
+        Format::Text => text::row(style.schema, row, (names, style.sizes), style.end, out),
         Format::Ndjson => ndjson::row(style.schema, row, out),
         Format::Csv => csv::row(row, names, out),
         Format::Parquet => record::push(row, out),

@@ -76,7 +76,7 @@ impl<'a> Rest<'a> {
                 [2] => Kind::Symlink,
                 _ => Kind::Other,
             }),
-            Holds::Number => {
+            Holds::Number | Holds::Size => {
                 let there = self.array()? == [1];
                 Value::Number(Some(u64::from_ne_bytes(self.array()?)).filter(|_| there))
             }

@@ -2,10 +2,11 @@
 
 use std::io::{IsTerminal, Write as _};
 
+use firstbyte::size::human;
 use firstbyte_listing::Time;
 use firstbyte_location::{Escaped, Kind};
 
-use super::{Schema, Value};
+use super::{Holds, Schema, Value};
 
 /// The escaping of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +24,39 @@ impl Names {
     }
 }
 
+/// How sizes are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sizes {
+    /// In bytes.
+    #[default]
+    Exact,
+    /// With three digits and a unit.
+    Human,
+}
+
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
 /// Writes one row and `end` behind it.
-pub(super) fn row(schema: Schema, row: &[Value<'_>], names: Names, end: u8, out: &mut Vec<u8>) {
+pub(super) fn row(
+    schema: Schema,
+    row: &[Value<'_>],
+    (names, sizes): (Names, Sizes),
+    end: u8,
+    out: &mut Vec<u8>,
+) {
     let mut name: (&[u8], &[u8]) = (b"", b"");
     for (column, value) in schema.iter().zip(row) {
         if let Value::Name(directory, last) = value {
             name = (directory, last);
         } else if let Some(width) = column.width {
             let from = out.len();
-            cell(value, out);
+            match (value, sizes) {
+                (Value::Number(Some(size)), Sizes::Human) if column.holds == Holds::Size => {
+                    out.extend_from_slice(human(*size).as_bytes());
+                }
+                _ => cell(value, out),
+            }
             let written = out.len() - from;
             out.splice(from..from, std::iter::repeat_n(b' ', width.saturating_sub(written)));
             out.push(b' ');

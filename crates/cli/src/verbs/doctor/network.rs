@@ -27,8 +27,8 @@ const SKEW: i64 = 60;
 
 pub(super) fn look(globals: &Globals) -> Vec<Finding> {
     let lookup: Lookup<'_> = &environment::variable;
-    let url = endpoint(globals, lookup);
-    vec![proxies(lookup), credentials(globals, lookup), reach(globals, &url), clock(&url)]
+    let (url, chosen) = endpoint(globals, lookup);
+    vec![proxies(lookup), credentials(globals, lookup), reach(globals, &url, &chosen), clock(&url)]
 }
 
 fn proxies(lookup: Lookup<'_>) -> Finding {
@@ -64,7 +64,7 @@ fn credentials(globals: &Globals, lookup: Lookup<'_>) -> Finding {
     let found = places(globals.profile.as_deref(), lookup);
     if found.is_empty() {
         let advice = "fine on an instance with a role; else set AWS_PROFILE or AWS_ACCESS_KEY_ID, or use --no-sign-request";
-        return Finding::warn(WHAT, "none in the environment or in files", advice);
+        return Finding::warn(WHAT, "missing: none in the environment or in files", advice);
     }
     Finding::ok(WHAT, found.join(", "))
 }
@@ -104,20 +104,28 @@ fn has_section(path: &Path, section: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim() == section))
 }
 
-/// The endpoint that S3 requests would go to.
-fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> String {
+/// The endpoint that S3 requests would go to, and the setting that chose it.
+fn endpoint(globals: &Globals, lookup: Lookup<'_>) -> (String, String) {
+    if let Some(url) = &globals.endpoint_url {
+        let variable = lookup("FIRSTBYTE_ENDPOINT_URL").is_some_and(|value| value == *url);
+        return (url.clone(), if variable { "FIRSTBYTE_ENDPOINT_URL" } else { "--endpoint-url" }.to_owned());
+    }
+    for variable in ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] {
+        if let Some(url) = lookup(variable) {
+            return (url, variable.to_owned());
+        }
+    }
     let region = globals.region.clone().or_else(|| environment::region(lookup));
-    let given = globals
-        .endpoint_url
-        .clone()
-        .or_else(|| lookup("AWS_ENDPOINT_URL_S3"))
-        .or_else(|| lookup("AWS_ENDPOINT_URL"));
-    given.unwrap_or_else(|| format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1")))
+    let chosen = match &region {
+        Some(region) => format!("AWS's, for region {region}; no endpoint is set"),
+        None => "AWS's; no endpoint and no region are set".to_owned(),
+    };
+    (format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1")), chosen)
 }
 
 /// Asks the endpoint for its buckets: the smallest request that shows whether it is there and likes
 /// the credentials.
-fn reach(globals: &Globals, url: &str) -> Finding {
+fn reach(globals: &Globals, url: &str, chosen: &str) -> Finding {
     const WHAT: &str = "S3 endpoint";
     let patience = PATIENCE.min(globals.read_timeout);
     let options = Options {
@@ -136,12 +144,12 @@ fn reach(globals: &Globals, url: &str) -> Finding {
         // If this fails, the caller has given up waiting.
         let _ = send.send(first);
     });
-    let url = redacted(url);
+    let url = format!("{} ({chosen})", redacted(url));
     let warn = |why: &str, advice| Finding::warn(WHAT, format!("{url}: {why}"), advice);
     match receive.recv_timeout(ALL_PATIENCE) {
         Ok(Ok(_)) => Finding::ok(WHAT, format!("{url}: answers, and lists buckets")),
         Ok(Err(Error::Credentials { .. })) => {
-            warn("not asked, for want of credentials", "set credentials, or use --no-sign-request")
+            warn("not asked: credentials are missing", "set credentials, or use --no-sign-request")
         }
         Ok(Err(
             error @ (Error::Unreachable { .. } | Error::TimedOut { .. } | Error::Disconnected { .. }),

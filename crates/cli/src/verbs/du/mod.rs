@@ -26,11 +26,14 @@ use totals::{Sums, Totals};
 /// Sum up what is in a directory or below a prefix: bytes, files, name. Local files count with the
 /// disk space that they take
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
-  firstbyte du /scratch/run-42
+  firstbyte du -sh /scratch/run-42
   firstbyte du -d 1 --sort size s3://bucket/
-  firstbyte du 's3://bucket/2026-*'")]
+  firstbyte du 's3://bucket/2026-*'"
+)]
 pub struct DuArgs {
     /// Locations to sum up; each match of a pattern is summed up by itself [default: .]
     #[arg(value_name = "LOC")]
@@ -38,6 +41,9 @@ pub struct DuArgs {
     /// Also print the sums of every directory down to N levels
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     depth: u32,
+    /// Print only the sum of each LOC, as without --depth
+    #[arg(short, long, conflicts_with = "depth")]
+    summarize: bool,
     /// Count the length of local files instead of the disk space that they take
     #[arg(long)]
     apparent_size: bool,
@@ -62,7 +68,7 @@ enum Measure {
 const SCHEMA: Schema = &[
     Column { name: "name", holds: Holds::Name, width: None },
     // Petabytes stay in their column.
-    Column { name: "bytes", holds: Holds::Number, width: Some(16) },
+    Column { name: "bytes", holds: Holds::Size, width: Some(16) },
     Column { name: "files", holds: Holds::Number, width: Some(10) },
     Column { name: "directories", holds: Holds::Number, width: None },
 ];
@@ -97,7 +103,7 @@ impl DuArgs {
 pub fn run(args: &DuArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
-    let mut style = args.output.style(SCHEMA, globals, if args.null { 0 } else { b'\n' });
+    let mut style = args.output.style(SCHEMA, args.output.sort, globals, if args.null { 0 } else { b'\n' });
     style.sort = style.sort.or(Some((Sort::Name, Direction::Usual)));
     let counter = Counter::new(globals, false);
     let quiet = Counter::new(globals, true);

@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use firstbyte::Depth as Scope;
 use firstbyte::operand::Operand;
 use firstbyte::receipt::Receipt;
@@ -25,18 +25,22 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::rows::{
-    Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sort, Style, Value,
+    Column, Counter, Direction, Format, Holds, Page, Printer, Schema, Sizes, Sort, Style, Value,
 };
 
 /// List the names in a directory or below a prefix, including those that begin with a dot. The
 /// order is arbitrary unless --sort is given
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   firstbyte ls /data/plates | wc -l
   firstbyte ls -R -l s3://bucket/run-42/
+  firstbyte ls -lht s3://bucket/run-42/                          # newest first, sizes for people
   firstbyte ls 's3://bucket/2026-*/*.vcf.gz' --sort size
-  firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow")]
+  firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow"
+)]
 pub struct LsArgs {
     /// Locations to list; wildcards in quotes work everywhere [default: .]
     #[arg(value_name = "LOC")]
@@ -50,6 +54,18 @@ pub struct LsArgs {
     /// Also print kind, size and modification time
     #[arg(short, long)]
     long: bool,
+    /// Sort by modification time, newest first
+    #[arg(short = 't', group = "order")]
+    by_time: bool,
+    /// Sort by size, largest first
+    #[arg(short = 'S', group = "order")]
+    by_size: bool,
+    /// Also list names that begin with a dot. They always are
+    #[arg(short, long)]
+    all: bool,
+    /// Print one name on a line. This is always done
+    #[arg(short = '1')]
+    one: bool,
     /// End names with a zero byte instead of a line feed
     #[arg(short = '0', long)]
     null: bool,
@@ -89,11 +105,17 @@ pub struct OutputArgs {
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Order of the rows; rows that do not fit into --memory wait on disk
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, group = "order")]
     pub sort: Option<Sort>,
     /// Reverse the order
-    #[arg(long, requires = "sort")]
+    #[arg(long, requires = "order")]
     reverse: bool,
+    /// Print sizes with a unit: 1.50 GiB
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
 }
 
 /// The depth of a listing.
@@ -116,7 +138,7 @@ enum Columns {
 
 const NAME: Column = Column { name: "name", holds: Holds::Name, width: None };
 const KIND: Column = Column { name: "kind", holds: Holds::Kind, width: None };
-const SIZE: Column = Column { name: "size", holds: Holds::Number, width: None };
+const SIZE: Column = Column { name: "size", holds: Holds::Size, width: None };
 const MODIFIED: Column = Column { name: "modified", holds: Holds::Time, width: None };
 const ETAG: Column = Column { name: "etag", holds: Holds::Text, width: None };
 const CLASS: Column = Column { name: "storage_class", holds: Holds::Text, width: None };
@@ -208,8 +230,16 @@ impl View<'_> {
 }
 
 impl LsArgs {
+    fn sort(&self) -> Option<Sort> {
+        match (self.by_time, self.by_size) {
+            (true, _) => Some(Sort::Mtime),
+            (_, true) => Some(Sort::Size),
+            _ => self.output.sort,
+        }
+    }
+
     fn columns(&self) -> Columns {
-        match self.output.sort {
+        match self.sort() {
             Some(Sort::Size | Sort::Mtime) => Columns::Details,
             _ if self.long => Columns::Details,
             _ => Columns::Names,
@@ -229,14 +259,15 @@ impl LsArgs {
 
 impl OutputArgs {
     /// The form of rows of `schema`.
-    pub fn style(&self, schema: Schema, globals: &Globals, end: u8) -> Style {
+    pub fn style(&self, schema: Schema, sort: Option<Sort>, globals: &Globals, end: u8) -> Style {
         let usual = if globals.json { Format::Ndjson } else { Format::Text };
         let direction = if self.reverse { Direction::Reversed } else { Direction::Usual };
         Style {
             schema,
             format: self.format.unwrap_or(usual),
             end,
-            sort: self.sort.map(|sort| (sort, direction)),
+            sizes: if self.human_readable { Sizes::Human } else { Sizes::Exact },
+            sort: sort.map(|sort| (sort, direction)),
             memory: to_usize(globals.memory_ceiling() / 4),
         }
     }
@@ -251,7 +282,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
         Columns::Details if args.long => LONG,
         Columns::Details => DETAILS,
     };
-    let style = args.output.style(schema, globals, if args.null { 0 } else { b'\n' });
+    let style = args.output.style(schema, args.sort(), globals, if args.null { 0 } else { b'\n' });
     if args.null && style.format != Format::Text {
         return Err(Error::usage("-0 is for text; other formats say where a name ends"));
     }

@@ -1,0 +1,75 @@
+//! `check`: compares two places by names, sizes and content, and changes nothing.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use firstbyte::Depth;
+use firstbyte::copy_rules::{Destination, Source, Wildcards};
+use firstbyte_location::Location;
+use firstbyte_transfer::{Check, Content, Engine};
+
+use super::policy::FilterArgs;
+use crate::globals::Globals;
+use crate::render::error::{Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
+
+/// Compare two places by names, sizes and checksums, without changing either
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte check results/ s3://bucket/results
+  firstbyte check --content /scratch/ref s3://bucket/ref --exclude '*.tmp'
+  firstbyte check big.bam s3://bucket/big.bam --content
+  firstbyte --json check s3://bucket/a s3://bucket/b | jq -r 'select(.difference) | .source'
+
+Of directories and prefixes the contents are compared, as sync copies them. Each difference is a row: a name that only
+one side has, another size, other content. Exit code 1 if there is any. The receipt says how far the rest was verified:
+`full` by ETags and checksums that both stores have, `length` where one of them has none; --content reads those.")]
+pub struct CheckArgs {
+    /// One place
+    #[arg(value_name = "SRC")]
+    source: OsString,
+    /// The other
+    #[arg(value_name = "DST")]
+    destination: OsString,
+    /// Read what has no common checksum, to compare its content
+    #[arg(long)]
+    content: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
+}
+
+/// Runs it.
+pub fn run(args: &CheckArgs, globals: &Globals) -> Result<Exit> {
+    let stop = stop_on_signal(None)?;
+    let engine = Engine::new(globals.store()?, globals.settings(stop.clone()));
+    let source = Source::parse(&args.source, Depth::Tree, Wildcards::Off, engine.store())?;
+    let select = |name: &[u8]| args.filter.takes(name);
+    let (source, destination, is_object) = match source {
+        Source::Object(location) => {
+            let target =
+                Source::Object(location.clone()).target(&Destination::of(&args.destination, false)?)?;
+            (location, target, true)
+        }
+        Source::Tree { root, .. } | Source::Glob { base: root, .. } => {
+            (root, Location::parse(&args.destination)?, false)
+        }
+    };
+    let mut report = Report::new("check", source.to_string(), Some(destination.to_string()));
+    report.receipt().differences = Some(0);
+    let content = if args.content { Content::Read } else { Content::Held };
+    let check = Check { source, destination, select: &select, content };
+    let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
+    report.add(match is_object {
+        true => engine.check_object(&check, &progress),
+        false => engine.check(&check, &progress),
+    });
+    report.output(progress);
+    let found = report.receipt().differences.unwrap_or(0);
+    match report.end(globals, Output::Free)? {
+        Exit::Done if found > 0 => Ok(Exit::Failed),
+        exit => Ok(exit),
+    }
+}

@@ -1,0 +1,241 @@
+//! `mv`: moves objects and trees between any two locations. What lies on one file system is
+//! renamed. Everything else is copied as by `cp`; a source is deleted once its copy is complete.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use firstbyte::Depth;
+use firstbyte::copy_rules::{Destination, Source, Wildcards, refuse_inside_target, refuse_lost_sources};
+use firstbyte::operand::Glob;
+use firstbyte_location::{Location, shown};
+use firstbyte_store::Durability;
+use firstbyte_transfer::{
+    Action, Compare, Effect, Engine, Extent, Failure, Job, Levels, Move, Names, Observer as _, Over,
+    Settings, Shard, Summary, Tree,
+};
+
+use super::policy::Movement;
+use super::rm::refuse_special;
+use crate::globals::Globals;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::progress::{Failures, Progress};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
+
+/// Move between any two locations. If it is killed, run it again to continue
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte mv results.tar s3://bucket/
+  firstbyte mv -r s3://bucket/run-43 archive/            # archive/run-43: DST/ takes SRC under its name
+  firstbyte mv -r s3://bucket/run-43/ s3://bucket/old/   # SRC/ means its contents
+  firstbyte mv -r -n scratch/ s3://bucket/scratch/ --include '*.bam' --exclude '*'
+  firstbyte mv 's3://bucket/tmp/*.vcf.gz' calls/
+
+A source is deleted once its copy is complete, verified as by cp, and on stable storage; and only if it is still the
+version that was copied. A directory is removed when it is empty. What has a free name on the same file system is
+renamed. A link below SRC is not followed: it stays, and is named in the receipt.")]
+pub struct MvArgs {
+    /// Sources, followed by the destination
+    #[arg(required = true, value_names = ["SRC", "DST"])]
+    operands: Vec<OsString>,
+    /// Move directories and everything below them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Treat *, ?, [ and { in sources as ordinary characters
+    #[arg(long)]
+    no_glob: bool,
+    #[command(flatten)]
+    movement: Movement,
+}
+
+/// Runs it.
+pub fn run(args: &MvArgs, globals: &Globals) -> Result<Exit> {
+    let Some((last, sources)) = args.operands.split_last().filter(|(_, sources)| !sources.is_empty()) else {
+        return Err(Error::usage("mv needs a source and a destination").advise("see firstbyte mv --help"));
+    };
+    if args.operands.iter().any(|operand| operand == "-") {
+        return Err(Error::usage("-: a stream cannot be moved").advise("use cp"));
+    }
+    let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
+    args.movement.check(sources, last)?;
+    let destination = Destination::parse(last, sources, wildcards)?;
+    let stop = stop_on_signal(args.movement.deadline(sources.first().map_or(last, |first| first)))?;
+    let settings = Settings {
+        durability: Durability::Full,
+        compare: Compare::None,
+        ..args.movement.settings(globals, stop.clone())
+    };
+    let engine = Engine::new(args.movement.store(globals)?, settings);
+    let mut report = Report::new("mv", super::joined(sources), Some(shown(last).to_string()));
+    report.receipt().left_out = Some(0);
+    let moving = Mv { args, engine };
+    let moves = moving.moves(sources, &destination, wildcards);
+    let progress = Progress::new(globals, Failures::Printed).moving().stopping(&stop);
+    match moves {
+        Ok(moves) => moving.all(moves, &progress, &mut report),
+        Err(error) => report.fail(match stop.error() {
+            Some(why) if error.exit == Exit::Interrupted => why.into(),
+            _ => error,
+        }),
+    }
+    report.output(progress);
+    report.end(globals, Output::Free)
+}
+
+/// One run of `mv`.
+struct Mv<'a> {
+    args: &'a MvArgs,
+    engine: Engine,
+}
+
+impl Mv<'_> {
+    fn depth(&self) -> Depth {
+        if self.args.recursive { Depth::Tree } else { Depth::Object }
+    }
+
+    /// What goes where. Every source is judged before the first is moved.
+    fn moves(
+        &self,
+        sources: &[OsString],
+        destination: &Destination,
+        wildcards: Wildcards,
+    ) -> Result<Vec<(Source, Location)>> {
+        let mut moves = Vec::new();
+        for text in sources {
+            let source = self.source(text, wildcards)?;
+            let target = source.target(destination)?;
+            if let Source::Object(location) = &source
+                && !self.engine.is_wanted(location, &target)?
+            {
+                continue;
+            }
+            if let Source::Glob { base, glob } = &source
+                && glob.listed_levels(self.depth()) == Levels::All
+            {
+                refuse_inside_target(base, &target)?;
+            }
+            moves.push((source, target));
+        }
+        refuse_lost_sources(&moves)?;
+        Ok(moves)
+    }
+
+    fn source(&self, text: &OsStr, wildcards: Wildcards) -> Result<Source> {
+        let location = Location::parse(text)?;
+        match &location {
+            Location::Http(_) => {
+                return Err(Error::usage(format!("{location}: what a web server has cannot be moved"))
+                    .advise("use cp"));
+            }
+            Location::Local(path) => {
+                refuse_special("mv", path)?;
+                // A link is one object, whatever it leads to.
+                if path.is_symlink() {
+                    return Ok(Source::Object(location));
+                }
+            }
+            Location::S3(_) => {}
+        }
+        let source = Source::parse(text, self.depth(), wildcards, self.engine.store())?;
+        // Sources are judged before anything is moved.
+        match &source {
+            Source::Object(location @ Location::S3(_)) => match self.engine.store().stat_object(location) {
+                Ok(_) => Ok(source),
+                Err(error) => {
+                    let error = error.into();
+                    let prefix = super::if_prefix(&error, location, self.engine.store());
+                    Err(prefix.unwrap_or_else(|| error.into()))
+                }
+            },
+            _ => Ok(source),
+        }
+    }
+
+    fn all(&self, moves: Vec<(Source, Location)>, progress: &Progress, report: &mut Report) {
+        let mut jobs = Vec::new();
+        let mut trees = Vec::new();
+        for (source, target) in moves {
+            match source {
+                Source::Object(location) => jobs.push((location, target)),
+                Source::Tree { root, name: Some(_) } => trees.push((root, None, Extent::Whole, target)),
+                Source::Tree { root, name: None } => trees.push((root, None, Extent::Contents, target)),
+                Source::Glob { base, glob } => {
+                    let extent = if self.args.recursive { Extent::Contents } else { Extent::Files };
+                    trees.push((base, Some(glob), extent, target));
+                }
+            }
+        }
+        if !jobs.is_empty() {
+            report.add(self.objects(jobs, progress));
+        }
+        for (root, glob, extent, target) in trees {
+            if report.has_ended() {
+                break;
+            }
+            if let Err(error) = self.tree(root, glob.as_ref(), extent, target, progress, report) {
+                report.fail(error);
+            }
+        }
+    }
+
+    /// Moves objects that were each named, or says so.
+    fn objects(
+        &self,
+        jobs: Vec<(Location, Location)>,
+        progress: &Progress,
+    ) -> firstbyte_transfer::Result<Summary> {
+        if self.args.movement.effect() == Effect::DryRun {
+            for (source, destination) in jobs {
+                progress.planned(&Action::Copy { source, destination, size: None });
+            }
+            return Ok(Summary::default());
+        }
+        let mut jobs = jobs.into_iter().map(|(source, destination)| {
+            Ok::<_, Failure>(Job { source, destination, entry: None, over: Over::File })
+        });
+        self.engine.move_many(&mut jobs, progress)
+    }
+
+    /// Moves what is below a location: all of it, or what matches a pattern.
+    fn tree(
+        &self,
+        root: Location,
+        glob: Option<&Glob>,
+        extent: Extent,
+        target: Location,
+        progress: &Progress,
+        report: &mut Report,
+    ) -> Result<()> {
+        let movement = &self.args.movement;
+        let is_all = extent == Extent::Whole && movement.takes_all() && movement.effect() == Effect::Apply;
+        if is_all && self.engine.rename(&root, &target)? {
+            report.add(Ok(Summary { objects: 1, ..Summary::default() }));
+            return Ok(());
+        }
+        let depth = self.depth();
+        let matched = AtomicBool::new(glob.is_none());
+        let select = |name: &[u8]| {
+            let takes = glob.is_none_or(|glob| glob.takes(name, depth)) && movement.takes(name);
+            matched.fetch_or(takes, Ordering::Relaxed);
+            takes
+        };
+        let tree = Tree {
+            source: root,
+            names: Names::Listed,
+            destination: target,
+            beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
+            levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
+            select: &select,
+            shard: Shard::default(),
+            effect: movement.effect(),
+        };
+        report.add(self.engine.move_tree(&Move { tree, extent }, progress));
+        if !report.has_ended() && !matched.load(Ordering::Relaxed) {
+            return Err(Error::failed(format!("{}: no name matches", report.receipt().source))
+                .advise("*, ?, [ and { are wildcards; with --no-glob they are ordinary characters"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! `tree`: draws what is below a location, a directory at a time, in the order of names.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::iter::Peekable;
+use std::num::NonZeroUsize;
+
+use clap::Args;
+use firstbyte::receipt::Failed;
+use firstbyte::size::human;
+use firstbyte_location::{Entry, Kind, Location, shown};
+use firstbyte_store::{Directories, Links, ListOptions, Listing, Order, Store};
+use serde_json::json;
+
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::report::{Output, Report};
+use crate::render::rows::{Names, push_name};
+
+/// Draw what is below a location as a tree, in the order of names
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte tree s3://bucket/run-42/
+  firstbyte tree -l --depth 2 /scratch")]
+pub struct TreeArgs {
+    /// Where to start
+    #[arg(value_name = "LOC", default_value = ".")]
+    location: OsString,
+    /// Draw N levels
+    #[arg(short, long, value_name = "N")]
+    depth: Option<NonZeroUsize>,
+    /// Also print sizes
+    #[arg(short, long)]
+    long: bool,
+}
+
+/// Runs it.
+pub fn run(args: &TreeArgs, globals: &Globals) -> Result<Exit> {
+    let root = Location::parse(&args.location)?;
+    let store = globals.store()?;
+    let mut report = Report::new("tree", root.to_string(), None);
+    let names = Names::on(&std::io::stdout());
+    let mut drawing =
+        Drawing { args, globals, store: &store, names, directories: 0, files: 0, report: &mut report };
+    let drawn = drawing.all(&root);
+    let (directories, files) = (drawing.directories, drawing.files);
+    match drawn {
+        Ok(()) if !globals.json && !globals.quiet => {
+            let plural = |count: u64, one, many| format!("{count} {}", if count == 1 { one } else { many });
+            let directories = plural(directories, "directory", "directories");
+            console::print(format_args!("\n{directories}, {}", plural(files, "file", "files")))?;
+        }
+        Ok(()) => {}
+        Err(Ended::Unread) => report.unread(),
+        Err(Ended::Failed(error)) => report.fail(error),
+    }
+    report.receipt().objects = files;
+    report.receipt().requests = store.counters().requests;
+    // The tree is for people; its last line has the numbers.
+    let globals = Globals { quiet: true, ..globals.clone() };
+    report.end(&globals, Output::Free)
+}
+
+/// Why nothing more is drawn.
+enum Ended {
+    /// The reader of the tree has left.
+    Unread,
+    Failed(Error),
+}
+
+/// A directory whose entries are being drawn.
+struct Open {
+    location: Location,
+    entries: Peekable<Listing>,
+}
+
+struct Drawing<'a> {
+    args: &'a TreeArgs,
+    globals: &'a Globals,
+    store: &'a Store,
+    names: Names,
+    directories: u64,
+    files: u64,
+    report: &'a mut Report,
+}
+
+impl Drawing<'_> {
+    fn all(&mut self, root: &Location) -> std::result::Result<(), Ended> {
+        let first = self.open(root).map_err(|error| Ended::Failed(error.into()))?;
+        if !self.globals.json {
+            let mut line = shown(&self.args.location).to_string().into_bytes();
+            line.push(b'\n');
+            write(&line)?;
+        }
+        let mut open = vec![first];
+        while let Some(last) = open.last_mut() {
+            let (location, entry) = match last.entries.next() {
+                None => {
+                    open.pop();
+                    continue;
+                }
+                Some(Err(error)) => {
+                    let location = last.location.clone();
+                    self.failed(&location, error.into());
+                    continue;
+                }
+                Some(Ok(entry)) => (last.location.join(&entry.name), entry),
+            };
+            self.draw(&mut open, &location, &entry)?;
+            let levels = self.args.depth.map_or(usize::MAX, NonZeroUsize::get);
+            if entry.kind == Kind::Directory {
+                self.directories += 1;
+                if open.len() < levels {
+                    match self.open(&location) {
+                        Ok(next) => open.push(next),
+                        Err(error) => self.failed(&location, error.into()),
+                    }
+                }
+            } else {
+                self.files += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, location: &Location) -> firstbyte_store::Result<Open> {
+        let options = ListOptions {
+            order: Order::Bytes,
+            links: Links::Report,
+            directories: Directories::Listed,
+            ..ListOptions::default()
+        };
+        let entries = self.store.list(location, &options)?.peekable();
+        Ok(Open { location: location.clone(), entries })
+    }
+
+    /// Prints an entry, behind the lines of the directories that have more to come.
+    fn draw(&self, open: &mut [Open], location: &Location, entry: &Entry) -> std::result::Result<(), Ended> {
+        if self.globals.json {
+            let row =
+                json!({ "location": location.to_string(), "kind": entry.kind.word(), "size": entry.size });
+            return write(format!("{row}\n").as_bytes());
+        }
+        let mut line = Vec::new();
+        let deepest = open.len().saturating_sub(1);
+        for (level, directory) in open.iter_mut().enumerate() {
+            let branch = match (level == deepest, directory.entries.peek().is_some()) {
+                (true, true) => "\u{251c}\u{2500}\u{2500} ",
+                (true, false) => "\u{2514}\u{2500}\u{2500} ",
+                (false, true) => "\u{2502}   ",
+                (false, false) => "    ",
+            };
+            line.extend_from_slice(branch.as_bytes());
+        }
+        if let Some(size) = entry.size.filter(|_| self.args.long && entry.kind != Kind::Directory) {
+            line.extend_from_slice(format!("[{:>9}] ", human(size)).as_bytes());
+        }
+        push_name(b"", entry.name.strip_suffix(b"/").unwrap_or(&entry.name), self.names, &mut line);
+        if entry.kind == Kind::Directory {
+            line.push(b'/');
+        }
+        line.push(b'\n');
+        write(&line)
+    }
+
+    fn failed(&mut self, location: &Location, error: Error) {
+        let error = error.about(&location.to_string());
+        console::say(format_args!("firstbyte: {error}"));
+        self.report.item_failed(Failed { location: location.to_string(), error: error.to_string() });
+    }
+}
+
+fn write(line: &[u8]) -> std::result::Result<(), Ended> {
+    console::write_output(line).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Ended::Unread,
+        _ => Ended::Failed(Error::io("standard output", &error)),
+    })
+}

@@ -1,0 +1,169 @@
+//! Common mistakes, and what the message for each must say: what, where, why, what to try.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use firstbyte_testkit::{Reply, Scripted};
+use support::servers::S3;
+use support::{Ran, World};
+
+/// A command line, its exit code, and what its one line must contain.
+type Mistake<'a> = (&'a str, i32, &'a [&'a str]);
+
+fn check(world: &World, mistakes: &[Mistake<'_>]) {
+    for (line, code, facts) in mistakes {
+        let words: Vec<&str> = line.split(' ').collect();
+        world.run(&words).fails(*code, facts);
+    }
+}
+
+fn planted(s3: &S3) -> World {
+    let world = World::with_s3(s3);
+    for name in ["file", "dir/a", "dir/b"] {
+        world.write(name, b"content");
+    }
+    world.run(&["cp", "-r", "dir", "s3://bucket/dir"]).ok();
+    world
+}
+
+#[test]
+fn names_that_are_not_what_was_meant() {
+    let s3 = S3::minio();
+    let world = planted(&s3);
+    check(
+        &world,
+        &[
+            ("cp s3://bucket/dir .", 2, &["s3://bucket/dir: is a prefix", "-r"]),
+            ("cat s3://bucket/dir", 2, &["s3://bucket/dir: is a prefix", "-r"]),
+            ("mv s3://bucket/dir here", 2, &["s3://bucket/dir: is a prefix", "-r"]),
+            ("rm s3://bucket/dir", 2, &["s3://bucket/dir", "-r"]),
+            ("cp dir there", 2, &["dir: is a directory", "-r"]),
+            ("mv dir there", 2, &["dir: is a directory", "-r"]),
+            ("cp s3:/bucket/dir/a .", 2, &["s3:/bucket/dir/a: a `/` is missing", "s3://"]),
+            ("cp http:/host/file .", 2, &["http:/host/file", "http://"]),
+            ("cp s3://bucket/what? .", 1, &["s3://bucket/what?", "wildcards", "--no-glob"]),
+            ("mv s3://bucket/what? .", 1, &["s3://bucket/what?", "wildcards", "--no-glob"]),
+            ("rm s3://bucket/what?", 1, &["s3://bucket/what?", "wildcards", "[?]"]),
+            ("cp s3://bucket/missing .", 1, &["s3://bucket/missing: not found", "ls"]),
+            ("cp -r dir file", 2, &["file: is a file", "another destination"]),
+            ("cp -r dir/ file/below", 2, &["file: is a file"]),
+            ("cp -r s3://bucket/dir file", 2, &["file: is a file"]),
+            ("cp file file", 2, &["same"]),
+            ("cp file", 2, &["destination"]),
+            ("rb s3://bucket", 1, &["s3://bucket", "rm -r s3://bucket"]),
+            ("presign s3://bucket", 2, &["s3://BUCKET/KEY"]),
+            ("status nowhere", 1, &["nowhere: not found"]),
+            ("stat nowhere", 1, &["nowhere: not found"]),
+            ("cp ftp://host/file .", 2, &["ftp", "scheme"]),
+        ],
+    );
+    let stat = String::from_utf8(world.run(&["stat", "s3://bucket/dir"]).ok().stdout).unwrap();
+    assert!(stat.contains("prefix"), "{stat}");
+    let slash = String::from_utf8(world.run(&["stat", "s3://bucket"]).ok().stdout).unwrap();
+    assert!(slash.contains("bucket"), "{slash}");
+}
+
+#[test]
+fn verbs_as_other_programs_call_them() {
+    let world = World::new();
+    for (typed, verb) in [
+        ("delete", "rm"),
+        ("remove", "rm"),
+        ("copy", "cp"),
+        ("list", "ls"),
+        ("move", "mv"),
+        ("umount", "unmount"),
+        ("mirror", "sync"),
+        ("download", "cp"),
+        ("verify", "check"),
+        ("mkdir", "mb"),
+    ] {
+        world.run(&[typed, "s3://bucket/key"]).fails(2, &[typed, &format!("firstbyte {verb}")]);
+    }
+    let unknown = world.run(&["frobnicate"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("frobnicate"), "{unknown:?}");
+    let memory = world.run(&["--memory", "1", "cp", "a", "b"]);
+    assert!(memory.code == Some(2), "{memory:?}");
+    assert!(memory.stderr.contains("--memory") && memory.stderr.contains("32MiB"), "{memory:?}");
+}
+
+#[test]
+fn refused_logins() {
+    let s3 = S3::minio();
+    let mut world = planted(&s3);
+    check(
+        &world,
+        &[(
+            "cp s3://bucket/dir/a out --no-sign-request",
+            1,
+            &["s3://bucket/dir/a", "leave --no-sign-request out"],
+        )],
+    );
+    world.set("AWS_SECRET_ACCESS_KEY", "another");
+    check(
+        &world,
+        &[
+            ("ls s3://bucket", 1, &["SignatureDoesNotMatch", "secret", "clock", "path"]),
+            ("cp file s3://bucket/x", 1, &["SignatureDoesNotMatch", "secret", "clock", "path"]),
+        ],
+    );
+    world.set("AWS_ACCESS_KEY_ID", "unknown");
+    check(&world, &[("ls s3://bucket", 1, &["InvalidAccessKeyId", "access key", "--profile"])]);
+    let web = Scripted::start(|_, _| Reply::answer("401 Unauthorized", &["www-authenticate: Basic"], b""));
+    let refused =
+        world.run(&["cp", &format!("{}/file", web.url()), "out"]).fails(1, &["401", "USER:PASSWORD"]);
+    assert!(!refused.stderr.contains("policy") && !refused.stderr.contains("profile"), "{refused:?}");
+}
+
+#[test]
+fn http_and_https_confused() {
+    let s3 = S3::minio();
+    let mut world = planted(&s3);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &s3.url.replace("http:", "https:"));
+    check(&world, &[("ls s3://bucket", 1, &["without TLS", "http://"])]);
+    // A TLS server answers a plain request by an alert; some in words.
+    let alert = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", alert.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in alert.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(&[0x15, 3, 1, 0, 2, 2, 10]);
+        }
+    });
+    world.set("FIRSTBYTE_ENDPOINT_URL", &url);
+    check(&world, &[("ls s3://bucket", 1, &["speaks TLS", "https://"])]);
+    let go = Scripted::start(|_, _| {
+        Reply::answer("400 Bad Request", &[], b"Client sent an HTTP request to an HTTPS server.\n")
+    });
+    world.set("FIRSTBYTE_ENDPOINT_URL", go.url());
+    check(&world, &[("ls s3://bucket", 1, &["expects TLS", "https://"])]);
+}
+
+#[test]
+fn an_interrupted_stream_has_nothing_to_resume() {
+    let world = World::new();
+    let child = world.spawn(&["cp", "-", "out"]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert!(ran.code == Some(130) && !ran.stderr.contains("to resume"), "{ran:?}");
+    assert!(ran.stderr.contains("does not resume"), "{ran:?}");
+}
+
+#[test]
+fn doctor_names_the_setting_that_chose_the_endpoint() {
+    let mut world = World::new();
+    let said = |world: &World, args: &[&str]| {
+        String::from_utf8(world.run(&[args, &["doctor"]].concat()).stdout).unwrap()
+    };
+    let given = said(&world, &["--endpoint-url", "http://127.0.0.1:1"]);
+    assert!(given.contains("http://127.0.0.1:1 (--endpoint-url)"), "{given}");
+    assert!(given.contains("credentials") && given.contains("missing"), "{given}");
+    world.set("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2");
+    let variable = said(&world, &[]);
+    assert!(variable.contains("http://127.0.0.1:2 (AWS_ENDPOINT_URL_S3)"), "{variable}");
+}

@@ -1,0 +1,237 @@
+//! `mv` moves what it is given: nothing is lost at any instant, and nothing beyond is deleted.
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Duration;
+
+use firstbyte_testkit::{Reply, Scripted, bytes};
+use support::disk::SmallDisk;
+use support::moves;
+use support::servers::S3;
+use support::{World, count, names_below};
+
+const NAMES: [&str; 5] = ["run/a.txt", "run/b.bam", "run/deep/c.txt", "run/deep/d d.bam", "runner/e.txt"];
+
+fn planted() -> World {
+    let world = World::new();
+    plant(&world);
+    world
+}
+
+fn plant(world: &World) {
+    for name in NAMES {
+        world.write(&format!("tree/{name}"), name.as_bytes());
+    }
+}
+
+fn keys(world: &World) -> Vec<String> {
+    let listed = String::from_utf8(world.run(&["ls", "-R", "s3://bucket"]).ok().stdout).unwrap();
+    let mut keys: Vec<_> = listed.lines().filter(|key| !key.ends_with('/')).map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn a_tree_goes_to_a_store_within_it_and_back() {
+    for s3 in [S3::ours(), S3::minio(), S3::versitygw()] {
+        let world = World::with_s3(&s3);
+        plant(&world);
+        let planned = world.run(&["mv", "-r", "-n", "tree", "s3://bucket/"]).ok();
+        assert_eq!(String::from_utf8(planned.stdout).unwrap().matches("would move").count(), NAMES.len());
+        let receipt = world.run(&["--json", "mv", "-r", "tree", "s3://bucket/"]).ok().receipt();
+        assert_eq!((&receipt["objects"], &receipt["verb"]), (&NAMES.len().into(), &"mv".into()));
+        assert!(!world.path("tree").exists());
+        assert_eq!(keys(&world), NAMES.map(|name| format!("tree/{name}")));
+        world.run(&["mv", "-r", "s3://bucket/tree/run", "s3://bucket/new", "--exclude", "*.bam"]).ok();
+        let moved = ["new/a.txt", "new/deep/c.txt", "tree/run/b.bam", "tree/run/deep/d d.bam"];
+        assert_eq!(keys(&world), [&moved[..], &["tree/runner/e.txt"]].concat());
+        world.run(&["mv", "s3://bucket/tree/runner/e.txt", "here/"]).ok();
+        world.run(&["mv", "s3://bucket/tree/run/*.bam", "here/"]).ok();
+        assert_eq!(names_below(&world.path("here")), ["b.bam", "e.txt"]);
+        world.run(&["mv", "-r", "s3://bucket/", "all"]).ok();
+        assert_eq!(names_below(&world.path("all")), ["new/a.txt", "new/deep/c.txt", "tree/run/deep/d d.bam"]);
+        assert_eq!(world.read("all/tree/run/deep/d d.bam"), b"run/deep/d d.bam");
+        assert!(keys(&world).is_empty());
+    }
+}
+
+#[test]
+fn what_has_a_free_name_on_the_same_file_system_is_renamed() {
+    let world = planted();
+    let inode = |name: &str| std::os::unix::fs::MetadataExt::ino(&world.path(name).metadata().unwrap());
+    let (file, directory) = (inode("tree/run/a.txt"), inode("tree/run"));
+    world.run(&["mv", "-r", "tree/run", "new/deep/run"]).ok();
+    assert_eq!((inode("new/deep/run/a.txt"), inode("new/deep/run")), (file, directory));
+    world.run(&["mv", "new/deep/run/a.txt", "tree"]).ok();
+    assert_eq!(inode("tree/a.txt"), file);
+    // A directory that is there already takes the files one by one.
+    world.run(&["mv", "-r", "new/deep/run/", "tree"]).ok();
+    assert_eq!(
+        names_below(&world.path("tree")),
+        ["a.txt", "b.bam", "deep/c.txt", "deep/d d.bam", "runner/e.txt"]
+    );
+    assert!(world.path("new/deep/run").exists() && !world.path("new/deep/run/deep").exists());
+}
+
+#[test]
+fn another_file_of_that_name_is_replaced_as_by_cp() {
+    let world = planted();
+    world.write("old/b.bam", b"old");
+    world.write("old/kept", b"kept");
+    world.run(&["mv", "tree/run/b.bam", "old/"]).ok();
+    world.run(&["mv", "-r", "tree/run/", "old"]).ok();
+    assert_eq!(world.read("old/b.bam"), b"run/b.bam");
+    assert_eq!(names_below(&world.path("old")), ["a.txt", "b.bam", "deep/c.txt", "deep/d d.bam", "kept"]);
+    world.write("tree/x", b"x");
+    std::fs::create_dir_all(world.path("old/x/below")).unwrap();
+    let ran = world.run(&["mv", "tree/x", "old/x/"]).ok();
+    assert!(world.path("old/x/x").exists(), "{ran:?}");
+}
+
+#[test]
+fn a_tree_moves_across_file_systems_and_a_full_disk_loses_nothing() {
+    let world = planted();
+    world.write("big", &bytes(1, 8 << 20));
+    let disk = SmallDisk::new("size=4m");
+    world.run(&["mv", "big", disk.path().to_str().unwrap()]).fails(1, &["space"]);
+    assert!(world.read("big") == bytes(1, 8 << 20));
+    let disk = SmallDisk::new("size=4m");
+    let target = disk.path().join("tree");
+    world.run(&["mv", "-r", "tree", target.to_str().unwrap()]).ok();
+    assert!(!world.path("tree").exists());
+    assert_eq!(names_below(&target), NAMES);
+    world.run(&["mv", "-r", target.to_str().unwrap(), "back"]).ok();
+    assert_eq!(names_below(&world.path("back")), NAMES);
+    assert!(!target.exists());
+}
+
+#[test]
+fn no_link_is_followed() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("outside/kept", b"kept");
+    world.write("tree/file", b"file");
+    symlink(world.path("outside"), world.path("tree/to-directory")).unwrap();
+    symlink(world.path("outside/kept"), world.path("tree/to-file")).unwrap();
+    symlink(world.path("outside"), world.path("link")).unwrap();
+    world.run(&["mv", "-r", "link/", "s3://bucket/"]).fails(2, &["a link"]);
+    world.run(&["mv", "-r", "link", "s3://bucket/"]).fails(1, &["a link"]);
+    let ran = world.run(&["mv", "-r", "tree", "s3://bucket/"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("to-directory: a link") && ran.stderr.contains("to-file: a link"), "{ran:?}");
+    assert_eq!(keys(&world), ["tree/file"]);
+    assert!(world.path("tree/to-directory").is_symlink() && world.path("tree/to-file").is_symlink());
+    // A link that is renamed stays what it is.
+    world.run(&["mv", "link", "renamed"]).ok();
+    assert_eq!(std::fs::read_link(world.path("renamed")).unwrap(), world.path("outside"));
+    assert_eq!(world.read("outside/kept"), b"kept");
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_leads_no_deletion_outside() {
+    let s3 = S3::ours();
+    let content = bytes(2, 4 << 20);
+    for round in 0..4 {
+        let mut world = World::with_s3(&s3);
+        world.write("outside/big", &content);
+        world.write("tree/d/big", &content);
+        let link = support::kills::slow_link(&s3, 8 << 20);
+        world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+        let child = world.spawn(&["mv", "-r", "tree", &format!("s3://bucket/{round}/")]);
+        std::thread::sleep(Duration::from_millis(200 + 250 * round));
+        // While it is sent, or just after.
+        let swapped = std::fs::rename(world.path("tree/d"), world.path("aside"))
+            .and_then(|()| symlink(world.path("outside"), world.path("tree/d")));
+        child.wait_with_output().unwrap();
+        assert!(world.read("outside/big") == content);
+        assert!(swapped.is_err() || world.path("aside").exists());
+    }
+}
+
+#[test]
+fn a_source_that_changes_after_its_copy_stays() {
+    let changed = |first: &'static str, then: &'static str| {
+        let server = Scripted::start(move |_, head| {
+            let line = head.lines().next().unwrap_or_default().to_owned();
+            let etag = if line.starts_with("HEAD") { then } else { first };
+            Reply::answer("200 OK", &[&format!("etag: \"{etag}\"")], b"content")
+        });
+        let mut world = World::with_s3(&S3::ours());
+        world.set("FIRSTBYTE_ENDPOINT_URL", server.url());
+        let ran = world.run(&["mv", "s3://bucket/x", "out"]);
+        assert_eq!(world.read("out"), b"content");
+        (ran, server.heads().iter().any(|head| head.starts_with("DELETE")))
+    };
+    let (ran, deleted) = changed("one", "one");
+    assert!(ran.code == Some(0) && deleted, "{ran:?}");
+    let (ran, deleted) = changed("one", "two");
+    assert!(!deleted, "{ran:?}");
+    assert!(ran.code == Some(3) && ran.stderr.contains("changed"), "{ran:?}");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_stays() {
+    let s3 = S3::ours();
+    let mut world = World::with_s3(&s3);
+    let link = support::kills::slow_link(&s3, 2 << 20);
+    world.set("FIRSTBYTE_ENDPOINT_URL", &format!("http://{}", link.address()));
+    world.write("big", &bytes(3, 2 << 20));
+    let child = world.spawn(&["mv", "big", "s3://bucket/"]);
+    std::thread::sleep(Duration::from_millis(500));
+    world.write("big", b"written meanwhile");
+    let ran = support::Ran::from(child.wait_with_output().unwrap());
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(world.read("big"), b"written meanwhile");
+}
+
+#[test]
+fn what_would_overwrite_what_was_moved_is_refused() {
+    let world = planted();
+    world.write("one/x", b"1");
+    world.write("two/x", b"2");
+    world.run(&["mv", "one/x", "two/x", "tree/"]).fails(2, &["tree/x", "one at a time"]);
+    world.run(&["mv", "-r", "one/", "two/", "tree/"]).fails(2, &["one at a time"]);
+    world.run(&["mv", "one/*", "two/*", "tree/"]).fails(2, &["one at a time"]);
+    world.run(&["mv", "-r", "tree/run/", "tree/"]).fails(2, &["inside", "tree/run"]);
+    world.run(&["mv", "-r", "tree", "tree/below"]).fails(2, &["inside"]);
+    world.run(&["mv", "one/x", "one/x"]).fails(2, &["same"]);
+    world.run(&["mv", "tree", "new"]).fails(2, &["-r"]);
+    world.run(&["mv", "-", "new"]).fails(2, &["stream", "cp"]);
+    world.run(&["mv", "-r", ".", "new"]).fails(2, &["mv"]);
+    world.run(&["mv", "http://127.0.0.1:1/x", "new"]).fails(2, &["web server", "cp"]);
+    world.run(&["mv", "nowhere", "new"]).fails(1, &["nowhere", "not found"]);
+    assert_eq!(world.names().len(), NAMES.len() + 2);
+    // Patterns below one directory meet nowhere.
+    world.run(&["mv", "tree/run/*.txt", "tree/run/*.bam", "one/"]).ok();
+    assert_eq!(names_below(&world.path("one")), ["a.txt", "b.bam", "x"]);
+}
+
+#[test]
+fn directories_that_were_empty_go_along_and_those_with_more_stay() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    plant(&world);
+    std::fs::create_dir_all(world.path("tree/run/empty/empty")).unwrap();
+    world.write("tree/run/.b.bam.firstbyte-part", b"of a copy that goes on");
+    std::fs::create_dir(world.path("to")).unwrap();
+    world.run(&["mv", "-r", "tree/run", "to", "--exclude", "*.bam"]).ok();
+    assert!(world.path("to/run").exists() || world.path("to/empty/empty").exists());
+    assert_eq!(names_below(&world.path("tree/run")), [".b.bam.firstbyte-part", "b.bam", "deep/d d.bam"]);
+    assert!(!world.path("tree/run/empty").exists());
+}
+
+#[test]
+fn a_reader_that_leaves_loses_nothing() {
+    let world = planted();
+    let line = format!("{} mv -r tree/run/ new | true", env!("CARGO_BIN_EXE_firstbyte"));
+    Command::new("sh").args(["-c", &line]).current_dir(world.path(".")).status().unwrap();
+    let names = [names_below(&world.path("new")), names_below(&world.path("tree/run"))].concat();
+    assert_eq!(names.len(), 4, "{names:?}");
+}
+
+#[test]
+fn killed_at_random_instants_it_loses_nothing_and_deletes_nothing_beyond() {
+    moves::survive(count("FIRSTBYTE_MOVE_KILLS", 8));
+}

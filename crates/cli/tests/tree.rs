@@ -1,0 +1,66 @@
+//! `tree`, and the flags of `ls` and `du` that people have in their fingers.
+
+mod support;
+
+use support::World;
+use support::servers::S3;
+
+fn text(world: &World, args: &[&str]) -> String {
+    String::from_utf8(world.run(args).ok().stdout).unwrap()
+}
+
+#[test]
+fn a_tree_is_drawn_alike_of_files_and_of_keys() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for (name, size) in [("t/b/c/x", 1), ("t/b/y", 2048), ("t/a", 3), ("t/z/w", 4)] {
+        world.write(name, &vec![0; size]);
+    }
+    world.run(&["cp", "-r", "t", "s3://bucket/t"]).ok();
+    let expected = "\
+t
+\u{251c}\u{2500}\u{2500} a
+\u{251c}\u{2500}\u{2500} b/
+\u{2502}   \u{251c}\u{2500}\u{2500} c/
+\u{2502}   \u{2502}   \u{2514}\u{2500}\u{2500} x
+\u{2502}   \u{2514}\u{2500}\u{2500} y
+\u{2514}\u{2500}\u{2500} z/
+    \u{2514}\u{2500}\u{2500} w
+
+3 directories, 4 files
+";
+    assert_eq!(text(&world, &["tree", "t"]), expected);
+    assert_eq!(text(&world, &["tree", "s3://bucket/t"]), expected.replacen("t\n", "s3://bucket/t\n", 1));
+    let brief = text(&world, &["tree", "-l", "--depth", "1", "s3://bucket/t"]);
+    assert!(brief.contains("[      3 B] a") && brief.ends_with("2 directories, 1 file\n"), "{brief}");
+    let receipt = world.run(&["--json", "tree", "t"]).ok().receipt();
+    assert_eq!((&receipt["objects"], &receipt["verb"]), (&4.into(), &"tree".into()));
+    world.run(&["tree", "nowhere"]).fails(1, &["nowhere", "not found"]);
+}
+
+#[test]
+fn ls_and_du_know_the_flags_of_habit() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    for (name, size, second) in [("t/small", 10, 30), ("t/.large", 3 << 20, 10), ("t/middle", 2000, 20)] {
+        let path = world.write(name, &vec![0; size]);
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000 + second);
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+    assert_eq!(text(&world, &["ls", "-a1S", "t"]), ".large\nmiddle\nsmall\n");
+    assert_eq!(text(&world, &["ls", "-t", "t"]), "small\nmiddle\n.large\n");
+    assert_eq!(text(&world, &["ls", "-t", "--reverse", "t"]), ".large\nmiddle\nsmall\n");
+    let long = text(&world, &["ls", "-lhS", "t"]);
+    assert!(long.contains("3.00 MiB") && long.contains("1.95 KiB") && long.contains("10 B"), "{long}");
+    world.run(&["cp", "-r", "t/", "s3://bucket/t"]).ok();
+    assert_eq!(text(&world, &["ls", "-S", "s3://bucket/t/"]), ".large\nmiddle\nsmall\n");
+    let sum = text(&world, &["du", "-sh", "--apparent-size", "t"]);
+    assert!(sum.contains("3.00 MiB"), "{sum}");
+    assert!(text(&world, &["du", "-h", "s3://bucket/t"]).contains("3.00 MiB"));
+    // Beside --help; elsewhere a lone -h is help.
+    assert!(text(&world, &["ls", "--help"]).contains("--human-readable"));
+    assert!(text(&world, &["du", "--help"]).contains("--summarize"));
+    assert!(text(&world, &["cp", "-h"]).contains("Usage"));
+    assert_eq!(text(&world, &["ls", "-h", "t"]).lines().count(), 3);
+    assert_eq!(world.run(&["ls", "-t", "-S", "t"]).code, Some(2));
+}

@@ -1,0 +1,83 @@
+//! Presigned URLs: the signature of one request, in its query. The verb `presign` prints them.
+
+use std::time::{Duration, SystemTime};
+
+use firstbyte_location::{Location, S3Object};
+
+use super::endpoint::{self, Address};
+use super::{S3, sign};
+use crate::wire::Method;
+use crate::{Cancel, Error, Result};
+
+/// What a presigned URL allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PresignMethod {
+    /// To read the object.
+    Get,
+    /// To write it.
+    Put,
+}
+
+/// A presigned URL to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Presign {
+    /// What it allows.
+    pub method: PresignMethod,
+    /// How long, in whole seconds; at least one, at most [`Presign::LONGEST`].
+    pub expires: Duration,
+}
+
+impl Presign {
+    /// The longest life of a presigned URL.
+    pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+}
+
+/// A presigned URL.
+#[derive(Clone, Debug)]
+pub struct Presigned {
+    /// The URL.
+    pub url: String,
+    /// Whether the credentials end before it expires, and it with them.
+    pub ends_early: bool,
+}
+
+impl S3 {
+    /// Signs a request in its URL.
+    pub(crate) fn presign(&self, object: &S3Object, presign: &Presign) -> Result<Presigned> {
+        endpoint::check_bucket(&object.bucket)?;
+        let options = &self.client.options;
+        let place = Location::S3(object.clone()).to_string();
+        let configured = self.identity.place(options)?;
+        if configured.region.is_none() && configured.endpoint_url.is_none() {
+            // The signature is for one region. A refusal names it as well as an answer does.
+            match self.stat(&S3Object { bucket: object.bucket.clone(), key: String::new() }) {
+                Ok(_) | Err(Error::Denied { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let region = self.region(&object.bucket)?;
+        let address = Address::of(&object.bucket, configured.endpoint_url.as_deref(), &region)?;
+        let cancel = self.client.scoped_cancel(&Cancel::new());
+        let credentials = self.identity.credentials(&place, options, &cancel)?;
+        let credentials = credentials.ok_or_else(|| Error::Options {
+            what: "--no-sign-request".to_owned(),
+            why: "a presigned URL is signed, and needs credentials".to_owned(),
+        })?;
+        let payer = ("x-amz-request-payer", "requester".to_owned());
+        let query: Vec<_> = options.request_payer.then_some(payer).into_iter().collect();
+        let method = match presign.method {
+            PresignMethod::Get => Method::Get,
+            PresignMethod::Put => Method::Put,
+        };
+        let now = SystemTime::now();
+        let ends_early = credentials.expiry().is_some_and(|expiry| expiry < now + presign.expires);
+        let unsigned = sign::Unsigned {
+            place: &place,
+            origin: &address.origin,
+            method,
+            target: address.target(&object.key, &query),
+        };
+        let url = sign::sign_url(&unsigned, &credentials, &region, presign.expires, now)?;
+        Ok(Presigned { url, ends_early })
+    }
+}

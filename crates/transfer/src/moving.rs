@@ -1,0 +1,75 @@
+//! Moves of trees: a copy whose sources are deleted ([`sources`](crate::sources)).
+//!
+//! A run that is killed has copied some objects, and has deleted only sources of complete copies.
+//! So the same move continues it, and compares nothing: what the source still has is to be moved.
+//! The engine calls this.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstbyte_location::{Entry, Kind};
+use firstbyte_store::{Links, ListOptions, Listing, Order, Over};
+
+use crate::context::Scope;
+use crate::job::JobResult;
+use crate::sources::LINK;
+use crate::tree::{self, TreeCopy, with_sort_name};
+use crate::{Error, Failure, Observer, Result};
+
+/// The jobs of a move, in the order in which names are found. A link is a failure: what it leads to
+/// may lie outside, and would stay.
+pub(crate) struct Jobs<'a> {
+    copy: &'a TreeCopy<'a>,
+    observer: &'a dyn Observer,
+    listing: Listing,
+    /// Set once a directory, or the object that marks a prefix, was found.
+    directories: &'a AtomicBool,
+}
+
+impl<'a> Jobs<'a> {
+    pub(crate) fn new(
+        scope: &Scope<'_>,
+        copy: &'a TreeCopy<'a>,
+        directories: &'a AtomicBool,
+        observer: &'a dyn Observer,
+    ) -> Result<Self> {
+        let options = tree::list_options(copy.tree, Order::Any, scope.settings);
+        let options = ListOptions { links: Links::Report, ..options };
+        let listing = tree::source(&scope.store, copy.tree, &options)?;
+        Ok(Self { copy, observer, listing, directories })
+    }
+
+    fn job(&self, entry: Entry) -> Option<JobResult> {
+        if entry.kind == Kind::Symlink {
+            return self.copy.tree.contains(&entry.name).then(|| {
+                let place = self.copy.tree.source.join(&entry.name);
+                Err(Failure { location: place.to_string(), error: Error::invalid(&place, LINK) })
+            });
+        }
+        if !self.copy.selects(&entry) {
+            return None;
+        }
+        if entry.name.ends_with(b"/") {
+            self.directories.store(true, Ordering::Relaxed);
+        }
+        self.copy.job(entry, Over::File, self.observer)
+    }
+}
+
+impl Iterator for Jobs<'_> {
+    type Item = JobResult;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let job = match self.listing.next()?.map(with_sort_name) {
+                Ok(entry) => self.job(entry),
+                Err(error) => {
+                    let location = self.copy.tree.source.to_string();
+                    Some(Err(Failure { location, error: error.into() }))
+                }
+            };
+            if job.is_some() {
+                return job;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The sources of a move: each is deleted once its copy is complete and on stable storage, and only
+//! if it is still the version that was copied. A file whose new name is free is renamed, if both
+//! are on one file system. The scheduler's workers call this.
+
+use std::path::{Path, PathBuf};
+
+use firstbyte_location::{Location, Strength, Version};
+use firstbyte_store::{Beneath, Error as StoreError, Store};
+
+use crate::local_root::LocalRoot;
+use crate::report::{Done, Verified};
+use crate::{Error, Job, Result};
+
+/// Why a link is not moved.
+pub(crate) const LINK: &str =
+    "a link, and a move follows none; copy what it leads to with cp, and rm the link";
+
+/// The sources of a move.
+pub(crate) struct Sources<'a> {
+    store: &'a Store,
+    /// The local directory that they lie in, opened before it is listed.
+    root: Option<(&'a Path, Beneath)>,
+}
+
+impl<'a> Sources<'a> {
+    /// Objects that are each named. A local one is looked up in its directory.
+    pub(crate) fn named(store: &'a Store) -> Self {
+        Self { store, root: None }
+    }
+
+    /// Everything below a location.
+    pub(crate) fn below(store: &'a Store, source: &'a Location) -> Result<Self> {
+        let root = match source.as_local() {
+            Some(path) => Some((path, Beneath::itself(path)?)),
+            None => None,
+        };
+        Ok(Self { store, root })
+    }
+
+    /// Deletes a source of which `copied` is complete at its destination.
+    pub(crate) fn delete(&self, source: &Location, copied: Option<&Version>) -> Result<()> {
+        let unknown =
+            || Error::invalid(source, "was copied, and stays: it has no version to tell a change by");
+        let copied = copied.filter(|copied| copied.strength() > Strength::None).ok_or_else(unknown)?;
+        if let Some(path) = source.as_local() {
+            return self.beneath(path, |beneath, name| Ok(beneath.remove_version(name, copied)?));
+        }
+        match self.store.stat_object(source) {
+            Ok(stat) if is_untouched(&stat.version, copied) => Ok(self.store.delete(source)?),
+            Ok(stat) => Err(StoreError::Changed {
+                location: source.to_string(),
+                expected: Box::new(copied.clone()),
+                found: Box::new(stat.version),
+            }
+            .into()),
+            Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renames the source of a job. Returns `None` if it has to be copied.
+    pub(crate) fn rename(&self, job: &Job, root: Option<&LocalRoot<'_>>) -> Result<Option<Done>> {
+        let Some(from) = job.source.as_local() else { return Ok(None) };
+        let Some(to) = job.destination.as_local() else { return self.refuse_link(&job.source, from) };
+        let renamed = |beneath: &Beneath, name: &Path| match root.and_then(|root| root.name(to)) {
+            Some((target, new)) => Ok(beneath.rename(name, target, new)?),
+            None => {
+                let (target, new) = parent_of(to, &job.destination)?;
+                Ok(beneath.rename(name, &target, &new)?)
+            }
+        };
+        if !self.beneath(from, renamed)? {
+            return self.refuse_link(&job.source, from);
+        }
+        let bytes = std::fs::symlink_metadata(to).map_or(0, |metadata| metadata.len());
+        Ok(Some(Done { bytes, verified: Verified::Full, version: None, source: None }))
+    }
+
+    /// Refuses to copy what a link leads to: deleting the link would be no move of it. Of a tree,
+    /// the listing has found the links.
+    fn refuse_link(&self, source: &Location, path: &Path) -> Result<Option<Done>> {
+        if self.root.is_none() && path.is_symlink() { Err(Error::invalid(source, LINK)) } else { Ok(None) }
+    }
+
+    /// Calls `with` for a path: the open directory above it, and its name beneath that.
+    fn beneath<T>(&self, path: &Path, with: impl FnOnce(&Beneath, &Path) -> Result<T>) -> Result<T> {
+        if let Some((root, beneath)) = &self.root
+            && let Ok(name) = path.strip_prefix(root)
+        {
+            return with(beneath, name);
+        }
+        let (above, name) = parent_of(path, &Location::Local(path.to_owned()))?;
+        with(&above, &name)
+    }
+}
+
+/// Whether an object is the one that was copied. Its time counts too: a bucket may have two names,
+/// and the copy may have replaced its own source by the same content.
+fn is_untouched(found: &Version, copied: &Version) -> bool {
+    found.etag == copied.etag && found.last_modified == copied.last_modified && found.agrees_with(copied)
+}
+
+/// The directory of a path, and the name in it.
+fn parent_of(path: &Path, location: &Location) -> Result<(Beneath, PathBuf)> {
+    let name = path.file_name().ok_or_else(|| Error::invalid(location, "has no name to move"))?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    Ok((Beneath::new(above.unwrap_or(Path::new(".")), None), name.into()))
+}
+
+/// Renames a whole tree or a link. Returns false if that is not possible, because the destination
+/// exists or is on another file system.
+pub(crate) fn rename(source: &Location, destination: &Location) -> Result<bool> {
+    let (Some(from), Some(to)) = (source.as_local(), destination.as_local()) else { return Ok(false) };
+    let (from, name) = parent_of(from, source)?;
+    let (into, new) = parent_of(to, destination)?;
+    Ok(from.rename(&name, &into, &new)?)
+}
