@@ -109,7 +109,10 @@ mod tests {
 
     fn groups(ranges: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
         let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, len)| vec![0; to_usize(*len)]).collect();
-        let part = |((at, _), buffer): (&(u64, u64), &mut Vec<u8>)| unsafe { Part::new(*at, buffer) };
+        let part = |((at, _), buffer): (&(u64, u64), &mut Vec<u8>)| {
+            // SAFETY: `memory` outlives the parts, which nothing writes to.
+            unsafe { Part::new(*at, buffer) }
+        };
         let mut groups = Groups::new(ranges.iter().zip(&mut memory).map(part).collect());
         let mut found = Vec::new();
         while let Some(group) = groups.next(SIZES) {

@@ -64,7 +64,7 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started>
                     bytes: size,
                     verified: Verified::Full,
                     version: Some(written.version),
-                    source: Some(stat.version),
+                    source: Some(Box::new(stat.version)),
                 }));
             }
         }

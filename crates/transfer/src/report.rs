@@ -119,7 +119,7 @@ pub(crate) struct Done {
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
     /// The version of the source that was copied; streams have none.
-    pub(crate) source: Option<Version>,
+    pub(crate) source: Option<Box<Version>>,
 }
 
 /// The results of a run: everything a receipt prints.

@@ -26,7 +26,7 @@ pub(crate) struct Object {
 
 enum Bytes {
     File(File),
-    Lazy(LazyFile),
+    Lazy(Box<LazyFile>),
 }
 
 impl Object {
@@ -42,7 +42,8 @@ impl Object {
 
     /// A lazy file that was opened.
     pub(crate) fn lazy(file: LazyFile, expected: Option<(u64, Compare)>) -> Self {
-        Self { place: file.location().to_string(), size: file.size(), bytes: Bytes::Lazy(file), expected }
+        let (place, size) = (file.location().to_string(), file.size());
+        Self { place, size, bytes: Bytes::Lazy(Box::new(file)), expected }
     }
 
     /// Its bytes.

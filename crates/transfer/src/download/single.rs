@@ -76,7 +76,12 @@ fn fetch(
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
                 let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
                 let version = Some(stat.version);
-                return Ok(Started::Done(Done { bytes, verified, source: version.clone(), version }));
+                return Ok(Started::Done(Done {
+                    bytes,
+                    verified,
+                    source: version.clone().map(Box::new),
+                    version,
+                }));
             }
         }
     }

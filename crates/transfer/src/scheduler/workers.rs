@@ -210,11 +210,11 @@ impl Scheduler<'_> {
         }
     }
 
-    fn completed(&self, job: &Job, done: Done) {
-        let source = done.source.clone();
+    fn completed(&self, job: &Job, mut done: Done) {
+        let source = done.source.take();
         self.counted(job, done);
         if let Some(sources) = self.context.subject.sources {
-            self.delete_source(sources, job, source.as_ref());
+            self.delete_source(sources, job, source.as_deref());
         }
     }
 

@@ -58,6 +58,7 @@ pub(crate) fn verified(written: &Written) -> Verified {
 
 /// An object of `bytes` that was written, checked as far as the store does, from version `source`.
 pub(crate) fn done(bytes: u64, written: Written, source: Option<Version>) -> Done {
+    let source = source.map(Box::new);
     Done { bytes, verified: verified(&written), version: Some(written.version), source }
 }
 
