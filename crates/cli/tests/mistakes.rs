@@ -145,7 +145,9 @@ fn http_and_https_confused() {
 #[test]
 fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
-    let child = world.spawn(&["cp", "-", "out"]);
+    let mut child = world.spawn(&["cp", "-", "out"]);
+    // Open until the end: at the end of its input it would be done.
+    let _input = child.stdin.take();
     std::thread::sleep(std::time::Duration::from_millis(500));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -297,7 +297,9 @@ impl Asked {
     fn advice(self, detail: &str) -> &'static str {
         let code = detail.split([':', ';', ' ']).next().unwrap_or_default();
         match (self, code) {
-            (Self::Web, "401") => "the server wants a login: write https://USER:PASSWORD@HOST/PATH",
+            (Self::Web, "401") => {
+                "the server wants a login: write USER:PASSWORD@ before the host, or give --header 'Authorization: ...'"
+            }
             (Self::Web, "407") => {
                 "the proxy wants a login: write USER:PASSWORD@ into HTTP_PROXY or HTTPS_PROXY"
             }

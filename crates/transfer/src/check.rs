@@ -12,7 +12,7 @@ use crate::compare::{Comparison, Comparisons, Sameness};
 use crate::context::Scope;
 use crate::job::{Route, is_unfinished};
 use crate::listing_prefetch::ListingPrefetch;
-use crate::{Difference, Error, Failure, Observer, Result, Summary, Verified, tree};
+use crate::{Difference, Error, Failure, Observer, Result, Summary, Verified};
 
 /// Two places to compare.
 pub struct Check<'a> {
@@ -88,7 +88,11 @@ fn nothing() -> Entries {
 fn entries(scope: &Scope<'_>, location: &Location) -> Result<Option<Entries>> {
     let requests = Some(scope.settings.listing_requests());
     let options = ListOptions { recursive: true, order: Order::Bytes, requests, ..ListOptions::default() };
-    let Some(listing) = tree::list(&scope.store, location, &options)? else { return Ok(None) };
+    let listing = match scope.store.list(location, &options) {
+        // That a bucket is missing is no difference.
+        Err(error @ StoreError::NotFound { .. }) if !error.concerns_store() => return Ok(None),
+        listing => listing?,
+    };
     let listing = ListingPrefetch::start(listing, scope.cancel.clone())?;
     let entries: Box<dyn Iterator<Item = _> + Send> = Box::new(listing.filter(|entry| {
         entry.as_ref().map_or(true, |entry| {

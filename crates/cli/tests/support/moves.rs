@@ -80,7 +80,7 @@ fn rounds(world: &World, args: &[&str], seed: u64, check: impl Fn()) -> u64 {
     let mut killed = 0;
     for round in 0..8 {
         let random = bytes_at(900 + seed, round * 2, 2);
-        let most = 400 / (1 + round);
+        let most = 60 / (1 + round / 2);
         let after = u64::from(u16::from_le_bytes([random[0], random[1]])) % most;
         let mut child = world.spawn(args);
         let began = Instant::now();
