@@ -344,3 +344,44 @@ fn the_content_of_an_interrupted_writer_is_discarded() {
     file.commit(&Metadata::default(), Durability::None).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"");
 }
+
+#[test]
+fn only_the_version_that_was_seen_is_removed() {
+    let place = temp();
+    let path = |name: &str| place.path().join(name);
+    let beneath = Beneath::new(place.path(), None);
+    let remove = |name: &str, version| beneath.remove_version(Path::new(name), version);
+    write(&path("file"), b"seen");
+    let seen = stat(&path("file")).unwrap().version;
+    // Another file of that name, a link to the same one, and a link in its directory's place.
+    fs::rename(path("file"), path("aside")).unwrap();
+    write(&path("file"), b"seen");
+    symlink("aside", path("link")).unwrap();
+    symlink(".", path("directory")).unwrap();
+    for name in ["file", "link"] {
+        assert!(matches!(remove(name, &seen), Err(Error::Changed { .. })), "{name}");
+    }
+    let now = stat(&path("file")).unwrap().version;
+    assert!(matches!(remove("directory/file", &now), Err(Error::InvalidName { .. })));
+    assert_eq!(names_in(place.path()), ["aside", "directory", "file", "link"]);
+    remove("file", &now).unwrap();
+    remove("file", &now).unwrap();
+    assert_eq!(names_in(place.path()), ["aside", "directory", "link"]);
+    assert_eq!(fs::read(path("aside")).unwrap(), b"seen");
+}
+
+#[test]
+fn a_rename_replaces_nothing_and_moves_a_link_itself() {
+    let place = temp();
+    let path = |name: &str| place.path().join(name);
+    let (from, to) = (Beneath::new(place.path(), None), Beneath::new(&path("to"), None));
+    let rename = |name: &str, new: &str| from.rename(Path::new(name), &to, Path::new(new)).unwrap();
+    write(&path("file"), b"one");
+    symlink("file", path("link")).unwrap();
+    assert!(rename("file", "deep/new") && rename("link", "link"));
+    write(&path("file"), b"two");
+    assert!(!rename("file", "deep/new") && !rename("missing", "x"));
+    assert_eq!(fs::read(path("to/deep/new")).unwrap(), b"one");
+    assert_eq!(fs::read(path("file")).unwrap(), b"two");
+    assert!(path("to/link").is_symlink());
+}
