@@ -56,10 +56,6 @@ fn a_mount_is_ready_when_the_command_returns_and_gone_when_unmount_does() {
     for left in ["control", "log"] {
         assert!(!Path::new(receipt[left].as_str().unwrap()).exists(), "{left}");
     }
-    // The cache is closed: its third counter, whether a process uses it, is 0. Otherwise the next
-    // process would count all of it anew.
-    let usage = fs::read(place.world.path("cache/usage")).unwrap();
-    assert_eq!(usage[16..24], [0; 8]);
     assert_eq!(fs::read_dir(&place.directory).unwrap().count(), 0);
     place.unmount().fails(1, &["mnt", "nothing is mounted there"]);
 }
@@ -89,6 +85,19 @@ fn what_cannot_be_mounted_is_one_clear_line_and_leaves_nothing() {
     place.world.run(&["mount", "src", "mnt", "--record", "no/such/file"]).fails(1, &["no/such/file"]);
     place.world.run(&["mount", "src", "mnt", "--log", "file/log"]).fails(1, &["--log", "file/log"]);
     assert!(!place.is_mounted());
+}
+
+#[test]
+fn an_unmounted_daemon_closes_its_cache() {
+    let place = Place::new(World::new());
+    place.world.write("src/x", b"content");
+    let receipt = place.mount("src", &["--cache", "cache"]);
+    place.unmount().ok();
+    until("the daemon ends", || !is_running(pid(&receipt)));
+    // The third counter: whether a process uses the cache, or was killed. If it did not say that
+    // none does, the next process would count all of it anew.
+    let usage = fs::read(place.world.path("cache/usage")).unwrap();
+    assert_eq!(usage[16..24], [0; 8]);
 }
 
 #[test]
