@@ -88,19 +88,6 @@ fn what_cannot_be_mounted_is_one_clear_line_and_leaves_nothing() {
 }
 
 #[test]
-fn an_unmounted_daemon_closes_its_cache() {
-    let place = Place::new(World::new());
-    place.world.write("src/x", b"content");
-    let receipt = place.mount("src", &["--cache", "cache"]);
-    place.unmount().ok();
-    until("the daemon ends", || !is_running(pid(&receipt)));
-    // The third counter: whether a process uses the cache, or was killed. If it did not say that
-    // none does, the next process would count all of it anew.
-    let usage = fs::read(place.world.path("cache/usage")).unwrap();
-    assert_eq!(usage[16..24], [0; 8]);
-}
-
-#[test]
 fn every_signal_that_ends_programs_unmounts() {
     let place = Place::new(World::new());
     place.world.write("src/x", b"content");

@@ -195,9 +195,6 @@ fn serve(args: &MountArgs, globals: &Globals, ready: &mut dyn FnMut(&Value) -> R
         mount.stop()?;
     }
     mount.wait()?;
-    // The last reference is dropped when this returns: the cache is then closed, and the next
-    // process need not count it anew.
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     // Unmounting it is the only way it ends, so a signal is no interruption.
     told.map(|()| Exit::Done)
 }
