@@ -11,7 +11,6 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from serving import AWS, CLEAN, serving
@@ -25,53 +24,6 @@ CONTENT = random.Random(4).randbytes(3_000_001)
 @pytest.fixture
 def data(place) -> str:
     return place("data", CONTENT)
-
-
-class Web(ThreadingHTTPServer):
-    """A web server with one object, whose ranges are given out once `go` is set."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.go, self.asked, self.ranges = threading.Event(), threading.Event(), []
-        self.url = f"http://127.0.0.1:{self.server_port}/object"
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.go.set()
-        self.shutdown()
-        self.server_close()
-
-
-class Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self):
-        self.answer(200, CONTENT, body=False)
-
-    def do_GET(self):
-        first, last = self.headers["range"].removeprefix("bytes=").split("-")
-        first, last = int(first), min(int(last), len(CONTENT) - 1)
-        self.server.ranges.append((first, last + 1))
-        self.server.asked.set()
-        self.server.go.wait()
-        self.answer(206, CONTENT[first : last + 1], f"bytes {first}-{last}/{len(CONTENT)}")
-
-    def answer(self, status, content, content_range=None, body=True):
-        self.send_response(status)
-        self.send_header("etag", '"one"')
-        self.send_header("accept-ranges", "bytes")
-        self.send_header("content-length", str(len(content)))
-        if content_range:
-            self.send_header("content-range", content_range)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
 
 
 def test_it_reads_as_a_local_file_does(data, tmp_path):
@@ -148,7 +100,7 @@ def test_text_is_read_through_it(place):
 
 def test_a_small_read_fetches_its_block_only():
     block = 128 << 10
-    with Web() as web, firstbyte.open(web.url, cache=False) as file:
+    with Web(CONTENT, held=True) as web, firstbyte.open(web.url, cache=False) as file:
         web.go.set()
         for offset in (5 * block + 100_000, 17 * block + block - 10):
             file.seek(offset)
@@ -157,7 +109,7 @@ def test_a_small_read_fetches_its_block_only():
 
 
 def test_other_threads_run_while_one_waits():
-    with Web() as web, firstbyte.open(web.url, cache=False) as file, ThreadPoolExecutor(1) as pool:
+    with Web(CONTENT, held=True) as web, firstbyte.open(web.url, cache=False) as file, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(file.read_at, 1000, 100)
         # If the read held the interpreter's lock, this thread could never let the server answer.
         assert web.asked.wait(20)
@@ -166,7 +118,7 @@ def test_other_threads_run_while_one_waits():
 
 
 def test_a_read_ends_with_its_deadline():
-    with Web() as web, firstbyte.open(web.url, cache=False, deadline=0.3) as file:
+    with Web(CONTENT, held=True) as web, firstbyte.open(web.url, cache=False, deadline=0.3) as file:
         with pytest.raises(TimeoutError) as error:
             file.read(10)
         assert error.value.errno == errno.ETIMEDOUT

@@ -6,11 +6,9 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import fsspec.parquet
 import numpy
@@ -18,6 +16,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
+from web import Web
 
 import firstbyte
 from firstbyte.filesystem import FirstbyteFileSystem
@@ -27,59 +26,6 @@ BLOCK = 128 << 10
 CONTENT = random.Random(8).randbytes(3_000_001)
 GROUPS = 8
 ROWS = 200_000
-
-
-class Web(ThreadingHTTPServer):
-    """A web server with one object, which notes the ranges it is asked for."""
-
-    def __init__(self, content: bytes):
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.content, self.ranges = content, []
-        self.url = f"http://127.0.0.1:{self.server_port}/object.parquet"
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
-
-    def taken(self) -> list[tuple[int, int]]:
-        ranges, self.ranges = sorted(self.ranges), []
-        return ranges
-
-
-class Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self):
-        self.answer(200, self.server.content, body=False)
-
-    def do_GET(self):
-        content = self.server.content
-        if self.headers["range"] is None:
-            self.server.ranges.append((0, len(content)))
-            self.answer(200, content)
-            return
-        first, last = self.headers["range"].removeprefix("bytes=").split("-")
-        first, last = int(first), min(int(last), len(content) - 1)
-        self.server.ranges.append((first, last + 1))
-        self.answer(206, content[first : last + 1], f"bytes {first}-{last}/{len(content)}")
-
-    def answer(self, status, content, content_range=None, body=True):
-        self.send_response(status)
-        self.send_header("etag", '"one"')
-        self.send_header("accept-ranges", "bytes")
-        self.send_header("content-length", str(len(content)))
-        if content_range:
-            self.send_header("content-range", content_range)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture

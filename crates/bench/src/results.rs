@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(writer.rounds_of("a", "b").into_iter().collect::<Vec<_>>(), [0, 1]);
         assert!(matches!(Writer::open(&path, header("2")), Err(Error::OtherPlan { .. })));
     }
+
     #[test]
     fn cases_of_one_suite_are_joined_and_repetitions_are_not() {
         let part = |case: &str, cpu: &str| {

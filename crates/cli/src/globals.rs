@@ -58,7 +58,7 @@ pub struct Globals {
     /// Header for the web server that is named, `NAME: VALUE`, or @FILE with one on each line. It
     /// goes to no other host
     #[arg(long, global = true, value_name = "HEADER", value_parser = parse_headers)]
-    pub header: Vec<Headers>,
+    pub header: Vec<HttpHeaders>,
     /// Follow redirects from https to http, although others can then read and change what is sent
     #[arg(long, global = true)]
     pub allow_plain_redirects: bool,
@@ -87,10 +87,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Headers of one `--header`. A type of its own, so that clap takes it for one value.
-pub type Headers = HttpHeaders;
-
-fn parse_headers(text: &str) -> Result<Headers, String> {
+fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
     let lines = match text.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
         None => text.to_owned(),

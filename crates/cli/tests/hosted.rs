@@ -215,7 +215,8 @@ fn an_environment_is_killed_at_the_deadline_with_all_that_it_started() {
 
 #[test]
 fn errors_of_the_function_have_the_kinds_of_lambda() {
-    let host = Host::start(&["--function", "64MB"]);
+    // To fill the memory takes that share of a processor long beside other work.
+    let host = Host::start(&["--function", "64MB", "--timeout", "10m"]);
     let (error, status) = host.call(r#"{"do": "error"}"#);
     assert_eq!((status.as_str(), error["errorType"].as_str()), ("200 Unhandled", Some("Own.Kind")));
     // After an error of its own it is used again.

@@ -5,11 +5,11 @@
 
 mod support;
 
-use firstbyte_testkit::{bytes, write_file};
+use firstbyte_testkit::{bytes, count, write_file};
 use firstbyte_transfer::Plan;
+use support::World;
 use support::kills::{Survival, slow_link, survive};
 use support::servers::S3;
-use support::{World, count};
 
 const LENGTH: u64 = 96 << 20;
 

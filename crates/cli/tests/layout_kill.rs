@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstbyte_layout::{Hash, Layout, Leaf, Scheme};
-use firstbyte_testkit::bytes_at;
-use support::{World, count};
+use firstbyte_testkit::{bytes_at, count};
+use support::World;
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;

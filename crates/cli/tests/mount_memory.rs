@@ -8,11 +8,11 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use firstbyte_testkit::BUCKET;
+use firstbyte_testkit::{BUCKET, count};
 use serde_json::Value;
+use support::World;
 use support::place::Place;
 use support::servers::S3;
-use support::{World, count};
 
 const MIB: u64 = 1 << 20;
 

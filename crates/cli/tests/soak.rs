@@ -11,9 +11,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use firstbyte_testkit::bytes;
+use firstbyte_testkit::{bytes, count};
+use support::World;
 use support::servers::S3;
-use support::{World, count};
 
 #[test]
 fn many_clients_at_once_get_their_bytes_while_idle_ones_are_held() {

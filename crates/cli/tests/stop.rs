@@ -11,11 +11,12 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use firstbyte_testkit::count;
 use rustix::process::{Pid, Signal, kill_process};
+use support::World;
 use support::place::Place;
 use support::streams::{Stream, closing};
 use support::trouble::{Trouble, Troubled};
-use support::{World, count};
 
 /// What is promised.
 const PROMISE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_testkit::{bytes, write_file};
+use firstbyte_testkit::{bytes, count, write_file};
 use support::kills::slow_link;
 use support::servers::S3;
 use support::{World, names_below};
@@ -481,7 +481,7 @@ fn a_copy_killed_again_and_again_ends_with_the_same_tree_and_nothing_else() {
             "cp" => vec!["--json", "cp", "-r", "s3://bucket/src", "out"],
             _ => vec!["--json", "sync", "--delete", "s3://bucket/src", "out"],
         };
-        for kill in 0..support::count("FIRSTBYTE_KILLS", 6) {
+        for kill in 0..count("FIRSTBYTE_KILLS", 6) {
             let mut child = world_by_link.spawn(&line);
             std::thread::sleep(Duration::from_millis(60 + 97 * kill % 700));
             child.kill().unwrap();

@@ -27,6 +27,11 @@ pub enum Verdict {
     Exclude,
 }
 
+/// The patterns of a list: its lines that are not empty and do not begin with `#`.
+pub fn patterns(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
 impl Filter {
     /// Adds a rule behind the others.
     pub fn push(&mut self, verdict: Verdict, text: &str) {
@@ -36,14 +41,6 @@ impl Filter {
             text.push_str("**");
         }
         self.rules.push(Rule { verdict, whole_name, pattern: Pattern::new(&text) });
-    }
-
-    /// Adds a rule for each line of a list that is not empty and does not begin with `#`.
-    pub fn push_lines(&mut self, verdict: Verdict, text: &str) {
-        let patterns = text.lines().map(str::trim_end);
-        patterns
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .for_each(|line| self.push(verdict, line));
     }
 
     /// Whether it takes every name because no pattern was given.

@@ -221,14 +221,14 @@ impl Handle {
     /// not fetched. Fetches that have not begun when the handle is dropped are not made.
     pub fn prefetch(&self, ranges: &[ByteRange]) {
         let version = &self.file.version;
-        let sizes = version.engine.fetcher.read_sizes();
         let mut ranges: Vec<ByteRange> =
             ranges.iter().map(|range| range.intersect(ByteRange::new(0, self.file.size()))).collect();
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
+        let Some(reader) = ranges.first().map(|range| range.start) else { return };
+        let sizes = version.engine.fetcher.read_sizes();
         let segment = sizes.request / BLOCK * BLOCK;
         let (mut left, mut requests) = (version.most_window(), MOST_HINTED);
-        let reader = ranges.first().map_or(0, |range| range.start);
         for range in merged(&ranges, sizes.gap) {
             let blocks = blocks_of(range);
             let length =
@@ -308,27 +308,22 @@ impl Handle {
     /// Fetches what a reader of Parquet columns reads next.
     fn expect_columns(&self, read: ByteRange) {
         let ranges = self.lock_columns().note(read, self.file.version.most_window());
-        if !ranges.is_empty() {
-            self.prefetch(&ranges);
-        }
+        self.prefetch(&ranges);
     }
 
     /// Recognises a Parquet file whose footer is present: pyarrow reads that by one open of a file,
     /// and the columns by another.
     fn recall_columns(&self) {
-        let (size, blocks) = (self.file.size(), &self.file.version.blocks);
+        let size = self.file.size();
         let mut end = [0; TAIL];
         let Some(start) = size.checked_sub(TAIL as u64) else { return };
-        if blocks.read_at(&mut end, start) < TAIL {
+        if self.file.version.blocks.read_at(&mut end, start) < TAIL {
             return;
         }
         let mut columns = self.lock_columns();
         columns.note_end(&end, size);
         if let Some(footer) = columns.wants(ByteRange::new(0, size)) {
-            let mut held = vec![0; to_usize(footer.len())];
-            if blocks.read_at(&mut held, footer.start) == held.len() {
-                columns.parse(&held, size);
-            }
+            self.parse_present(&mut columns, footer);
         }
     }
 
@@ -336,7 +331,7 @@ impl Handle {
     /// reads next.
     fn learn_columns(&self, read: ByteRange, bytes: &[u8]) {
         let size = self.file.size();
-        {
+        let ranges = {
             let mut columns = self.lock_columns();
             if columns.is_other() || read.is_empty() {
                 return;
@@ -345,16 +340,23 @@ impl Handle {
                 columns.note_end(bytes, size);
             }
             if let Some(footer) = columns.wants(read) {
-                let mut held = vec![0; to_usize(footer.len())];
                 let skipped = footer.start.checked_sub(read.start).map(to_usize);
-                if let Some(found) = skipped.and_then(|from| bytes.get(from..from + held.len())) {
-                    columns.parse(found, size);
-                } else if self.file.version.blocks.read_at(&mut held, footer.start) == held.len() {
-                    columns.parse(&held, size);
+                match skipped.and_then(|from| bytes.get(from..from + to_usize(footer.len()))) {
+                    Some(found) => columns.parse(found, size),
+                    None => self.parse_present(&mut columns, footer),
                 }
             }
+            columns.note(read, self.file.version.most_window())
+        };
+        self.prefetch(&ranges);
+    }
+
+    /// Parses a footer that is present.
+    fn parse_present(&self, columns: &mut Columns, footer: ByteRange) {
+        let mut held = vec![0; to_usize(footer.len())];
+        if self.file.version.blocks.read_at(&mut held, footer.start) == held.len() {
+            columns.parse(&held, self.file.size());
         }
-        self.expect_columns(read);
     }
 
     fn lock_columns(&self) -> MutexGuard<'_, Columns> {

@@ -144,7 +144,7 @@ impl VersionState {
                 let is_free = |block| !table.in_flight.is_owned(block) && !self.blocks.has(block);
                 for run in runs_over(wanted, sizes.gap / BLOCK, is_free) {
                     let begun = self.begin(&mut table, priority, run, sizes.request / BLOCK).into_iter();
-                    // A whole response goes on, whatever it was begun for.
+                    // A whole response continues without the interest of one reader.
                     let interest = interest.filter(|_| table.mode == FetchMode::Ranges);
                     fetches.extend(begun.map(|fetch| Fetch { handle: interest.cloned(), ..fetch }));
                 }

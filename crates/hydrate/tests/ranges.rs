@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use firstbyte_hydrate::{BLOCK, Error, File, Handle, Hydrator, MOST_HINTED, Settings};
 use firstbyte_location::ByteRange;
 use firstbyte_store::Error as StoreError;
-use firstbyte_testkit::{Place, Subject, bytes, scratch};
+use firstbyte_testkit::{Place, Subject, bytes, count, scratch};
 use tempfile::TempDir;
 
 const SEED: u64 = 12;
@@ -162,7 +162,7 @@ fn very_many_ranges_take_few_requests() {
 
 #[test]
 fn random_ranges_agree_with_the_content() {
-    let reads = std::env::var("FIRSTBYTE_READS").map_or(2400, |count| count.parse::<u64>().unwrap());
+    let reads = count("FIRSTBYTE_READS", 2400);
     for setting in both(64 * BLOCK_LEN + 999) {
         let size = setting.content.len() as u64;
         std::thread::scope(|scope| {

@@ -5,8 +5,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use firstbyte_location::{Algorithm, Hasher};
-use firstbyte_testkit::scratch;
+use firstbyte_location::{Algorithm, Hasher, to_usize};
+use firstbyte_testkit::{count, scratch};
 use serde_json::Value;
 use support::{Function, Outcome, Store, http_event};
 
@@ -83,9 +83,9 @@ fn a_share_that_does_not_fit_is_refused_early_with_one_that_does() {
 #[test]
 fn no_random_share_and_deadline_has_it_killed() {
     // The long run has more of everything, and a function's own rate.
-    let calls = from_environment("FIRSTBYTE_API_CALLS", 40);
-    let mib = from_environment("FIRSTBYTE_API_MIB", 16);
-    let longest = from_environment("FIRSTBYTE_API_LONGEST_MS", 1_000) as u64;
+    let calls = count("FIRSTBYTE_API_CALLS", 40);
+    let mib = to_usize(count("FIRSTBYTE_API_MIB", 16));
+    let longest = count("FIRSTBYTE_API_LONGEST_MS", 1_000);
     let rate = if mib > 16 { 75_000_000 } else { 16 << 20 };
     let store = Store::start();
     let (source, content) = store.put_seeded("big", mib * MIB);
@@ -114,9 +114,4 @@ fn no_random_share_and_deadline_has_it_killed() {
     let answered = statuses.iter().filter(|status| **status == 200).count();
     println!("{calls} calls over {mib} MiB: {answered} answered, the others 413; at least {least:.3} s left");
     assert!(statuses.contains(&200) && statuses.contains(&413), "{statuses:?}");
-}
-
-/// A number of the environment, for long runs.
-fn from_environment(name: &str, otherwise: usize) -> usize {
-    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }

@@ -33,6 +33,14 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// The identity of an inode, with its times in seconds and nanoseconds since 1970, as `stat`
+    /// returns them.
+    #[must_use]
+    pub fn new<N: Into<i128>>((device, inode): (u64, u64), modified: (i64, N), changed: (i64, N)) -> Self {
+        let nanoseconds = |(seconds, nanos): (i64, N)| i128::from(seconds) * 1_000_000_000 + nanos.into();
+        Self { device, inode, modified_ns: nanoseconds(modified), changed_ns: nanoseconds(changed) }
+    }
+
     /// True if both can be of the same content. Devices are not compared: each machine numbers the
     /// device of a network file system differently, and two files do not share inode and both times
     /// by chance.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use firstbyte_hydrate::cache::Cache;
 use firstbyte_mount::Options;
-use firstbyte_testkit::{Place, bytes};
+use firstbyte_testkit::{Place, bytes, count};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::{Advice, fadvise};
@@ -190,8 +190,8 @@ impl std::fmt::Debug for Handle {
 
 #[test]
 fn any_order_of_operations_reads_what_was_put() {
-    let operations = std::env::var("FIRSTBYTE_OPERATIONS").map_or(10_000, |count| count.parse().unwrap());
-    let cases = u32::try_from(operations / STEPS).unwrap();
+    let operations = count("FIRSTBYTE_OPERATIONS", 10_000);
+    let cases = u32::try_from(operations / STEPS as u64).unwrap();
     let mut runner = TestRunner::new(Config { cases, max_shrink_iters: 200, ..Config::default() });
     runner
         .run(&steps(), |steps| {

@@ -66,6 +66,12 @@ fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A count from the environment, for the long runs; the default is what a test run can afford.
+pub fn count(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

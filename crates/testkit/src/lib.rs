@@ -18,7 +18,7 @@ mod subject;
 mod tls_peer;
 
 pub use certificate::{Certificate, Made};
-pub use data::{bytes, bytes_at, scratch, write_file};
+pub use data::{bytes, bytes_at, count, scratch, write_file};
 pub use process::{Process, free_port, unprivileged};
 pub use scripted::{Received, Reply, Scripted};
 pub use servers::{ACCESS_KEY, BUCKET, SECRET_KEY, minio, nginx, set_credentials, versitygw};

@@ -222,9 +222,6 @@ impl<'a> Walk<'a> {
         }
         let failure = Failure { location: location.to_string(), error };
         self.observer.failed(&failure);
-        self.summary.failures += 1;
-        if self.summary.failed.len() < Summary::LISTED_FAILURES {
-            self.summary.failed.push(failure);
-        }
+        self.summary.fail(failure);
     }
 }

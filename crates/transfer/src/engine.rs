@@ -124,13 +124,7 @@ impl Engine {
     /// # Errors
     /// No worker can be started.
     pub fn copy_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        let mut jobs = jobs.peekable();
-        let route = match jobs.peek() {
-            Some(Ok(job)) => Route::of(&job.source, &job.destination),
-            _ => Route::Network,
-        };
-        let subject = Subject { batch: Batch::Many, route, root: None, sources: None };
-        self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
+        self.counted(|scope| run_many(scope, None, jobs, observer))
     }
 
     /// Copies everything below a location, listing, reading and writing at once. Objects that are
@@ -189,16 +183,7 @@ impl Engine {
     /// # Errors
     /// As [`copy_many`](Self::copy_many).
     pub fn move_many(&self, jobs: &mut Jobs<'_>, observer: &dyn Observer) -> Result<Summary> {
-        let mut jobs = jobs.peekable();
-        let route = match jobs.peek() {
-            Some(Ok(job)) => Route::of(&job.source, &job.destination),
-            _ => Route::Network,
-        };
-        self.counted(|scope| {
-            let sources = Sources::named(&scope.store);
-            let subject = Subject { batch: Batch::Many, route, root: None, sources: Some(&sources) };
-            Scheduler::new(scope, observer, subject).run(&mut jobs)
-        })
+        self.counted(|scope| run_many(scope, Some(&Sources::named(&scope.store)), jobs, observer))
     }
 
     /// Moves everything below a location, as [`move_many`](Self::move_many) moves objects. Removes
@@ -325,6 +310,22 @@ impl Engine {
             _ => error,
         }
     }
+}
+
+/// Runs jobs that were each named. `sources` deletes those of a move.
+fn run_many(
+    scope: &Scope<'_>,
+    sources: Option<&Sources<'_>>,
+    jobs: &mut Jobs<'_>,
+    observer: &dyn Observer,
+) -> Result<Summary> {
+    let mut jobs = jobs.peekable();
+    let route = match jobs.peek() {
+        Some(Ok(job)) => Route::of(&job.source, &job.destination),
+        _ => Route::Network,
+    };
+    let subject = Subject { batch: Batch::Many, route, root: None, sources };
+    Scheduler::new(scope, observer, subject).run(&mut jobs)
 }
 
 fn run_tree(

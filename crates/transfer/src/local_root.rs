@@ -28,8 +28,8 @@ impl<'a> LocalRoot<'a> {
         over: Over,
         privacy: Privacy,
     ) -> Option<firstbyte_store::Result<LocalFile>> {
-        let name = path.strip_prefix(self.path).ok()?;
-        Some(LocalFile::open_beneath(&self.beneath, name, over, privacy))
+        let (beneath, name) = self.name(path)?;
+        Some(LocalFile::open_beneath(beneath, name, over, privacy))
     }
 
     /// The directory, and the name of `path` beneath it. `None` if that is not beneath the root.
@@ -39,8 +39,8 @@ impl<'a> LocalRoot<'a> {
 
     /// Removes the directory that a complete file replaces. Returns how many files it had.
     pub(crate) fn remove_replaced(&self, path: &Path) -> Result<u64> {
-        let Ok(name) = path.strip_prefix(self.path) else { return Ok(0) };
+        let Some((beneath, name)) = self.name(path) else { return Ok(0) };
         let deletable = |name: &[u8]| is_unfinished(name) || self.tree.contains(name);
-        Ok(self.beneath.remove_tree(name, &deletable)?)
+        Ok(beneath.remove_tree(name, &deletable)?)
     }
 }

@@ -146,10 +146,7 @@ impl Outcome<'_> {
         }
         let failure = Failure { location, error };
         self.observer.failed(&failure);
-        summary.failures += 1;
-        if summary.failed.len() < Summary::LISTED_FAILURES {
-            summary.failed.push(failure);
-        }
+        summary.fail(failure);
     }
 
     /// Whether the run has to end now.

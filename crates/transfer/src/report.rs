@@ -118,8 +118,15 @@ pub(crate) struct Done {
     pub(crate) bytes: u64,
     pub(crate) verified: Verified,
     pub(crate) version: Option<Version>,
-    /// The version of the source that was copied; streams have none.
+    /// The version of the source, where `version` is another: that of the copy.
     pub(crate) source: Option<Box<Version>>,
+}
+
+impl Done {
+    /// The version of the source that was copied.
+    pub(crate) fn copied(&self) -> Option<&Version> {
+        self.source.as_deref().or(self.version.as_ref())
+    }
 }
 
 /// The results of a run: everything a receipt prints.
@@ -173,6 +180,14 @@ pub struct Summary {
 impl Summary {
     /// Failures kept with their text, so that millions of them do not fill memory.
     pub const LISTED_FAILURES: usize = firstbyte_store::PAGE;
+
+    /// Counts a failure, and keeps its text while there are not too many.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failures += 1;
+        if self.failed.len() < Self::LISTED_FAILURES {
+            self.failed.push(failure);
+        }
+    }
 
     /// Counts a complete object.
     pub(crate) fn complete(&mut self, done: Done) {

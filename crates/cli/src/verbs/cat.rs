@@ -90,13 +90,7 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
         match range.map(|range| engine.cat(location, range, &mut out, &progress)) {
             // Its reader has seen enough (`| head`): that is no failure.
             Ok(Err(error)) if is_closed_pipe(&error) => break,
-            Ok(run) => {
-                let prefix = run.as_ref().err().and_then(|it| super::if_prefix(it, location, engine.store()));
-                match prefix {
-                    Some(error) => report.fail(error),
-                    None => report.add(run),
-                }
-            }
+            Ok(run) => super::add_of_object(&mut report, run, location, engine.store()),
             Err(error) => report.fail(error),
         }
         if report.has_ended() {

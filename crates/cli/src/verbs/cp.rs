@@ -226,16 +226,12 @@ impl Copy<'_> {
                 if self.args.policy.movement().effect() == Effect::Apply =>
             {
                 let target = source.target(destination)?;
-                let prefix = |error: &_| super::if_prefix(error, location, self.engine.store());
                 let run = match self.engine.is_wanted(location, &target) {
                     Ok(true) => self.engine.copy(location, &target, &progress),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
                     Err(error) => Err(error),
                 };
-                match run.as_ref().err().and_then(prefix) {
-                    Some(error) => report.fail(error),
-                    None => report.add(run),
-                }
+                super::add_of_object(report, run, location, self.engine.store());
                 Ok(())
             }
             _ => self.many(sources, destination, report),
@@ -345,8 +341,7 @@ impl Copy<'_> {
             Err(error) => {
                 let failure = Failure { location: job.source.to_string(), error };
                 progress.failed(&failure);
-                others.failures += 1;
-                others.failed.push(failure);
+                others.fail(failure);
                 false
             }
         };

@@ -42,8 +42,10 @@ use std::ffi::OsString;
 
 use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Store};
+use firstbyte_transfer::Summary;
 
 use crate::render::error::Error;
+use crate::render::report::Report;
 
 /// The error for an object that is not found, if names begin with its name.
 fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Store) -> Option<Error> {
@@ -52,6 +54,19 @@ fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Sto
         Error::usage(format!("{location}: is a prefix, not an object"))
             .advise("add -r, to a verb that has it, for what is below; firstbyte ls shows it")
     })
+}
+
+/// Adds the run over one object to a report. Says so if the object is not found and is a prefix.
+fn add_of_object(
+    report: &mut Report,
+    run: firstbyte_transfer::Result<Summary>,
+    location: &Location,
+    store: &Store,
+) {
+    match run.as_ref().err().and_then(|error| if_prefix(error, location, store)) {
+        Some(error) => report.fail(error),
+        None => report.add(run),
+    }
 }
 
 /// Operands as a receipt names them.

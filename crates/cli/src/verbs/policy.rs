@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use firstbyte::filter::{Filter, Verdict};
+use firstbyte::filter::{Filter, Verdict, patterns};
 use firstbyte::manifest::ShardRun;
 use firstbyte_location::{Location, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
@@ -369,27 +369,24 @@ impl FromArgMatches for FilterArgs {
             let texts = matches.get_many::<String>(id).into_iter().flatten();
             places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
         };
-        let mut rules: Vec<_> = [("include", Verdict::Include), ("exclude", Verdict::Exclude)]
-            .into_iter()
-            .flat_map(|(id, verdict)| given(id, verdict))
-            .map(|(place, verdict, text)| (place, verdict, text.clone(), None))
-            .collect();
+        let mut rules = Vec::new();
+        for (id, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
+            rules.extend(
+                given(id, verdict).into_iter().map(|(place, verdict, text)| (place, verdict, text.clone())),
+            );
+        }
         for (id, verdict) in [("include-from", Verdict::Include), ("exclude-from", Verdict::Exclude)] {
             for (place, verdict, path) in given(id, verdict) {
                 let list = std::fs::read_to_string(path).map_err(|error| {
                     clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))
                 })?;
-                rules.push((place, verdict, String::new(), Some(list)));
+                rules.extend(patterns(&list).map(|pattern| (place, verdict, pattern.to_owned())));
             }
         }
+        // Patterns of one list stay in their order.
         rules.sort_by_key(|(place, ..)| *place);
         let mut filter = Filter::default();
-        for (_, verdict, text, list) in rules {
-            match list {
-                Some(list) => filter.push_lines(verdict, &list),
-                None => filter.push(verdict, &text),
-            }
-        }
+        rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));
         Ok(Self(filter))
     }
 

@@ -178,9 +178,3 @@ impl Ran {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
-
-/// A count from the environment, for the long runs; the default is what a test run can afford.
-pub fn count(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}

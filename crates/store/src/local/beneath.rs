@@ -454,15 +454,13 @@ pub(super) fn stat_at(directory: &OwnedFd, name: &OsStr) -> std::result::Result<
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// The version of what `stat` describes, as [`describe`](super::stat::describe) has it.
+/// The version of what `stat` describes.
 fn version_of(stat: &Stat) -> Version {
-    let nanoseconds = |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    let file = FileIdentity {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-        changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-    };
+    let file = FileIdentity::new(
+        (stat.st_dev, stat.st_ino),
+        (stat.st_mtime, stat.st_mtime_nsec),
+        (stat.st_ctime, stat.st_ctime_nsec),
+    );
     Version { size: u64::try_from(stat.st_size).ok(), file: Some(file), ..Version::default() }
 }
 

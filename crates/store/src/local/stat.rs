@@ -44,13 +44,11 @@ pub fn open_regular(path: &Path) -> Result<(File, fs::Metadata)> {
 
 /// The version of the file that `metadata` describes.
 pub(crate) fn version(metadata: &fs::Metadata) -> Version {
-    let nanoseconds = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-    let file = FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-    };
+    let file = FileIdentity::new(
+        (metadata.dev(), metadata.ino()),
+        (metadata.mtime(), metadata.mtime_nsec()),
+        (metadata.ctime(), metadata.ctime_nsec()),
+    );
     Version { size: metadata.is_file().then(|| metadata.size()), file: Some(file), ..Version::default() }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{
     PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
-    SigningSettings, UriPathNormalizationMode, sign,
+    SigningInstructions, SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
 
@@ -50,28 +50,54 @@ pub(super) fn sign_request(
         settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
         settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
     }
-    let identity = credentials.clone().into();
-    let params = v4::SigningParams::builder()
-        .identity(&identity)
-        .region(region)
-        .name(service)
-        .time(at)
-        .settings(settings)
-        .build()
-        .map_err(|error| refuse(error.to_string()))?
-        .into();
+    let key = Key { credentials, region, service, at };
     let authority = request.origin.authority();
-    let scheme = if request.origin.tls { "https" } else { "http" };
-    let url = format!("{scheme}://{authority}{}", request.target);
-    let host = [("host", authority.as_str())];
-    let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(host);
-    let signable = SignableRequest::new(request.method.as_str(), url, headers, body)
-        .map_err(|error| refuse(error.to_string()))?;
-    let (instructions, _) = sign(signable, &params).map_err(|error| refuse(error.to_string()))?.into_parts();
+    let url = url_of(request.origin, &authority, &request.target);
+    let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let headers = headers.chain([("host", authority.as_str())]);
+    let instructions = key.sign(request.method, &url, headers, body, settings).map_err(refuse)?;
     let signed: Vec<_> =
         instructions.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     request.headers.extend(signed);
     Ok(())
+}
+
+/// The key of a signature, and what it is good for.
+struct Key<'a> {
+    credentials: &'a Credentials,
+    region: &'a str,
+    service: &'a str,
+    at: SystemTime,
+}
+
+impl Key<'_> {
+    /// Signs a request to `url` with these headers. An error says why it cannot be signed.
+    fn sign<'r>(
+        &self,
+        method: Method,
+        url: &'r str,
+        headers: impl Iterator<Item = (&'r str, &'r str)>,
+        body: SignableBody<'r>,
+        settings: SigningSettings,
+    ) -> std::result::Result<SigningInstructions, String> {
+        let identity = self.credentials.clone().into();
+        let params = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(self.region)
+            .name(self.service)
+            .time(self.at)
+            .settings(settings)
+            .build()
+            .map_err(|error| error.to_string())?
+            .into();
+        let signable = SignableRequest::new(method.as_str(), url, headers, body);
+        let signable = signable.map_err(|error| error.to_string())?;
+        Ok(sign(signable, &params).map_err(|error| error.to_string())?.into_parts().0)
+    }
+}
+
+fn url_of(origin: &Origin, authority: &str, target: &str) -> String {
+    format!("{}://{authority}{target}", if origin.tls { "https" } else { "http" })
 }
 
 /// A request without a signature.
@@ -97,24 +123,12 @@ pub(super) fn sign_url(
     settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
     settings.signature_location = SignatureLocation::QueryParams;
     settings.expires_in = Some(expires);
-    let identity = credentials.clone().into();
-    let params = v4::SigningParams::builder()
-        .identity(&identity)
-        .region(region)
-        .name(S3)
-        .time(at)
-        .settings(settings)
-        .build()
-        .map_err(|error| refuse(error.to_string()))?
-        .into();
+    let key = Key { credentials, region, service: S3, at };
     let authority = request.origin.authority();
-    let scheme = if request.origin.tls { "https" } else { "http" };
-    let mut url = format!("{scheme}://{authority}{}", request.target);
+    let mut url = url_of(request.origin, &authority, &request.target);
     let host = [("host", authority.as_str())].into_iter();
-    let signable =
-        SignableRequest::new(request.method.as_str(), url.clone(), host, SignableBody::UnsignedPayload)
-            .map_err(|error| refuse(error.to_string()))?;
-    let (instructions, _) = sign(signable, &params).map_err(|error| refuse(error.to_string()))?.into_parts();
+    let body = SignableBody::UnsignedPayload;
+    let instructions = key.sign(request.method, &url, host, body, settings).map_err(refuse)?;
     for (name, value) in instructions.params() {
         let mark = if url.contains('?') { '&' } else { '?' };
         url.push_str(&format!("{mark}{name}={}", endpoint::query_value(value)));

@@ -257,12 +257,7 @@ impl Pieces for Download {
         }
         self.journal.remove().map_err(Error::io(shown(&self.journal.path())))?;
         let version = Some(self.stat.version.clone());
-        Ok(Finish::Done(Done {
-            bytes: self.plan.size(),
-            verified,
-            source: version.clone().map(Box::new),
-            version,
-        }))
+        Ok(Finish::Done(Done { bytes: self.plan.size(), verified, version, source: None }))
     }
 
     fn kept(&self) -> u64 {

@@ -75,12 +75,11 @@ fn fetch(
             _ => {
                 context.commit(partial, job.over, path, &stat, context.durability_of_small())?;
                 let verified = if checked.is_some() { Verified::Full } else { Verified::Length };
-                let version = Some(stat.version);
                 return Ok(Started::Done(Done {
                     bytes,
                     verified,
-                    source: version.clone().map(Box::new),
-                    version,
+                    version: Some(stat.version),
+                    source: None,
                 }));
             }
         }

@@ -196,11 +196,7 @@ impl<'a> Scheduler<'a> {
             return self.end(failure.error);
         }
         self.context.observer.failed(&failure);
-        let summary = &mut self.queue().summary;
-        summary.failures += 1;
-        if summary.failed.len() < Summary::LISTED_FAILURES {
-            summary.failed.push(failure);
-        }
+        self.queue().summary.fail(failure);
     }
 
     fn is_general(&self, error: &Error) -> bool {

@@ -210,11 +210,11 @@ impl Scheduler<'_> {
         }
     }
 
-    fn completed(&self, job: &Job, mut done: Done) {
-        let source = done.source.take();
+    fn completed(&self, job: &Job, done: Done) {
+        let moved = self.context.subject.sources.map(|sources| (sources, done.copied().cloned()));
         self.counted(job, done);
-        if let Some(sources) = self.context.subject.sources {
-            self.delete_source(sources, job, source.as_deref());
+        if let Some((sources, copied)) = moved {
+            self.delete_source(sources, job, copied.as_ref());
         }
     }
 
