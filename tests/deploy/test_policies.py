@@ -21,8 +21,9 @@ PAGE = ROOT / "docs" / "deploy.md"
 BUCKET = "arn:aws:s3:::data"
 # Sent in three parts.
 BIG = 20 << 20
-# `ls s3://`, `mb` and `rb` ask for them. No role gets them: they concern all buckets.
-UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets"}
+# `ls s3://`, `mb` and `rb`, which concern all buckets, and `ls --versions` ask for them. No role
+# gets them.
+UNGRANTED = {"s3:CreateBucket", "s3:DeleteBucket", "s3:ListAllMyBuckets", "s3:ListBucketVersions"}
 
 VALUES = {
     "assume": {"service": "lambda.amazonaws.com"},

@@ -2,12 +2,13 @@
 //! of each option. Options of all verbs are in `globals`, options of one verb in its file. Only
 //! `main` imports this module.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::globals::Globals;
 use crate::render::console;
@@ -15,7 +16,7 @@ use crate::verbs::{
     advise::AdviseArgs, bench::BenchArgs, cat::CatArgs, check::CheckArgs, completions::CompletionsArgs,
     cp::CpArgs, demo::DemoArgs, doctor::DoctorArgs, du::DuArgs, hydrate::HydrateArgs, layout::LayoutArgs,
     link::LinkArgs, ls::LsArgs, manual::ManualArgs, mb::MbArgs, mount::MountArgs, mv::MvArgs, plan::PlanArgs,
-    presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs,
+    presign::PresignArgs, rb::RbArgs, receipts::ReceiptsArgs, release::ReleaseArgs, rm::RmArgs, run::RunArgs,
     serve::ServeArgs, stat::StatArgs, status::StatusArgs, sync::SyncArgs, tree::TreeArgs,
     unmount::UnmountArgs,
 };
@@ -60,6 +61,7 @@ pub enum Verb {
     Ls(LsArgs),
     Tree(TreeArgs),
     Du(DuArgs),
+    Run(RunArgs),
     Serve(ServeArgs),
     Mount(MountArgs),
     Unmount(UnmountArgs),
@@ -82,7 +84,11 @@ impl Cli {
     /// Parses the process's arguments; ends it with usage on standard error and exit code 2 where
     /// they are wrong.
     pub fn from_process() -> Self {
-        let parsed = command().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        let parsed = command().try_get_matches().and_then(|matches| {
+            let mut cli = Self::from_arg_matches(&matches)?;
+            cli.globals.variables = given_globals(&matches);
+            Ok(cli)
+        });
         parsed.unwrap_or_else(|error| {
             if let Some(line) = other_programs_verb(&error) {
                 console::say(line);
@@ -102,6 +108,23 @@ impl Cli {
             std::process::exit(error.exit_code());
         })
     }
+}
+
+/// The global options of a command line, each as its variable.
+fn given_globals(matches: &ArgMatches) -> Vec<(OsString, OsString)> {
+    let command = command();
+    let given =
+        |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let variable = |arg: &clap::Arg| {
+        let id = arg.get_id().as_str();
+        let value = match arg.get_action() {
+            ArgAction::Count => matches.get_count(id).to_string().into(),
+            // Several values are one to a line.
+            _ => matches.get_raw(id)?.collect::<Vec<_>>().join(OsStr::new("\n")),
+        };
+        Some((arg.get_env()?.to_owned(), value))
+    };
+    command.get_arguments().filter(given).filter_map(variable).collect()
 }
 
 /// What other programs call a verb, and what it is called here.
@@ -190,6 +213,9 @@ mod tests {
         let matches = command()
             .try_get_matches_from(["firstbyte", "stat", "x", "--concurrency", "4", "--json"])
             .unwrap();
+        let given = [("FIRSTBYTE_JSON", "true"), ("FIRSTBYTE_CONCURRENCY", "4")];
+        let given = given.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        assert_eq!(given_globals(&matches), given);
         let cli = Cli::from_arg_matches(&matches).unwrap();
         assert!(cli.globals.json);
         assert_eq!(cli.globals.concurrency, Concurrency::Fixed(4));

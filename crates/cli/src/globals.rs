@@ -1,6 +1,8 @@
 //! The global options, and the values that verbs make from them: store options, transfer settings,
 //! the memory ceiling.
 
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +29,7 @@ pub struct Globals {
     /// Write log messages to this file instead, as -v does
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Whether to show progress bars
+    /// Whether to show progress
     #[arg(long, global = true, value_enum, default_value_t = ProgressMode::Auto)]
     pub progress: ProgressMode,
     /// Limit on memory [default: 32MiB, or an eighth of the container's memory if that is less]
@@ -65,13 +67,19 @@ pub struct Globals {
     /// Longest time without data before a connection counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     pub read_timeout: Duration,
+    /// The global options that were given, as environment variables: for other processes of this
+    /// program. Arguments would show the secrets among them to other users.
+    #[arg(skip)]
+    pub variables: Vec<(OsString, OsString)>,
 }
 
 /// Whether progress bars are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// If standard error is a terminal
+    /// On a terminal
     Auto,
+    /// As auto, and where standard error is no terminal a line every ten seconds
+    Always,
     /// Never
     Never,
 }
@@ -87,18 +95,24 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Parses headers or names of files with headers, one on each line.
 fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
-    let lines = match text.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
-        None => text.to_owned(),
-    };
     let header = |line: &str| match line.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned())),
         // The text may be a secret: it is not repeated.
         None => Err("write NAME: VALUE, or @FILE".to_owned()),
     };
-    let lines = lines.lines().filter(|line| !line.trim().is_empty());
-    lines.map(header).collect::<Result<_, _>>().map(HttpHeaders)
+    let mut headers = Vec::new();
+    for line in text.lines() {
+        let lines = match line.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
+            None => line.to_owned(),
+        };
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            headers.push(header(line)?);
+        }
+    }
+    Ok(HttpHeaders(headers))
 }
 
 fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
@@ -137,6 +151,11 @@ impl Globals {
     /// engine sees to that.
     pub fn store(&self) -> firstbyte_store::Result<Store> {
         Store::new(self.options().store)
+    }
+
+    /// Whether progress is drawn on the terminal that standard error is.
+    pub fn draws_progress(&self) -> bool {
+        self.progress != ProgressMode::Never && !self.quiet && std::io::stderr().is_terminal()
     }
 
     /// The memory ceiling, in bytes.

@@ -24,7 +24,7 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
-    mount, mv, plan, presign, rb, receipts, release, rm, serve, stat, status, sync, tree, unmount,
+    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, sync, tree, unmount,
 };
 
 fn main() -> ExitCode {
@@ -52,6 +52,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Verb::Ls(args) => ls::run(args, globals),
         Verb::Tree(args) => tree::run(args, globals),
         Verb::Du(args) => du::run(args, globals),
+        Verb::Run(args) => list::run(args, globals),
         Verb::Serve(args) => serve::run(args, globals),
         Verb::Mount(args) => mount::run(args, globals),
         Verb::Unmount(args) => unmount::run(args, globals),

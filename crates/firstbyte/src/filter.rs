@@ -1,6 +1,7 @@
 //! Selects names of a tree by `--include` and `--exclude`. The command line and Python build a
 //! filter; copies test each name with it.
 
+use crate::name_list::NameEnd;
 use crate::pattern::Pattern;
 
 /// `--include` and `--exclude` in the order they were given: the last one that matches decides, and
@@ -27,9 +28,15 @@ pub enum Verdict {
     Exclude,
 }
 
-/// The patterns of a list: its lines that are not empty and do not begin with `#`.
-pub fn patterns(list: &str) -> impl Iterator<Item = &str> {
-    list.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'))
+/// The patterns of a list. Where lines end them, lines that begin with `#` are left out, and so are
+/// spaces at the end of a line.
+pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
+    let (separator, lines) = match end {
+        NameEnd::Line => ('\n', true),
+        NameEnd::Zero => ('\0', false),
+    };
+    let patterns = list.split(separator).map(move |text| if lines { text.trim_end() } else { text });
+    patterns.filter(move |text| !text.is_empty() && !(lines && text.starts_with('#')))
 }
 
 impl Filter {

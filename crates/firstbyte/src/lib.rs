@@ -42,6 +42,7 @@ mod file;
 pub mod filter;
 pub mod manifest;
 pub mod operand;
+pub mod name_list;
 mod options;
 pub mod pattern;
 pub mod receipt;

@@ -50,3 +50,19 @@ pub struct Entry {
     /// `ETag`.
     pub version: Option<Box<Version>>,
 }
+
+impl Entry {
+    /// An object of which only the wanted version is known.
+    #[must_use]
+    pub fn of_version(version: &Version) -> Self {
+        Self {
+            name: Vec::new(),
+            kind: Kind::File,
+            size: version.size,
+            modified: None,
+            etag: None,
+            storage_class: None,
+            version: Some(Box::new(version.clone())),
+        }
+    }
+}

@@ -89,6 +89,12 @@ pub struct Version {
 }
 
 impl Version {
+    /// The version that a store knows by this id.
+    #[must_use]
+    pub fn of_id(id: &str) -> Self {
+        Self { version_id: Some(id.to_owned()), ..Self::default() }
+    }
+
     /// How reliably this version identifies the content.
     #[must_use]
     pub fn strength(&self) -> Strength {

@@ -33,7 +33,7 @@ pub use firstbyte_pacing::Throttle;
 pub(crate) use limits::RECORD;
 pub use limits::{BRIEFLY, BUFFER, KEEP_IDLE, LOOK, MEMORY, PAGE, STACK, THREAD_MEMORY};
 pub use local::{Beneath, Durability, Found, LocalFile, Over, Privacy, empty, local_path, open_regular};
-pub use object::{Metadata, Stat};
+pub use object::{Metadata, ObjectVersion, Stat};
 pub use options::{
     HttpHeaders, Keys, Options, Outages, Proxies, Redirects, ServerSideEncryption, Signing, header_value,
 };

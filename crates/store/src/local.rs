@@ -9,6 +9,7 @@
 //! size, mtime and ctime has the same content. Reads follow symbolic links, like `cp -L`; a loop is
 //! an error. Writes below the destination of a tree follow none.
 
+mod attributes;
 mod backend;
 mod beneath;
 mod name;

@@ -53,6 +53,20 @@ impl Stat {
     }
 }
 
+/// One version of an object, or a common prefix of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectVersion {
+    /// The object as it was then; nothing but name and time for a delete marker.
+    pub entry: Entry,
+    /// The id of the version: `null` if the bucket had no versions then. `None` for a common
+    /// prefix.
+    pub id: Option<String>,
+    /// Whether reads of the key find this one.
+    pub is_latest: bool,
+    /// Whether it stands for a deletion.
+    pub is_delete_marker: bool,
+}
+
 /// The sort key of an entry in a listing: its name, with a `/` after a directory's, so that it
 /// sorts like its contents.
 pub(crate) fn in_listing_order(entry: &Entry) -> impl Iterator<Item = u8> + '_ {

@@ -121,6 +121,11 @@ pub struct Options {
     /// Storage class of S3 writes, by the service's name (`STANDARD_IA`). `None`: the bucket's
     /// default.
     pub storage_class: Option<String>,
+    /// Canned access control list of S3 writes (`bucket-owner-full-control`). `None`: the bucket's
+    /// own rules.
+    pub acl: Option<String>,
+    /// Tags of S3 writes. Without any, a copy within S3 keeps those of its source.
+    pub tags: Vec<(String, String)>,
     /// Headers of requests to the first web server that is asked, and to no other.
     pub http_headers: HttpHeaders,
     /// PEM file with certificate authorities to trust instead of the system's.
@@ -149,6 +154,8 @@ impl Default for Options {
             request_payer: false,
             encryption: None,
             storage_class: None,
+            acl: None,
+            tags: Vec::new(),
             http_headers: HttpHeaders::default(),
             ca_bundle: None,
             redirects: Redirects::KeepTls,
@@ -174,6 +181,7 @@ impl Options {
             ("--profile", self.profile.as_ref()),
             ("--region", self.region.as_ref()),
             ("--storage-class", self.storage_class.as_ref()),
+            ("--acl", self.acl.as_ref()),
             ("--sse-kms-key-id", key),
         ];
         for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {

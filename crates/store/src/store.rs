@@ -9,7 +9,7 @@ use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, Options, Part, Payload, Presign, Presigned,
+    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload, Presign, Presigned,
     PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
 };
 
@@ -128,6 +128,29 @@ impl Store {
             Location::S3(object) if !object.key.is_empty() => self.s3.head(object, None),
             _ => self.stat(location),
         }
+    }
+
+    /// Describes one version of the object at `location`. One request.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for stores other than S3; otherwise as
+    /// [`stat_object`](Self::stat_object).
+    pub fn stat_version(&self, location: &Location, id: &str) -> Result<Stat> {
+        self.s3.head(object_with_versions(location)?, Some(id))
+    }
+
+    /// Lists the versions of the objects under `location`, or of the object there, by key and from
+    /// the newest to the oldest. Of `options` only `recursive` counts.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for stores other than S3. Failures before the first entries; later
+    /// ones are items of the listing.
+    pub fn list_versions(
+        &self,
+        location: &Location,
+        options: &ListOptions,
+    ) -> Result<impl Iterator<Item = Result<ObjectVersion>> + Send + use<>> {
+        self.s3.list_versions(object_with_versions(location)?, options)
     }
 
     /// True if an S3 key begins with that of `location` and a `/`. One request. False for other
@@ -367,6 +390,14 @@ fn bucket_of(location: &Location) -> Result<&S3Object> {
     match location {
         Location::S3(object) if object.key.is_empty() => Ok(object),
         other => Err(Error::Unsupported { location: other.to_string(), what: "an operation on buckets" }),
+    }
+}
+
+/// The S3 object at a location, of which there may be several versions.
+fn object_with_versions(location: &Location) -> Result<&S3Object> {
+    match location {
+        Location::S3(object) if !object.bucket.is_empty() => Ok(object),
+        other => Err(Error::Unsupported { location: other.to_string(), what: "a version of an object" }),
     }
 }
 

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use firstbyte_location::{ByteRange, Location};
+use firstbyte_location::{ByteRange, Entry, Location, Version};
 use firstbyte_pacing::Throttle;
 use firstbyte_store::{Beneath, Cancel, Error as StoreError, Over, StaleUpload, Store};
 
 use crate::context::{Context, Scope, Subject, Throttles};
-use crate::job::{Batch, Route};
+use crate::job::{Batch, Route, keeps_all};
 use crate::moving;
 use crate::report::Done;
 use crate::scheduler::Scheduler;
@@ -17,7 +17,7 @@ use crate::sources::{self, Sources};
 use crate::tree::TreeCopy;
 use crate::{
     Check, Compare, Error, Extras, Job, Jobs, Move, Observer, Removal, Result, Settings, Summary, Tree,
-    check, compare, remove, stream, sync, tree,
+    attributes, check, compare, remove, stream, sync, tree,
 };
 
 /// Moves objects between locations. Cheap to create.
@@ -60,12 +60,22 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        let mut summary = self.copy_until_stopped(source, destination, observer)?;
-        match (summary.ended.take(), summary.failed.pop()) {
-            (Some(error), _) => Err(error),
-            (None, Some(failure)) => Err(failure.error),
-            (None, None) => Ok(summary),
-        }
+        self.copy_until_stopped(source, destination, observer).and_then(whole)
+    }
+
+    /// As [`copy`](Self::copy), of one version of the source: as far as `version` says which.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    pub fn copy_version(
+        &self,
+        source: &Location,
+        version: &Version,
+        destination: &Location,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        let entry = Entry::of_version(version);
+        self.copy_one(source, Some(entry), destination, observer).and_then(whole)
     }
 
     /// As [`copy`](Self::copy), but a run that ended early has a summary too: of what it did, and
@@ -79,11 +89,42 @@ impl Engine {
         destination: &Location,
         observer: &dyn Observer,
     ) -> Result<Summary> {
+        self.copy_one(source, None, destination, observer)
+    }
+
+    fn copy_one(
+        &self,
+        source: &Location,
+        entry: Option<Entry>,
+        destination: &Location,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        let kept = keeps_all(&self.settings, source, destination);
+        let local = source.as_local().zip(destination.as_local()).filter(|_| kept);
+        if let Some((from, to)) = local
+            && let Some(linked) = attributes::one_link(from, to)?
+        {
+            return Ok(linked);
+        }
+        let summary = self.copy_content(source, entry, destination, observer)?;
+        if let Some((from, to)) = local.filter(|_| summary.ended.is_none() && summary.failures == 0) {
+            attributes::of_one(from, to)?;
+        }
+        Ok(summary)
+    }
+
+    fn copy_content(
+        &self,
+        source: &Location,
+        entry: Option<Entry>,
+        destination: &Location,
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
         observer.expected(1, 0);
         let (source, destination) = (source.clone(), destination.clone());
         let subject =
             Subject { batch: Batch::One, route: Route::of(&source, &destination), root: None, sources: None };
-        let job = Job { source, destination, entry: None, over: Over::File };
+        let job = Job { source, destination, entry, over: Over::File };
         let mut jobs = std::iter::once(Ok(job));
         self.counted(|scope| Scheduler::new(scope, observer, subject).run(&mut jobs))
     }
@@ -136,7 +177,7 @@ impl Engine {
     /// concerns all of them, as of a missing bucket, ends the run and is [`Summary::ended`].
     pub fn copy_tree(&self, tree: &Tree<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree, self.settings.limits);
+            let copy = TreeCopy::new(tree, &self.settings);
             if copy.root.is_some() && self.settings.compare != Compare::Checksum {
                 let mut jobs = tree::jobs(scope, &copy, observer)?;
                 return run_tree(scope, &copy, None, &mut jobs, observer);
@@ -159,7 +200,7 @@ impl Engine {
         observer: &dyn Observer,
     ) -> Result<Summary> {
         self.counted(|scope| {
-            run_tree(scope, &TreeCopy::new(tree, self.settings.limits), None, jobs, observer)
+            run_tree(scope, &TreeCopy::new(tree, &self.settings), None, jobs, observer)
         })
     }
 
@@ -169,7 +210,7 @@ impl Engine {
     /// A listing cannot be started. The summary has the failures of single objects.
     pub fn sync(&self, tree: &Tree<'_>, extras: Extras, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
-            let copy = TreeCopy::new(tree, self.settings.limits);
+            let copy = TreeCopy::new(tree, &self.settings);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
             run_tree(scope, &copy, None, &mut jobs, observer)
         })
@@ -194,7 +235,7 @@ impl Engine {
     pub fn move_tree(&self, moved: &Move<'_>, observer: &dyn Observer) -> Result<Summary> {
         self.counted(|scope| {
             let sources = Sources::below(&scope.store, &moved.tree.source)?;
-            let copy = TreeCopy::new(&moved.tree, self.settings.limits);
+            let copy = TreeCopy::new(&moved.tree, &self.settings);
             let directories = AtomicBool::new(false);
             let mut jobs = moving::Jobs::new(scope, &copy, &directories, observer)?;
             let mut summary = run_tree(scope, &copy, Some(&sources), &mut jobs, observer)?;
@@ -249,7 +290,22 @@ impl Engine {
         out: &mut (dyn Write + Send),
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.run_stream(observer, |context| stream::cat(context, source, range, out))
+        self.cat_version(source, None, range, out, observer)
+    }
+
+    /// As [`cat`](Self::cat), of one version of the source.
+    ///
+    /// # Errors
+    /// As [`cat`](Self::cat).
+    pub fn cat_version(
+        &self,
+        source: &Location,
+        version: Option<&Version>,
+        range: Option<ByteRange>,
+        out: &mut (dyn Write + Send),
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        self.run_stream(observer, |context| stream::cat(context, source, version, range, out))
     }
 
     /// Writes a stream of unknown length to `destination`, with the metadata of the settings.
@@ -312,6 +368,15 @@ impl Engine {
     }
 }
 
+/// The summary of a run over one object that did not fail.
+fn whole(mut summary: Summary) -> Result<Summary> {
+    match (summary.ended.take(), summary.failed.pop()) {
+        (Some(error), _) => Err(error),
+        (None, Some(failure)) => Err(failure.error),
+        (None, None) => Ok(summary),
+    }
+}
+
 /// Runs jobs that were each named. `sources` deletes those of a move.
 fn run_many(
     scope: &Scope<'_>,
@@ -342,5 +407,8 @@ fn run_tree(
     let mut summary = run?;
     settled?;
     copy.counts.add_to(&mut summary);
+    if summary.ended.is_none() && keeps_all(scope.settings, &copy.tree.source, &copy.tree.destination) {
+        attributes::of_tree(scope, copy, observer, &mut summary)?;
+    }
     Ok(summary)
 }

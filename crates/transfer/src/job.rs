@@ -10,7 +10,7 @@ use std::path::Path;
 use firstbyte_location::{Entry, Location, Version};
 use firstbyte_store::{Error as StoreError, Listing, Over};
 
-use crate::{Error, Failure, Result};
+use crate::{Error, Failure, Keep, Result, Settings};
 
 /// One object to copy.
 #[derive(Clone, Debug)]
@@ -41,6 +41,16 @@ impl Job {
             }
             None => None,
         }
+    }
+
+    /// The version that is wanted, if it need not be the newest.
+    pub(crate) fn wanted_version(&self) -> Option<Version> {
+        self.entry.as_ref()?.version.as_deref().cloned()
+    }
+
+    /// The id of the version that is wanted, in a store that keeps several.
+    pub(crate) fn version_id(&self) -> Option<&str> {
+        self.entry.as_ref()?.version.as_ref()?.version_id.as_deref()
     }
 
     /// Fails if the source is found in another version than the manifest has.
@@ -94,6 +104,11 @@ impl Route {
             _ => Self::Network,
         }
     }
+}
+
+/// Whether a copy between these places keeps everything.
+pub(crate) fn keeps_all(settings: &Settings, source: &Location, destination: &Location) -> bool {
+    settings.keep == Keep::All && Route::of(source, destination) == Route::Local
 }
 
 /// The number of objects of a run, one or many. Many objects are made durable together.

@@ -6,10 +6,11 @@
 //! the rate limit and the watch over silent requests.
 //!
 //! Modules import downwards only: `engine` (verbs), `tree` and `sync` (listings to jobs), `remove`
-//! (deletions), `moving` (moves), `check`, `scheduler` (queue, workers, supervisor), the movers
-//! (`download`, `upload`, `relay`, `spool`, `stream`), then `request` and `context`, `sources`, and
-//! values (`job`, `plan`, `journal`, `verify`, `report`).
+//! (deletions), `moving` (moves), `attributes` (the last pass of `cp -a`), `check`, `scheduler`
+//! (queue, workers, supervisor), the movers (`download`, `upload`, `relay`, `spool`, `stream`), then
+//! `request` and `context`, `sources`, and values (`job`, `plan`, `journal`, `verify`, `report`).
 
+mod attributes;
 mod bottleneck;
 mod check;
 mod compare;
@@ -48,5 +49,5 @@ pub use job::{Effect, Empty, Extent, Extras, Job, Jobs, Levels, Move, Names, Sha
 pub use plan::Plan;
 pub use remove::Removal;
 pub use report::{Action, Bottleneck, Difference, Observer, Silent, Summary, Verified};
-pub use settings::{Compare, Concurrency, Hedging, Limits, Settings};
+pub use settings::{Compare, Concurrency, Hedging, Keep, Limits, Settings};
 pub use stop::Stop;

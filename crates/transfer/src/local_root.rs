@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
+use firstbyte_location::shown;
 use firstbyte_store::{Beneath, LocalFile, Over, Privacy};
 
-use crate::job::is_unfinished;
-use crate::{Result, Tree};
+use crate::job::{as_path, is_unfinished};
+use crate::{Error, Result, Tree};
 
 /// The destination of a tree, if it is local.
 pub(crate) struct LocalRoot<'a> {
@@ -35,6 +36,13 @@ impl<'a> LocalRoot<'a> {
     /// The directory, and the name of `path` beneath it. `None` if that is not beneath the root.
     pub(crate) fn name<'p>(&self, path: &'p Path) -> Option<(&Beneath, &'p Path)> {
         Some((&self.beneath, path.strip_prefix(self.path).ok()?))
+    }
+
+    /// Makes the link `name` like the source's. Returns false if it is so already.
+    pub(crate) fn link(&self, name: &[u8], source: &Path) -> Result<bool> {
+        let path = source.join(as_path(name));
+        let target = std::fs::read_link(&path).map_err(Error::io(shown(&path)))?;
+        Ok(self.beneath.make_link(as_path(name), &target)?)
     }
 
     /// Removes the directory that a complete file replaces. Returns how many files it had.

@@ -41,7 +41,7 @@ struct Relay {
 /// Starts a copy between stores.
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
     let context = requester.context;
-    let stat = requester.stat(&job.source)?;
+    let stat = requester.stat(&job.source, job.version_id())?;
     job.check_version(&stat.version)?;
     let Some(size) = stat.size().filter(|_| stat.version.strength() > Strength::None) else {
         return spool::copy(requester, job);

@@ -48,6 +48,10 @@ pub enum Difference {
 pub trait Observer: Sync {
     /// So many more objects and bytes are to be moved (called again as more is found).
     fn expected(&self, _objects: u64, _bytes: u64) {}
+    /// All objects of the run have been found: no more are expected.
+    fn listed(&self) {}
+    /// A large object, of `bytes` if that is known (or 0), is moved in pieces from now on.
+    fn started(&self, _source: &Location, _bytes: u64) {}
     /// So many more bytes have arrived.
     fn moved(&self, _bytes: u64) {}
     /// An object of `bytes` is complete; an earlier run may have moved part of it.

@@ -118,10 +118,14 @@ impl<'a> Requester<'a> {
         Self { context, slot, buffer: Vec::new() }
     }
 
-    /// Describes an object.
-    pub(crate) fn stat(&mut self, location: &Location) -> Result<Stat> {
+    /// Describes an object, or one version of it.
+    pub(crate) fn stat(&mut self, location: &Location, version_id: Option<&str>) -> Result<Stat> {
         self.request(Wait::Head, None, |attempt, _| {
-            let stat = attempt.context.store.stat(location)?;
+            let store = attempt.context.store;
+            let stat = match version_id {
+                Some(id) => store.stat_version(location, id)?,
+                None => store.stat(location)?,
+            };
             attempt.head_arrived(0);
             Ok(stat)
         })

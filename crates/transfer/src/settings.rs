@@ -70,6 +70,18 @@ impl Limits {
     }
 }
 
+/// What a copy keeps of local files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// The content, permission bits and modification times of files, and the permission bits of
+    /// directories. Links are followed.
+    #[default]
+    Usual,
+    /// Between local directories also links themselves, owners where this process may give them,
+    /// the bits beyond permissions, and the times of directories.
+    All,
+}
+
 /// Whether a silent request is replaced by a new one before its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
@@ -97,6 +109,8 @@ pub struct Settings {
     pub compare: Compare,
     /// The objects of trees that take part.
     pub limits: Limits,
+    /// What copies between local directories keep.
+    pub keep: Keep,
     /// Whether slow requests are replaced.
     pub hedging: Hedging,
     /// Directory of upload journals, in a cache; without one an upload does not resume.
@@ -144,6 +158,7 @@ impl Default for Settings {
             checksum: None,
             compare: Compare::SizeMtime,
             limits: Limits::default(),
+            keep: Keep::Usual,
             hedging: Hedging::On,
             state_dir: None,
             retries: RETRIES,

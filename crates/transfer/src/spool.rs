@@ -16,7 +16,8 @@ use crate::{Error, Job, Result};
 pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> {
     let context = requester.context;
     let sink = Sink::new(tempfile::tempfile().map_err(Error::io("a temporary file"))?);
-    let (body, cancel) = requester.open(&job.source, &Get { checksum: true, ..Get::default() })?;
+    let wanted = Get { checksum: true, version: job.wanted_version(), ..Get::default() };
+    let (body, cancel) = requester.open(&job.source, &wanted)?;
     let stat = body.stat().clone();
     job.check_version(&stat.version)?;
     let expected = context.settings.checksum.clone().or_else(|| stat.checksum.clone());
@@ -24,7 +25,7 @@ pub(crate) fn copy(requester: &mut Requester<'_>, job: &Job) -> Result<Started> 
     let (size, found) = requester.request(Wait::Body, Some(cancel), |attempt, buffer| {
         let mut body = match body.take() {
             Some(body) => body,
-            None => attempt.open(&job.source, &attempt.get())?,
+            None => attempt.open(&job.source, &Get { version: job.wanted_version(), ..attempt.get() })?,
         };
         let mut hasher = expected.as_ref().map(|expected| Hasher::new(expected.algorithm));
         let mut at = 0;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use firstbyte_location::{ByteRange, Location, Strength, shown, to_usize};
+use firstbyte_location::{ByteRange, Location, Strength, Version, shown, to_usize};
 use firstbyte_pacing::{START, Wait};
 use firstbyte_store::{
     BUFFER, Body, Checksum, Error as StoreError, Get, Hasher, LocalFile, Payload, Privacy, PutOptions, Stat,
@@ -33,10 +33,11 @@ pub(crate) fn workers(settings: &Settings) -> usize {
 pub(crate) fn cat(
     context: &Context<'_>,
     source: &Location,
+    version: Option<&Version>,
     range: Option<ByteRange>,
     out: &mut dyn Write,
 ) -> Result<Done> {
-    let mut output = Output { source, range, out, written: 0, stat: None, hasher: None };
+    let mut output = Output { source, version, range, out, written: 0, stat: None, hasher: None };
     Requester::new(context, 0).request(Wait::Head, None, |attempt, buffer| {
         let body = output.open(attempt)?;
         output.copy(attempt, body, buffer)
@@ -47,6 +48,8 @@ pub(crate) fn cat(
 /// An object on its way to a writer.
 struct Output<'a> {
     source: &'a Location,
+    /// The version that is wanted, if it need not be the newest.
+    version: Option<&'a Version>,
     range: Option<ByteRange>,
     out: &'a mut dyn Write,
     written: u64,
@@ -60,7 +63,7 @@ struct Output<'a> {
 impl Output<'_> {
     /// Asks for what has not been written, of the version of the first answer.
     fn open(&mut self, attempt: &Attempt<'_>) -> Result<Body> {
-        let version = self.stat.as_ref().map(|stat| stat.version.clone());
+        let version = self.stat.as_ref().map(|stat| &stat.version).or(self.version).cloned();
         let written = self.written;
         if let Some(version) = &version
             && written > 0
@@ -90,6 +93,7 @@ impl Output<'_> {
         });
         let length = |size| self.range.unwrap_or(ByteRange::new(0, size)).len().min(size);
         context.observer.expected(1, stat.size().map_or(0, length));
+        context.observer.listed();
         self.stat = Some(stat.clone());
     }
 

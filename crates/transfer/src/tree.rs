@@ -5,11 +5,11 @@
 use std::sync::atomic::AtomicU64;
 
 use firstbyte_location::{Entry, Kind, Location, S3Object};
-use firstbyte_store::{Directories, Error as StoreError, ListOptions, Listing, Order, Over, Store};
+use firstbyte_store::{Directories, Error as StoreError, Links, ListOptions, Listing, Order, Over, Store};
 
 use crate::compare::{Comparison, Comparisons, Outcome, Sameness, Times};
 use crate::context::{Scope, add, count};
-use crate::job::{JobResult, Route, as_path};
+use crate::job::{JobResult, Route, as_path, keeps_all};
 use crate::leftovers::Leftovers;
 use crate::local_root::LocalRoot;
 use crate::{
@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     skipped: AtomicU64,
+    /// Links made.
+    links: AtomicU64,
     pub(crate) deleted: AtomicU64,
     /// Pipes, sockets and devices.
     special: AtomicU64,
@@ -31,6 +33,7 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn add_to(&self, summary: &mut Summary) {
         summary.skipped = count(&self.skipped);
+        summary.objects += count(&self.links);
         summary.deleted += count(&self.deleted);
         summary.special = count(&self.special);
         summary.empty_directories = count(&self.empty_directories);
@@ -43,14 +46,17 @@ pub(crate) struct TreeCopy<'a> {
     /// The destination, if it is local.
     pub(crate) root: Option<LocalRoot<'a>>,
     limits: Limits,
+    /// Whether links are made rather than followed.
+    keeps_links: bool,
     leftovers: Leftovers,
     pub(crate) counts: Counts,
 }
 
 impl<'a> TreeCopy<'a> {
-    pub(crate) fn new(tree: &'a Tree<'a>, limits: Limits) -> Self {
+    pub(crate) fn new(tree: &'a Tree<'a>, settings: &Settings) -> Self {
         let root = LocalRoot::of(tree);
-        Self { tree, root, limits, leftovers: Leftovers::default(), counts: Counts::default() }
+        let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
+        Self { tree, root, limits: settings.limits, keeps_links, leftovers: Leftovers::default(), counts: Counts::default() }
     }
 
     /// Whether a listed entry takes part. One that cannot be copied is counted.
@@ -68,7 +74,8 @@ impl<'a> TreeCopy<'a> {
         match entry.kind {
             Kind::File => selected && self.limits.take(entry.size, entry.modified),
             Kind::Directory => selected,
-            _ => false,
+            Kind::Symlink => selected && self.keeps_links,
+            Kind::Other => false,
         }
     }
 
@@ -84,10 +91,21 @@ impl<'a> TreeCopy<'a> {
             }
             Err(error) => return Some(Err(Failure { location: source.to_string(), error })),
         };
-        let size = entry.size;
+        let size = entry.size.filter(|_| entry.kind != Kind::Symlink);
         if self.tree.effect == Effect::DryRun {
             observer.planned(&Action::Copy { source, destination, size });
             return None;
+        }
+        if let (Kind::Symlink, Some(from), Some(root)) =
+            (entry.kind, self.tree.source.as_local(), &self.root)
+        {
+            return match root.link(&entry.name, from) {
+                Ok(made) => {
+                    add(if made { &self.counts.links } else { &self.counts.skipped }, 1);
+                    None
+                }
+                Err(error) => Some(Err(self.tree.failure(&entry.name, error))),
+            };
         }
         observer.expected(1, size.unwrap_or(0));
         Some(Ok(Job { source, destination, entry: Some(entry), over }))
@@ -165,7 +183,8 @@ pub(crate) fn bucket_of(location: &Location) -> Option<Location> {
     Some(Location::S3(S3Object { bucket: object.bucket.clone(), key: String::new() }))
 }
 
-/// The options for listing a source: links are followed, and local directories are reported.
+/// The options for listing a source: links are followed unless they are kept, and local directories
+/// are reported.
 pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -> ListOptions {
     ListOptions {
         recursive: tree.levels == Levels::All,
@@ -173,6 +192,11 @@ pub(crate) fn list_options(tree: &Tree<'_>, order: Order, settings: &Settings) -
         order,
         requests: Some(settings.listing_requests()),
         directories: Directories::Listed,
+        links: if keeps_all(settings, &tree.source, &tree.destination) {
+            Links::Report
+        } else {
+            Links::Follow
+        },
         ..ListOptions::default()
     }
 }

@@ -237,6 +237,11 @@ impl Screen {
     }
 }
 
+/// The columns of the terminal that standard error is.
+pub fn width() -> u16 {
+    size().0
+}
+
 fn size() -> (u16, u16) {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
     size.ok().filter(|size| size.ws_col > 0).map_or((80, 24), |size| (size.ws_col, size.ws_row))

@@ -1,6 +1,7 @@
 //! The output of the program: rows, progress, receipts and errors. Results go to standard output,
 //! everything else to standard error. The verbs call it; nothing here depends on a verb.
 
+pub mod bar;
 pub mod console;
 pub mod error;
 pub mod json;

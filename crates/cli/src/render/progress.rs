@@ -1,27 +1,24 @@
-//! Shows the progress of a transfer: a bar with bytes, objects, rate and time left, and a line for
-//! each object that fails. The bar is drawn only if standard error is a terminal.
+//! Shows what a transfer does: how far it is ([`Bar`]), the rows of a dry run and of a comparison,
+//! and a line for each object that fails.
 
-use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use firstbyte_location::Location;
 use firstbyte_transfer::{Action, Difference, Failure, Observer, Stop};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::globals::{Globals, ProgressMode};
+use crate::globals::Globals;
+use crate::render::bar::Bar;
 use crate::render::console;
 use crate::render::error::Error;
 
 /// Draws the bar, prints what a dry run plans and what fails.
 pub struct Progress {
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     rows: Rows,
     /// What is done to an object: `copy` or `move`.
     deed: &'static str,
     failures: Failures,
-    finished: AtomicU64,
-    expected: AtomicU64,
     /// Ends the run whose rows cannot be printed.
     stop: Option<Stop>,
     /// The reason for which rows cannot be written.
@@ -47,15 +44,11 @@ enum Rows {
 impl Progress {
     /// A bar as the global options ask for.
     pub fn new(globals: &Globals, failures: Failures) -> Self {
-        let wanted =
-            globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
         Self {
-            bar: wanted.then(new_bar),
+            bar: Bar::new(globals),
             rows: if globals.json { Rows::Json } else { Rows::Text },
             deed: "copy",
             failures,
-            finished: AtomicU64::new(0),
-            expected: AtomicU64::new(0),
             stop: None,
             broken: Mutex::default(),
         }
@@ -85,57 +78,31 @@ impl Progress {
             self.stop.iter().for_each(Stop::stop);
         }
     }
-
-    fn show_objects(&self) {
-        if let Some(bar) = &self.bar {
-            let (done, of) = (self.finished.load(Ordering::Relaxed), self.expected.load(Ordering::Relaxed));
-            bar.set_message(format!("{done}/{of}"));
-        }
-    }
-}
-
-/// Removes the bar, so that the outcome follows on standard error.
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn new_bar() -> ProgressBar {
-    // Ten times a second is fast enough to read; each drawing costs a system call.
-    let bar = ProgressBar::with_draw_target(Some(0), console::progress_target(10));
-    let template =
-        "{wide_bar} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg} objects, {eta} left";
-    // The template is a constant, and indicatif knows all its keys; the plain bar is no worse than
-    // nothing.
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message("0/0");
-    bar
 }
 
 impl Observer for Progress {
     fn expected(&self, objects: u64, bytes: u64) {
-        self.expected.fetch_add(objects, Ordering::Relaxed);
-        if let Some(bar) = &self.bar {
-            bar.inc_length(bytes);
-            self.show_objects();
-        }
+        self.bar.iter().for_each(|bar| bar.expect(objects, bytes));
     }
 
     fn moved(&self, bytes: u64) {
-        if let Some(bar) = &self.bar {
-            bar.inc(bytes);
-        }
+        self.bar.iter().for_each(|bar| bar.moved(bytes));
     }
 
-    fn finished(&self, _source: &Location, _destination: &Location, _bytes: u64) {
-        self.finished.fetch_add(1, Ordering::Relaxed);
-        self.show_objects();
+    fn listed(&self) {
+        self.bar.iter().for_each(Bar::listed);
+    }
+
+    fn started(&self, source: &Location, bytes: u64) {
+        self.bar.iter().for_each(|bar| bar.started(source, bytes));
+    }
+
+    fn finished(&self, source: &Location, _destination: &Location, _bytes: u64) {
+        self.bar.iter().for_each(|bar| bar.finished(source));
     }
 
     fn failed(&self, failure: &Failure) {
+        self.bar.iter().for_each(|bar| bar.failed(&failure.location));
         if self.failures == Failures::Returned {
             return;
         }

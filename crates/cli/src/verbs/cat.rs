@@ -5,10 +5,11 @@ use std::io;
 use std::str::FromStr;
 
 use clap::Args;
-use firstbyte_location::{ByteRange, Location};
+use firstbyte_location::{ByteRange, Location, Version};
 use firstbyte_store::Store;
 use firstbyte_transfer::Engine;
 
+use super::described;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -30,6 +31,9 @@ pub struct CatArgs {
     /// Range to write: START-END (both included, as in HTTP), START- or -LAST
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     range: Option<RangeSpec>,
+    /// Write this version of the one object, as `ls --versions` shows it
+    #[arg(long, value_name = "ID")]
+    version_id: Option<String>,
 }
 
 /// A range as it is written, before the object's length is known.
@@ -64,11 +68,11 @@ impl FromStr for RangeSpec {
 }
 
 impl RangeSpec {
-    fn resolve(self, location: &Location, store: &Store) -> Result<ByteRange> {
+    fn resolve(self, location: &Location, version: Option<&str>, store: &Store) -> Result<ByteRange> {
         match self {
             Self::Span(range) => Ok(range),
             Self::Last(count) => {
-                let size = store.stat(location)?.size();
+                let size = described(location, version, store)?.size();
                 let unknown = || Error::failed(format!("{location}: the server does not tell its length"));
                 let size = size.ok_or_else(|| unknown().advise("give a range from its start"))?;
                 Ok(ByteRange::new(size.saturating_sub(count), size))
@@ -81,13 +85,19 @@ impl RangeSpec {
 pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
     let locations =
         args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+    if args.version_id.is_some() && locations.len() > 1 {
+        return Err(Error::usage("--version-id: names a version of one object"));
+    }
+    let id = args.version_id.as_deref();
+    let version = id.map(Version::of_id);
     let engine = Engine::new(globals.store()?, globals.settings(stop_on_signal(None)?));
     let mut report = Report::new("cat", super::joined(&args.locations), None);
     let progress = Progress::new(globals, Failures::Returned);
     let mut out = console::standard_output()?;
     for location in &locations {
-        let range = args.range.map(|range| range.resolve(location, engine.store())).transpose();
-        match range.map(|range| engine.cat(location, range, &mut out, &progress)) {
+        let range = args.range.map(|range| range.resolve(location, id, engine.store())).transpose();
+        let cat = |range| engine.cat_version(location, version.as_ref(), range, &mut out, &progress);
+        match range.map(cat) {
             // Its reader has seen enough (`| head`): that is no failure.
             Ok(Err(error)) if is_closed_pipe(&error) => break,
             Ok(run) => super::add_of_object(&mut report, run, location, engine.store()),

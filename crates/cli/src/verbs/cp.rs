@@ -15,11 +15,12 @@ use clap::Args;
 use firstbyte::Depth;
 use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte::manifest::ShardTarget;
+use firstbyte::name_list::NameList;
 use firstbyte::operand::Glob;
-use firstbyte_location::{Location, shown, units};
+use firstbyte_location::{Location, Version, shown, units};
 use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Failure, Job, Levels, Names, Observer, Over, Settings, Shard, Stop, Summary, Tree,
+    Action, Effect, Engine, Failure, Job, Keep, Levels, Names, Observer, Over, Settings, Shard, Stop, Summary, Tree,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -42,9 +43,12 @@ Examples:
   firstbyte cp s3://bucket/big.bam .
   firstbyte cp -r s3://bucket/run-43 data/               # data/run-43: DST/ takes SRC under its name
   firstbyte cp -r s3://bucket/run-43 kk                  # kk: DST is the copy's name, there already or not
+  firstbyte cp -a /data/project /backup/                 # with links, owners, modes and times
   firstbyte cp -r results/ s3://bucket/results/          # SRC/ means its contents
   firstbyte cp 's3://bucket/2026-*/*.gz' data/           # * stays within a directory, ** does not
   firstbyte cp -r s3://bucket/run . --exclude '*' --include '*.vcf'
+  firstbyte cp --files-from names.txt s3://bucket/run data/
+  firstbyte cp s3://bucket/table.csv old.csv --version-id 3sL4kqtJlcpXroDTDmJ
   firstbyte cp https://host/db.tar.gz . --checksum sha256:9f86d0...
   tar c dir | firstbyte cp - s3://bucket/dir.tar
   firstbyte cp big.vcf.gz s3://bucket --metadata run=7,lab=x --storage-class STANDARD_IA
@@ -60,6 +64,10 @@ pub struct CpArgs {
     /// are left out
     #[arg(short, long)]
     recursive: bool,
+    /// Copy local directories and files as they are: with links, owners where this is allowed,
+    /// modes and all times
+    #[arg(short, long, conflicts_with_all = ["manifest", "files_from", "version_id"])]
+    archive: bool,
     /// Treat *, ?, [ and { in sources as ordinary characters
     #[arg(long)]
     no_glob: bool,
@@ -67,6 +75,9 @@ pub struct CpArgs {
     /// crc32c:HEX, md5:HEX
     #[arg(long, value_name = "ALGO:HEX", value_parser = Checksum::parse, conflicts_with = "manifest")]
     checksum: Option<Checksum>,
+    /// Copy this version of the one object, as `ls --versions` shows it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["recursive", "manifest", "files_from", "rule"])]
+    version_id: Option<String>,
     /// Abort multipart uploads older than AGE below the given locations
     #[arg(long, value_name = "AGE", num_args = 0..=1, require_equals = true, default_missing_value = "1d")]
     #[arg(value_parser = units::parse_duration)]
@@ -91,26 +102,54 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::usage("cp needs a source and a destination").advise("see firstbyte cp --help"));
     };
     args.policy.movement().check(sources, last)?;
+    args.check_version(sources)?;
+    args.check_archive()?;
     let shard = args.policy.sharding().of_names()?;
     let wildcards = if args.no_glob { Wildcards::Off } else { Wildcards::On };
-    let destination = CopyDestination::parse(last, sources, wildcards)?;
+    let names = args.policy.names()?;
+    let destination = match &names {
+        None => CopyDestination::parse(last, sources, wildcards)?,
+        Some(_) => CopyDestination::Stored(below(sources, last)?),
+    };
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
     let settings =
-        Settings { checksum: args.checksum.clone(), ..args.policy.settings(globals, stop.clone()) };
+        Settings { checksum: args.checksum.clone(), keep: args.keep(), ..args.policy.settings(globals, stop.clone()) };
     let engine = Engine::new(args.policy.movement().store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
-    let parsed: Result<Vec<CopySource>> =
-        sources.iter().map(|text| CopySource::parse(text, args.depth(), wildcards, engine.store())).collect();
-    let copy = Copy { args, globals, engine, stop, shard };
+    let parse = |text: &OsString| match &names {
+        // A link is copied itself, also one to a directory.
+        None if args.archive && is_link(text) => {
+            Ok(CopySource::Stored(Source::Object(Location::parse(text)?)))
+        }
+        None => CopySource::parse(text, args.depth(), wildcards, engine.store()),
+        Some(_) => {
+            Ok(CopySource::Stored(Source::Tree { root: Location::parse(text)?, name: None }))
+        }
+    };
+    let parsed: Result<Vec<CopySource>> = sources.iter().map(parse).collect();
+    let copy = Copy { args, globals, engine, stop, shard, names };
     let outcome = parsed.and_then(|sources| copy.all(&sources, &destination, &mut report));
     outcome.unwrap_or_else(|error| report.fail(copy.reason(error)));
     report.end(
         globals,
         if matches!(destination, CopyDestination::Stdout) { Output::Data } else { Output::Free },
     )
+}
+
+/// Whether a local path is a link, and not written as what it leads to.
+fn is_link(text: &OsStr) -> bool {
+    !text.as_bytes().ends_with(b"/") && fs::symlink_metadata(text).is_ok_and(|it| it.is_symlink())
+}
+
+/// The destination of a list of names below the one source.
+fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
+    match sources {
+        [source] if source != "-" && destination != "-" => Ok(Destination::of(destination, false)?),
+        _ => Err(Error::usage("with --files-from, cp takes the directory or prefix that has the names, and where they go")),
+    }
 }
 
 fn abort_stale(operands: &[OsString], age: Duration, args: &CpArgs, globals: &Globals) -> Result<Exit> {
@@ -180,7 +219,31 @@ impl CopyDestination {
 
 impl CpArgs {
     fn depth(&self) -> Depth {
-        if self.recursive { Depth::Tree } else { Depth::Object }
+        if self.recursive || self.archive { Depth::Tree } else { Depth::Object }
+    }
+
+    fn keep(&self) -> Keep {
+        if self.archive { Keep::All } else { Keep::Usual }
+    }
+
+    /// Refuses to keep what a store does not have.
+    fn check_archive(&self) -> Result<()> {
+        let is_local = |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
+        match self.archive {
+            true if !self.operands.iter().all(is_local) => Err(Error::usage(
+                "--archive: both places have to be local; a store has no owners, modes and links",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a version of anything but one object in a store.
+    fn check_version(&self, sources: &[OsString]) -> Result<()> {
+        match (&self.version_id, sources) {
+            (None, _) => Ok(()),
+            (Some(_), [source]) if matches!(Location::parse(source)?, Location::S3(_)) => Ok(()),
+            _ => Err(Error::usage("--version-id: names a version of one object in S3")),
+        }
     }
 }
 
@@ -192,6 +255,8 @@ struct Copy<'a> {
     stop: Stop,
     /// This worker's share of the names of trees.
     shard: Shard,
+    /// The names to copy of the one tree, instead of all.
+    names: Option<NameList>,
 }
 
 impl Copy<'_> {
@@ -227,7 +292,7 @@ impl Copy<'_> {
             {
                 let target = source.target(destination)?;
                 let run = match self.engine.is_wanted(location, &target) {
-                    Ok(true) => self.engine.copy(location, &target, &progress),
+                    Ok(true) => self.one(location, &target, &progress),
                     Ok(false) => Ok(Summary { skipped: 1, ..Summary::default() }),
                     Err(error) => Err(error),
                 };
@@ -235,6 +300,19 @@ impl Copy<'_> {
                 Ok(())
             }
             _ => self.many(sources, destination, report),
+        }
+    }
+
+    /// Copies the object, or the version of it that is asked for.
+    fn one(
+        &self,
+        source: &Location,
+        destination: &Location,
+        progress: &Progress,
+    ) -> firstbyte_transfer::Result<Summary> {
+        match &self.args.version_id {
+            None => self.engine.copy(source, destination, progress),
+            Some(id) => self.engine.copy_version(source, &Version::of_id(id), destination, progress),
         }
     }
 
@@ -249,7 +327,8 @@ impl Copy<'_> {
             let CopySource::Stored(Source::Object(location)) = source else {
                 return Err(Error::usage("only single objects can be written to a stream"));
             };
-            match self.engine.cat(location, None, out, progress) {
+            let version = self.args.version_id.as_deref().map(Version::of_id);
+            match self.engine.cat_version(location, version.as_ref(), None, out, progress) {
                 Err(error) if is_closed_pipe(&error) => {
                     report.unread();
                     break;
@@ -311,9 +390,10 @@ impl Copy<'_> {
             }
             takes
         };
+        let listing = || Ok(self.names.clone().unwrap_or_default().listing(self.engine.store(), root));
         let tree = Tree {
             source: root.clone(),
-            names: Names::Listed,
+            names: if self.names.is_some() { Names::Given(&listing) } else { Names::Listed },
             destination,
             beginning: glob.map(|glob| glob.beginning(0)).unwrap_or_default(),
             levels: glob.map_or(Levels::All, |glob| glob.listed_levels(depth)),
@@ -353,6 +433,12 @@ impl Copy<'_> {
     fn jobs(&self, jobs: Vec<Job>, progress: &Progress, report: &mut Report) {
         let (jobs, skipped) = self.wanted(jobs, progress);
         report.add(Ok(skipped));
+        if self.args.archive && self.args.policy.movement().effect() == Effect::Apply {
+            for Job { source, destination, .. } in &jobs {
+                report.add(self.engine.copy(source, destination, progress));
+            }
+            return;
+        }
         if self.args.policy.movement().effect() == Effect::Apply {
             return report.add(self.engine.copy_many(&mut jobs.into_iter().map(Ok::<_, Failure>), progress));
         }

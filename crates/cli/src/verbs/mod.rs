@@ -29,6 +29,7 @@ pub mod rb;
 pub mod receipts;
 pub mod release;
 pub mod rm;
+pub mod run;
 pub mod serve;
 mod shard_copy;
 mod sharding;
@@ -41,11 +42,19 @@ pub mod unmount;
 use std::ffi::OsString;
 
 use firstbyte_location::{Location, shown};
-use firstbyte_store::{Error as StoreError, Store};
+use firstbyte_store::{Error as StoreError, Stat, Store};
 use firstbyte_transfer::Summary;
 
 use crate::render::error::Error;
 use crate::render::report::Report;
+
+/// Describes an object, or one version of it.
+fn described(location: &Location, version: Option<&str>, store: &Store) -> firstbyte_store::Result<Stat> {
+    match version {
+        Some(id) => store.stat_version(location, id),
+        None => store.stat(location),
+    }
+}
 
 /// The error for an object that is not found, if names begin with its name.
 fn if_prefix(error: &firstbyte_transfer::Error, location: &Location, store: &Store) -> Option<Error> {

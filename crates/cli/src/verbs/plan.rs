@@ -52,7 +52,7 @@ pub fn run(args: &PlanArgs, globals: &Globals) -> Result<Exit> {
     let request = Plan {
         sources: &args.sources,
         wildcards: if args.no_glob { Wildcards::Off } else { Wildcards::On },
-        filter: &args.filter.0,
+        filter: &args.filter.filter,
         shards: args.shards,
     };
     let planned = plan(&store, request, &args.out)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
@@ -9,12 +10,14 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use firstbyte::filter::{Filter, Verdict, patterns};
 use firstbyte::manifest::ShardRun;
-use firstbyte_location::{Location, units};
+use firstbyte::name_list::{NameEnd, NameList};
+use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Limits, Settings, Stop};
 
 use super::sharding::Sharding;
 use crate::globals::Globals;
+use crate::render::console;
 use crate::render::error::{Error, Result};
 use crate::signals::Deadline;
 
@@ -38,6 +41,10 @@ pub struct Policy {
     /// Skip what DST has, whatever it is
     #[arg(long, group = "rule")]
     no_clobber: bool,
+    /// Take the names in FILE, one on each line, and no others: what is below SRC goes to the same
+    /// names below DST. `-` is standard input; # begins a comment
+    #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
+    files_from: Option<OsString>,
     #[command(flatten)]
     sharding: Sharding,
 }
@@ -90,9 +97,29 @@ pub struct Movement {
     /// S3 storage class of uploads, such as STANDARD_IA or GLACIER_IR
     #[arg(long, value_name = "CLASS", value_parser = parse_storage_class)]
     storage_class: Option<String>,
+    /// Access list of uploads
+    #[arg(long, value_name = "NAME", value_parser = ACLS)]
+    acl: Option<String>,
+    /// Tags of uploads. Repeat the option, or separate pairs with commas
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tags)]
+    tag: Vec<Pairs>,
 }
 
-/// Names and values of user metadata.
+/// The access lists that S3 knows by a name.
+const ACLS: [&str; 7] = [
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "aws-exec-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+];
+
+/// Tags that an object can have.
+const MOST_TAGS: usize = 10;
+
+/// Names and values of user metadata, or of tags.
 type Pairs = BTreeMap<String, String>;
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -163,6 +190,18 @@ fn parse_metadata(text: &str) -> std::result::Result<Pairs, String> {
     }
 }
 
+/// Parses `KEY=VALUE[,KEY=VALUE...]`. No tag can have a comma.
+fn parse_tags(text: &str) -> std::result::Result<Pairs, String> {
+    let legal = |text: &str| text.chars().all(|c| c.is_alphanumeric() || " +-=._:/@".contains(c));
+    let pair = |piece: &str| match piece.split_once('=') {
+        Some((key, value)) if !key.is_empty() && legal(key) && legal(value) => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
+        _ => Err("write KEY=VALUE, of letters, digits, spaces and + - = . _ : / @".to_owned()),
+    };
+    text.split(',').map(pair).collect()
+}
+
 fn parse_content_type(text: &str) -> std::result::Result<String, String> {
     header_value(text)
         .map(|()| text.to_owned())
@@ -196,8 +235,17 @@ impl Movement {
                 return Err(Error::usage("--sse-kms-key-id belongs to --sse aws:kms, not to AES256"));
             }
         };
-        let storage_class = self.storage_class.clone();
-        Ok(Store::new(Options { encryption, storage_class, ..globals.options().store })?)
+        let tags: Pairs = self.tag.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        if tags.len() > MOST_TAGS {
+            return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
+        }
+        Ok(Store::new(Options {
+            encryption,
+            storage_class: self.storage_class.clone(),
+            acl: self.acl.clone(),
+            tags: tags.into_iter().collect(),
+            ..globals.options().store
+        })?)
     }
 
     /// The transfer settings that these options describe.
@@ -236,7 +284,7 @@ impl Movement {
 
     /// Whether every name is taken.
     pub fn takes_all(&self) -> bool {
-        self.filter.0.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
+        self.filter.filter.is_empty() && self.max_depth.is_none() && !self.limits().is_any()
     }
 
     /// The objects that are taken by size and age.
@@ -256,8 +304,15 @@ impl Movement {
         sources: impl IntoIterator<Item = &'l OsString>,
         destination: &OsStr,
     ) -> Result<()> {
-        if self.cache_control.is_some() && Location::parse(destination)?.as_local().is_some() {
-            return Err(Error::usage("--cache-control: a file has no such header; it is for uploads"));
+        let of_uploads = [
+            ("--cache-control", self.cache_control.is_some()),
+            ("--acl", self.acl.is_some()),
+            ("--tag", !self.tag.is_empty()),
+        ];
+        if let Some((name, _)) = of_uploads.iter().find(|(_, given)| *given)
+            && Location::parse(destination)?.as_local().is_some()
+        {
+            return Err(Error::usage(format!("{name}: a file has none; it is for uploads")));
         }
         let is_web = |text: &OsString| matches!(Location::parse(text), Ok(Location::Http(_)));
         if self.limits().is_any() && sources.into_iter().any(is_web) {
@@ -312,6 +367,20 @@ impl Policy {
         &self.sharding
     }
 
+    /// The names that are to be copied instead of all, if there is a list of them.
+    pub fn names(&self) -> Result<Option<NameList>> {
+        let Some(path) = &self.files_from else { return Ok(None) };
+        let at_list = |error: &io::Error| Error::io(format_args!("--files-from {}", shown(path)), error);
+        let list = if path == "-" {
+            let mut list = Vec::new();
+            console::standard_input()?.read_to_end(&mut list).map(|_| list)
+        } else {
+            std::fs::read(path)
+        };
+        let list = list.map_err(|error| at_list(&error))?;
+        Ok(Some(NameList::parse(&list, self.movement.filter.end)?))
+    }
+
     /// The shard of a manifest to copy, if one is named.
     pub fn shard_of_manifest(&self) -> Result<Option<ShardRun>> {
         let run = self.sharding.of_manifest()?;
@@ -325,13 +394,17 @@ impl Policy {
 
 /// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
 /// derived parser would lose.
-#[derive(Clone, Default)]
-pub struct FilterArgs(pub Filter);
+#[derive(Clone)]
+pub struct FilterArgs {
+    pub filter: Filter,
+    /// What ends a name or pattern in a list.
+    end: NameEnd,
+}
 
 impl FilterArgs {
     /// Whether `name` is taken, relative to the operand.
     pub fn takes(&self, name: &[u8]) -> bool {
-        self.0.takes(name)
+        self.filter.takes(name)
     }
 }
 
@@ -355,6 +428,13 @@ impl Args for FilterArgs {
                 "exclude-from",
                 "As --exclude, with a pattern on each line of FILE; # begins a comment",
             ))
+            .arg(
+                Arg::new("null")
+                    .short('0')
+                    .long("null")
+                    .action(ArgAction::SetTrue)
+                    .help("Lists (--include-from and others) have a zero byte instead of each line feed"),
+            )
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -369,6 +449,7 @@ impl FromArgMatches for FilterArgs {
             let texts = matches.get_many::<String>(id).into_iter().flatten();
             places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
         };
+        let end = if matches.get_flag("null") { NameEnd::Zero } else { NameEnd::Line };
         let mut rules = Vec::new();
         for (id, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
             rules.extend(
@@ -380,14 +461,14 @@ impl FromArgMatches for FilterArgs {
                 let list = std::fs::read_to_string(path).map_err(|error| {
                     clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))
                 })?;
-                rules.extend(patterns(&list).map(|pattern| (place, verdict, pattern.to_owned())));
+                rules.extend(patterns(&list, end).map(|pattern| (place, verdict, pattern.to_owned())));
             }
         }
         // Patterns of one list stay in their order.
         rules.sort_by_key(|(place, ..)| *place);
         let mut filter = Filter::default();
         rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));
-        Ok(Self(filter))
+        Ok(Self { filter, end })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
@@ -410,6 +491,15 @@ mod tests {
         assert!(parse_metadata("a b=1").is_err());
         assert!(parse_metadata("mtime=1").unwrap_err().contains("modification time"));
         assert!(parse_metadata("a=x\r\nx-amz-acl: public-read").unwrap_err().contains("control"));
+    }
+
+    #[test]
+    fn tags_are_pairs_of_what_s3_allows() {
+        let tags: Vec<_> = parse_tags("run=7,owner=a@b c").unwrap().into_iter().collect();
+        assert_eq!(tags, [("owner".into(), "a@b c".into()), ("run".into(), "7".into())]);
+        for wrong in ["run", "=7", "a=b\nc", "a=b,c", "a=x&y"] {
+            assert!(parse_tags(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use firstbyte_location::{Kind, Location, Strength};
 use firstbyte_store::Stat;
 use serde_json::{Map, Value, json};
 
+use super::described;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
@@ -25,6 +26,9 @@ pub struct StatArgs {
     /// Locations to describe
     #[arg(required = true, value_name = "LOC")]
     locations: Vec<OsString>,
+    /// Describe this version of the one object, as `ls --versions` shows it
+    #[arg(long, value_name = "ID")]
+    version_id: Option<String>,
 }
 
 /// Runs it.
@@ -32,10 +36,13 @@ pub fn run(args: &StatArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let locations =
         args.locations.iter().map(|text| Ok(Location::parse(text)?)).collect::<Result<Vec<_>>>()?;
+    if args.version_id.is_some() && locations.len() > 1 {
+        return Err(Error::usage("--version-id: names a version of one object"));
+    }
     let store = globals.store()?;
     let mut failed: Vec<Error> = Vec::new();
     for location in &locations {
-        match store.stat(location) {
+        match described(location, args.version_id.as_deref(), &store) {
             Ok(stat) if globals.json => console::print(Value::Object(fields(location, &stat)))?,
             Ok(stat) => console::print_bytes(aligned(&fields(location, &stat)).as_bytes())?,
             Err(error) => {

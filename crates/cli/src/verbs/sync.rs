@@ -33,7 +33,7 @@ pub struct SyncArgs {
     operands: Vec<OsString>,
     /// Delete what exists only in DST; refused if SRC holds no object. No environment variable sets
     /// it
-    #[arg(long, conflicts_with = "manifest")]
+    #[arg(long, conflicts_with_all = ["manifest", "files_from"])]
     delete: bool,
     /// Let --delete remove everything in DST if SRC holds no object
     #[arg(long, requires = "delete")]
@@ -74,12 +74,16 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     report.keep_in(args.policy.sharding().receipt());
     report.receipt().left_out = Some(0);
     report.receipt().deleted = args.delete.then_some(0);
+    let list = args.policy.names()?;
+    let root = source.clone();
+    let listing = || Ok(list.clone().unwrap_or_default().listing(engine.store(), &root));
+    let names = if list.is_some() { Names::Given(&listing) } else { Names::Listed };
     let select = |name: &[u8]| args.policy.movement().takes(name);
     let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
     let tree =
-        Tree { source, names: Names::Listed, destination, beginning, levels, select: &select, shard, effect };
+        Tree { source, names, destination, beginning, levels, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
     report.output(progress);
     report.end(globals, Output::Free)

@@ -234,6 +234,14 @@ impl Observer for Marking<'_> {
         self.inner.expected(objects, bytes);
     }
 
+    fn listed(&self) {
+        self.inner.listed();
+    }
+
+    fn started(&self, source: &Location, bytes: u64) {
+        self.inner.started(source, bytes);
+    }
+
     fn moved(&self, bytes: u64) {
         self.inner.moved(bytes);
     }

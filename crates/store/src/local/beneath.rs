@@ -245,6 +245,11 @@ impl Beneath {
         Ok(())
     }
 
+    /// The directory itself, which exists.
+    pub(super) fn opened(&self) -> std::result::Result<OwnedFd, Errno> {
+        rustix::fs::openat(self.root(Missing::Refuse)?, ".", LOOKUP, Mode::empty())
+    }
+
     /// The path of a name, for messages.
     pub(crate) fn shown(&self, name: &Path) -> PathBuf {
         self.path.join(name)

@@ -21,6 +21,7 @@ pub(super) enum Operation {
     HeadObject,
     ListBuckets,
     ListMultipartUploads,
+    ListObjectVersions,
     ListObjectsV2,
     ListParts,
     PutObject,
@@ -34,6 +35,7 @@ impl Operation {
             Self::GetObject
             | Self::ListBuckets
             | Self::ListMultipartUploads
+            | Self::ListObjectVersions
             | Self::ListObjectsV2
             | Self::ListParts => Method::Get,
             Self::HeadBucket | Self::HeadObject => Method::Head,
@@ -64,6 +66,7 @@ impl Operation {
             Self::HeadObject => &["s3:GetObject", "s3:GetObjectVersion"],
             Self::ListBuckets => &["s3:ListAllMyBuckets"],
             Self::ListMultipartUploads => &["s3:ListBucketMultipartUploads"],
+            Self::ListObjectVersions => &["s3:ListBucketVersions"],
             Self::ListObjectsV2 => &["s3:ListBucket"],
             Self::ListParts => &["s3:ListMultipartUploadParts"],
             Self::PutObject => &["s3:PutObject"],

@@ -7,6 +7,7 @@
 use std::os::unix::fs::FileExt;
 
 use firstbyte_location::{S3Object, Version, to_usize};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::wire::Head;
 use crate::{
@@ -65,6 +66,9 @@ impl S3 {
             call.header("x-amz-metadata-directive", "REPLACE");
             self.describe(&mut call, &options.metadata);
         }
+        if !self.client.options.tags.is_empty() {
+            call.header("x-amz-tagging-directive", "REPLACE");
+        }
         condition(&mut call, &options.precondition);
         let (head, stored) =
             self.store_inside(&call, "CopyObjectResult").map_err(|error| changed(error, source, version))?;
@@ -107,10 +111,20 @@ impl S3 {
         self.keep(call);
     }
 
-    /// Adds the headers for storage class and encryption.
+    /// Adds the headers for storage class, access list, tags and encryption.
     fn keep(&self, call: &mut Call<'_>) {
         if let Some(class) = &self.client.options.storage_class {
             call.header("x-amz-storage-class", class);
+        }
+        if let Some(acl) = &self.client.options.acl {
+            call.header("x-amz-acl", acl);
+        }
+        let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+        let tags = &self.client.options.tags;
+        let tags: Vec<_> =
+            tags.iter().map(|(key, value)| format!("{}={}", encode(key), encode(value))).collect();
+        if !tags.is_empty() {
+            call.header("x-amz-tagging", tags.join("&"));
         }
         match &self.client.options.encryption {
             Some(ServerSideEncryption::S3) => call.header("x-amz-server-side-encryption", "AES256"),

@@ -94,7 +94,7 @@ impl Download {
     }
 
     fn ask_checksum(&self, requester: &mut Requester<'_>) -> Result<()> {
-        let stat = requester.stat(&self.source)?;
+        let stat = requester.stat(&self.source, self.stat.version.version_id.as_deref())?;
         if !self.stat.version.agrees_with(&stat.version) {
             return Err(self.changed(&stat.version).into());
         }

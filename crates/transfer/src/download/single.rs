@@ -23,7 +23,7 @@ pub(super) fn whole(
     let asked_by_range = job.listed_size().is_none();
     if stat.checksum.is_none() && asked_by_range && matches!(job.source, Location::S3(_)) {
         // Stores send a checksum with whole objects only, and this was asked for as a range.
-        let described = requester.stat(&job.source)?;
+        let described = requester.stat(&job.source, stat.version.version_id.as_deref())?;
         if described.version.agrees_with(&stat.version) {
             stat.checksum = described.checksum;
         }
@@ -33,7 +33,8 @@ pub(super) fn whole(
 
 /// Copies a source as one stream, started over after every failure.
 pub(super) fn stream(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
-    let opened = requester.open(&job.source, &Get { checksum: true, ..Get::default() })?;
+    let wanted = Get { checksum: true, version: job.wanted_version(), ..Get::default() };
+    let opened = requester.open(&job.source, &wanted)?;
     let stat = opened.0.stat().clone();
     job.check_version(&stat.version)?;
     fetch(requester, job, path, Some(opened), stat)

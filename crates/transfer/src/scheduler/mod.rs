@@ -161,6 +161,7 @@ impl<'a> Scheduler<'a> {
     /// All jobs have been added.
     fn fed(&self) {
         self.queue().feeding = false;
+        self.context.observer.listed();
         self.work.notify_all();
         self.attention.notify_one();
     }

@@ -120,6 +120,7 @@ impl Scheduler<'_> {
     }
 
     fn open(&self, job: Job, object: Arc<dyn Pieces>, pending: VecDeque<u32>, running: u32) -> u64 {
+        self.context.observer.started(&job.source, job.listed_size().unwrap_or(0));
         let mut queue = self.queue();
         let id = queue.next_id;
         queue.next_id += 1;

@@ -1,13 +1,12 @@
 //! Counts rows, and shows the count on the terminal while they are listed.
 
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstbyte::size::human;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::globals::{Globals, ProgressMode};
+use crate::globals::Globals;
 use crate::render::console;
 
 /// The line appears after this long: most listings are over by then.
@@ -26,8 +25,7 @@ impl Counter {
     /// One that is shown on standard error, if that is a terminal and `rows` do not go there as
     /// well.
     pub fn new(globals: &Globals, rows_are_shown: bool) -> Self {
-        let wanted = globals.progress == ProgressMode::Auto && !globals.quiet && !rows_are_shown;
-        let shown = wanted && std::io::stderr().is_terminal();
+        let shown = globals.draws_progress() && !rows_are_shown;
         let began = std::time::Instant::now();
         Self { rows: AtomicU64::new(0), bytes: AtomicU64::new(0), began, bar: shown.then(new_bar) }
     }

@@ -1,13 +1,13 @@
 //! Prints the output of the demo: finished sections on standard output, the current step on
 //! standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 use firstbyte_link::Preset;
 
 use super::DemoArgs;
-use crate::globals::{Globals, ProgressMode};
+use crate::globals::Globals;
 use crate::render::console::{self, StandardError};
 
 /// The outputs for sections and progress, if any.
@@ -18,9 +18,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn new(globals: &Globals) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let steps = terminal && !globals.quiet && globals.progress == ProgressMode::Auto;
-        Self { sections: !globals.json, steps }
+        Self { sections: !globals.json, steps: globals.draws_progress() }
     }
 
     /// Shows the current step in place of the previous one.

@@ -1,7 +1,6 @@
 //! `layout shard` and `layout unshard`: convert a directory into a layout and back, and estimate
 //! the work for a dry run.
 
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::{Directory, ended, failed, place, shape_of, with_fields};
-use crate::globals::{Globals, ProgressMode};
+use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Exit, Result};
 use crate::render::json;
@@ -173,8 +172,7 @@ fn convert(
 
 /// A live count on a terminal.
 fn counter(globals: &Globals) -> ProgressBar {
-    let wanted = globals.progress == ProgressMode::Auto && !globals.quiet && std::io::stderr().is_terminal();
-    if !wanted {
+    if !globals.draws_progress() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(None, console::progress_target(20));

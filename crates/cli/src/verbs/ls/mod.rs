@@ -3,6 +3,7 @@
 
 mod local;
 mod remote;
+mod versions;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -39,6 +40,7 @@ Examples:
   firstbyte ls -R -l s3://bucket/run-42/
   firstbyte ls -lht s3://bucket/run-42/                          # newest first, sizes for people
   firstbyte ls 's3://bucket/2026-*/*.vcf.gz' --sort size
+  firstbyte ls --versions s3://bucket/run-42/table.csv
   firstbyte ls -R --format parquet /scratch > names.parquet     # for DuckDB, polars, pyarrow"
 )]
 pub struct LsArgs {
@@ -66,6 +68,9 @@ pub struct LsArgs {
     /// Print one name on a line. This is always done
     #[arg(short = '1')]
     one: bool,
+    /// List every version of objects in S3, also of deleted ones
+    #[arg(long, conflicts_with = "depth")]
+    versions: bool,
     /// End names with a zero byte instead of a line feed
     #[arg(short = '0', long)]
     null: bool,
@@ -278,6 +283,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
     let started = Instant::now();
     let operands = Operand::parse_all(&args.locations)?;
     let schema = match args.columns() {
+        _ if args.versions => versions::SCHEMA,
         Columns::Names => NAMES,
         Columns::Details if args.long => LONG,
         Columns::Details => DETAILS,
@@ -303,6 +309,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
             found: AtomicBool::new(false),
         };
         let listed = match view.operand.root.as_local() {
+            _ if args.versions => versions::list(opened(&mut store, globals)?, &view, &printer),
             Some(path) => local::list(path, &view, &printer, globals),
             None => remote::list(opened(&mut store, globals)?, &view, &printer, globals),
         };

@@ -130,7 +130,7 @@ impl Lister<'_, '_> {
 
 /// The name from the operand's root, a directory's with its `/`: in the store it is a part of the
 /// name.
-fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
+pub(super) fn name_of(directory: &[u8], entry: &Entry) -> Vec<u8> {
     let open = entry.kind == Kind::Directory && !entry.name.ends_with(b"/");
     [directory, &entry.name, if open { b"/" } else { b"" }].concat()
 }

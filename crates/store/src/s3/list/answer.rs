@@ -1,4 +1,4 @@
-//! Parses the XML of ListObjectsV2 event by event.
+//! Parses the XML of ListObjectsV2 and ListObjectVersions event by event.
 //!
 //! Other responses have a few elements and are parsed with serde. A listing has thousands; parsing
 //! it this way takes a third of the time.
@@ -7,7 +7,7 @@ use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
 
-/// `<ListBucketResult>`. Keys are encoded as `encoding_type` states.
+/// `<ListBucketResult>` or `<ListVersionsResult>`. Keys are encoded as `encoding_type` states.
 #[derive(Debug, Default)]
 pub(super) struct ObjectPage {
     pub(super) contents: Vec<Object>,
@@ -15,10 +15,12 @@ pub(super) struct ObjectPage {
     pub(super) common_prefixes: Vec<String>,
     pub(super) is_truncated: bool,
     pub(super) next_continuation_token: Option<String>,
+    pub(super) next_key_marker: Option<String>,
+    pub(super) next_version_id_marker: Option<String>,
     pub(super) encoding_type: Option<String>,
 }
 
-/// `<Contents>`.
+/// `<Contents>`, or `<Version>` or `<DeleteMarker>` of a listing of versions.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) key: String,
@@ -26,11 +28,23 @@ pub(super) struct Object {
     pub(super) last_modified: Option<String>,
     pub(super) etag: Option<String>,
     pub(super) storage_class: Option<String>,
+    pub(super) version_id: Option<String>,
+    pub(super) is_latest: bool,
+    pub(super) is_delete_marker: bool,
 }
 
 impl ObjectPage {
-    /// Parses a response. Returns `None` if it is not a complete listing.
+    /// Parses a response. Returns `None` if it is not a complete listing of objects.
     pub(super) fn parse(body: &[u8]) -> Option<Self> {
+        Self::parse_root(b"ListBucketResult", body)
+    }
+
+    /// Parses a response. Returns `None` if it is not a complete listing of versions.
+    pub(super) fn parse_versions(body: &[u8]) -> Option<Self> {
+        Self::parse_root(b"ListVersionsResult", body)
+    }
+
+    fn parse_root(expected: &[u8], body: &[u8]) -> Option<Self> {
         let mut reader = Reader::from_str(std::str::from_utf8(body).ok()?);
         let mut page = Self::default();
         // Number of open elements; that of the root is 1.
@@ -43,8 +57,11 @@ impl ObjectPage {
                     depth += 1;
                     text.clear();
                     match (depth, start.local_name().as_ref()) {
-                        (1, name) => root = name == b"ListBucketResult",
-                        (2, b"Contents") => page.contents.push(Object::default()),
+                        (1, name) => root = name == expected,
+                        (2, b"Contents" | b"Version") => page.contents.push(Object::default()),
+                        (2, b"DeleteMarker") => {
+                            page.contents.push(Object { is_delete_marker: true, ..Object::default() });
+                        }
                         _ => {}
                     }
                 }
@@ -53,9 +70,7 @@ impl ObjectPage {
                     depth = depth.checked_sub(1)?;
                     text.clear();
                 }
-                Event::Empty(empty) if depth == 0 => {
-                    root = empty.local_name().as_ref() == b"ListBucketResult"
-                }
+                Event::Empty(empty) if depth == 0 => root = empty.local_name().as_ref() == expected,
                 Event::Text(part) => text.push_str(&part.decode().ok()?),
                 Event::CData(part) => text.push_str(&part.decode().ok()?),
                 Event::GeneralRef(part) => match part.resolve_char_ref().ok()? {
@@ -73,6 +88,8 @@ impl ObjectPage {
         match (depth, name) {
             (2, b"IsTruncated") => self.is_truncated = text.trim() == "true",
             (2, b"NextContinuationToken") => self.next_continuation_token = Some(std::mem::take(text)),
+            (2, b"NextKeyMarker") => self.next_key_marker = Some(std::mem::take(text)),
+            (2, b"NextVersionIdMarker") => self.next_version_id_marker = Some(std::mem::take(text)),
             (2, b"EncodingType") => self.encoding_type = Some(std::mem::take(text)),
             // The prefix of the listing has this name too, but at the second level.
             (3, b"Prefix") => self.common_prefixes.push(std::mem::take(text)),
@@ -83,6 +100,8 @@ impl ObjectPage {
                     b"Size" => object.size = text.trim().parse().ok()?,
                     b"LastModified" => object.last_modified = Some(std::mem::take(text)),
                     b"ETag" => object.etag = Some(std::mem::take(text)),
+                    b"VersionId" => object.version_id = Some(std::mem::take(text)),
+                    b"IsLatest" => object.is_latest = text.trim() == "true",
                     b"StorageClass" => object.storage_class = Some(std::mem::take(text)),
                     _ => {}
                 }
@@ -116,6 +135,26 @@ mod tests {
         assert_eq!((page.is_truncated, page.next_continuation_token.as_deref()), (true, Some("t")));
         assert_eq!(page.encoding_type.as_deref(), Some("url"));
         assert!(ObjectPage::parse(b"<ListBucketResult/>").unwrap().contents.is_empty());
+    }
+
+    #[test]
+    fn versions_and_delete_markers_stay_in_their_order() {
+        let text = "<ListVersionsResult><NextKeyMarker>k</NextKeyMarker><NextVersionIdMarker>v</NextVersionIdMarker>\
+            <Version><Key>a</Key><VersionId>2</VersionId><IsLatest>false</IsLatest><Size>5</Size></Version>\
+            <DeleteMarker><Key>b</Key><VersionId>3</VersionId><IsLatest>true</IsLatest></DeleteMarker>\
+            <Version><Key>b</Key><VersionId>1</VersionId></Version></ListVersionsResult>";
+        let page = ObjectPage::parse_versions(text.as_bytes()).unwrap();
+        let facts: Vec<_> = page
+            .contents
+            .iter()
+            .map(|it| (it.key.as_str(), it.version_id.as_deref(), it.is_latest, it.is_delete_marker))
+            .collect();
+        let expected =
+            [("a", Some("2"), false, false), ("b", Some("3"), true, true), ("b", Some("1"), false, false)];
+        assert_eq!(facts, expected);
+        let markers = (page.next_key_marker.as_deref(), page.next_version_id_marker.as_deref());
+        assert_eq!(markers, (Some("k"), Some("v")));
+        assert!(ObjectPage::parse(text.as_bytes()).is_none());
     }
 
     #[test]

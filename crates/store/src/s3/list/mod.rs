@@ -1,4 +1,4 @@
-//! ListObjectsV2 and ListBuckets.
+//! ListObjectsV2, ListObjectVersions and ListBuckets.
 //!
 //! A sequential listing takes a round trip per 1,000 keys. So if the first page is not the last,
 //! the key space is split into ranges that are listed concurrently, and split again as needed
@@ -14,6 +14,7 @@ mod pace;
 mod page;
 mod plan;
 mod turns;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

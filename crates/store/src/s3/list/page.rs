@@ -8,7 +8,7 @@ use crate::s3::xml::{self, BucketPage};
 use crate::s3::{Call, S3, protocol};
 use crate::{Cancel, ListOptions, Result, answer};
 
-use super::answer::ObjectPage;
+use super::answer::{Object, ObjectPage};
 use super::cut::Grouping;
 
 /// The parameters shared by all pages of a listing.
@@ -69,6 +69,21 @@ impl Query {
         Location::S3(S3Object { bucket: self.bucket.bucket.clone(), key }).to_string()
     }
 
+    /// Adds the parameters of every page of keys to a request.
+    pub(super) fn add_to(&self, call: &mut Call<'_>) {
+        call.query.push(("encoding-type", "url".to_owned()));
+        call.query.push(("prefix", format!("{}{}", self.prefix, self.beginning)));
+        if self.grouping == Grouping::Prefixes {
+            call.query.push(("delimiter", "/".to_owned()));
+        }
+    }
+
+    /// The part of a key behind the prefix. `None` for the prefix itself, which is the marker of a
+    /// directory.
+    pub(super) fn name<'k>(&self, key: &'k str) -> Option<&'k str> {
+        key.strip_prefix(&self.prefix).filter(|name| !name.is_empty())
+    }
+
     /// True if the listing is restricted further than by the prefix, so that an empty one does not
     /// mean that the prefix is missing.
     pub(super) fn is_narrowed(&self) -> bool {
@@ -107,23 +122,10 @@ impl S3 {
         for object in page.contents {
             // A key equal to the prefix is its directory marker.
             let Some(name) = name(&object.key).filter(|name| !name.is_empty()) else { continue };
-            entries.push(Entry {
-                name,
-                kind: Kind::File,
-                size: Some(object.size),
-                modified: object.last_modified.as_deref().and_then(answer::rfc3339),
-                etag: object.etag,
-                storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
-                version: None,
-            });
+            entries.push(entry(name, object));
         }
         for prefix in page.common_prefixes {
-            let Some(mut name) = name(&prefix) else { continue };
-            // `a//b` has a directory named `/` below `a/`.
-            if name.len() > 1 {
-                name.pop();
-            }
-            entries.push(directory(name));
+            entries.extend(name(&prefix).map(common_prefix));
         }
         if query.grouping == Grouping::Prefixes {
             entries.sort_by(|a, b| in_listing_order(a).cmp(in_listing_order(b)));
@@ -142,12 +144,8 @@ impl S3 {
     ) -> Result<ObjectPage> {
         let mut call = Call::new(Operation::ListObjectsV2, &query.bucket, cancel);
         call.query.push(("list-type", "2".to_owned()));
-        call.query.push(("encoding-type", "url".to_owned()));
-        call.query.push(("prefix", format!("{}{}", query.prefix, query.beginning)));
+        query.add_to(&mut call);
         call.query.extend(most.map(|most| ("max-keys", most.to_string())));
-        if query.grouping == Grouping::Prefixes {
-            call.query.push(("delimiter", "/".to_owned()));
-        }
         let start_after = |name: &String| ("start-after", format!("{}{name}", query.prefix));
         match from {
             From::Token(token) => call.query.push(("continuation-token", token.clone())),
@@ -178,6 +176,28 @@ impl S3 {
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
         Ok(Page { entries, last: None, next: page.continuation_token.filter(|token| !token.is_empty()) })
     }
+}
+
+/// The entry of an object.
+pub(super) fn entry(name: Vec<u8>, object: Object) -> Entry {
+    Entry {
+        name,
+        kind: Kind::File,
+        size: Some(object.size),
+        modified: object.last_modified.as_deref().and_then(answer::rfc3339),
+        etag: object.etag,
+        storage_class: object.storage_class.filter(|class| class != "STANDARD" && !class.is_empty()),
+        version: None,
+    }
+}
+
+/// The entry of a common prefix, from the part of it behind the listing's prefix.
+pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
+    // `a//b` has a directory named `/` below `a/`.
+    if name.len() > 1 {
+        name.pop();
+    }
+    directory(name)
 }
 
 fn directory(name: Vec<u8>) -> Entry {

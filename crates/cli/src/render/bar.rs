@@ -1,0 +1,351 @@
+//! The line that shows how far a transfer is: drawn again and again on a terminal, or printed every
+//! ten seconds elsewhere if `--progress always` asks for it.
+//!
+//! A line never fills the terminal, and is short enough that a narrower one need not wrap it.
+//! [`progress`](super::progress) calls it.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use firstbyte::size::{human, whole};
+use firstbyte_location::{Escaped, Location};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+
+use crate::globals::{Globals, ProgressMode};
+use crate::render::console;
+
+/// The longest line. A terminal that is made narrower wraps what it shows, and only the last row of
+/// it can be cleared.
+const LONGEST: usize = 78;
+/// Between two lines where nothing is drawn.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Between two drawings: each costs a system call.
+const TICK: Duration = Duration::from_millis(200);
+/// The rate is that of so long.
+const WINDOW: Duration = Duration::from_secs(5);
+/// Cells of the bar.
+const CELLS: usize = 10;
+/// Names that are shown, of the largest objects under way.
+const NAMES: usize = 2;
+
+/// What is known of a run at one instant.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    /// More objects may be found.
+    listing: bool,
+    bytes: u64,
+    of_bytes: u64,
+    objects: u64,
+    of_objects: u64,
+    /// Bytes a second, if some time has passed.
+    rate: Option<f64>,
+}
+
+/// A large object under way.
+struct Started {
+    bytes: u64,
+    location: String,
+    name: String,
+}
+
+#[derive(Default)]
+struct State {
+    facts: Facts,
+    /// Bytes at earlier instants, for the rate.
+    passed: Vec<(Instant, u64)>,
+    started: Vec<Started>,
+    ended: bool,
+}
+
+/// A line on standard error.
+pub struct Bar {
+    state: Arc<Shared>,
+    shown: Shown,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread that prints lines when the run has ended.
+    over: Condvar,
+}
+
+enum Shown {
+    Drawn(ProgressBar),
+    Printed(Option<JoinHandle<()>>),
+}
+
+impl Bar {
+    /// The line that the global options ask for.
+    pub fn new(globals: &Globals) -> Option<Self> {
+        let state = Arc::<Shared>::default();
+        state.lock().facts.listing = true;
+        let shown = if globals.draws_progress() {
+            Shown::Drawn(drawn(&state))
+        } else if globals.progress == ProgressMode::Always && !globals.quiet {
+            let seen = Arc::clone(&state);
+            // Without the thread there are no lines; the transfer does not depend on them.
+            Shown::Printed(Builder::new().name("progress".into()).spawn(move || print_lines(&seen)).ok())
+        } else {
+            return None;
+        };
+        Some(Self { state, shown })
+    }
+
+    /// So many more are to be moved.
+    pub fn expect(&self, objects: u64, bytes: u64) {
+        let facts = &mut self.state.lock().facts;
+        facts.listing |= objects > 0;
+        facts.of_objects += objects;
+        facts.of_bytes += bytes;
+    }
+
+    /// All that is to be moved is known.
+    pub fn listed(&self) {
+        self.state.lock().facts.listing = false;
+    }
+
+    /// So many more bytes have arrived.
+    pub fn moved(&self, bytes: u64) {
+        self.state.lock().facts.bytes += bytes;
+    }
+
+    /// A large object is being moved.
+    pub fn started(&self, source: &Location, bytes: u64) {
+        let name = Escaped(&source.file_name().unwrap_or_default()).to_string();
+        let started = Started { bytes, location: source.to_string(), name };
+        self.state.lock().started.push(started);
+    }
+
+    /// An object is complete.
+    pub fn finished(&self, source: &Location) {
+        let mut state = self.state.lock();
+        state.facts.objects += 1;
+        if !state.started.is_empty() {
+            let location = source.to_string();
+            state.started.retain(|started| started.location != location);
+        }
+    }
+
+    /// An object is given up.
+    pub fn failed(&self, location: &str) {
+        self.state.lock().started.retain(|started| started.location != location);
+    }
+
+    /// Prints a line of another kind, past this one.
+    pub fn suspend(&self, print: impl FnOnce()) {
+        match &self.shown {
+            Shown::Drawn(bar) => bar.suspend(print),
+            Shown::Printed(_) => print(),
+        }
+    }
+
+}
+
+/// Removes the line, so that the outcome follows on standard error.
+impl Drop for Bar {
+    fn drop(&mut self) {
+        match &mut self.shown {
+            Shown::Drawn(bar) => bar.finish_and_clear(),
+            Shown::Printed(thread) => {
+                self.state.lock().ended = true;
+                self.state.over.notify_all();
+                // It has nothing to report.
+                thread.take().map(JoinHandle::join);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drawn(state: &Arc<Shared>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
+    let seen = Arc::clone(state);
+    let style = ProgressStyle::with_template("{lines}").map(|style| {
+        style.with_key("lines", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let width = usize::from(console::width()).saturating_sub(1).min(LONGEST);
+            // Writing to memory cannot fail.
+            let _ = out.write_str(&seen.lock().lines(width));
+        })
+    });
+    // The template is a constant; the plain bar is no worse than nothing.
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn print_lines(shared: &Shared) {
+    let mut state = shared.lock();
+    loop {
+        let waited = shared.over.wait_timeout_while(state, PAUSE, |state| !state.ended);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.ended {
+            return;
+        }
+        let line = state.observed().line(usize::MAX);
+        drop(state);
+        console::say(format_args!("firstbyte: {line}"));
+        state = shared.lock();
+    }
+}
+
+impl State {
+    /// The facts with the rate of this instant.
+    fn observed(&mut self) -> Facts {
+        let now = Instant::now();
+        // The oldest is kept until the next is old enough: a rate needs a span.
+        let old = self.passed.iter().rposition(|(at, _)| now.duration_since(*at) >= WINDOW);
+        self.passed.drain(..old.unwrap_or(0));
+        let rate = self.passed.first().and_then(|(at, bytes)| {
+            let seconds = now.duration_since(*at).as_secs_f64();
+            (seconds > 0.2).then(|| as_float(self.facts.bytes - bytes) / seconds)
+        });
+        if self.passed.last().is_none_or(|(at, _)| now.duration_since(*at) >= WINDOW / 20) {
+            self.passed.push((now, self.facts.bytes));
+        }
+        Facts { rate, ..self.facts.clone() }
+    }
+
+    /// The line, and one with the names of the largest objects under way.
+    fn lines(&mut self, width: usize) -> String {
+        let mut lines = self.observed().line(width);
+        self.started.sort_by_key(|started| std::cmp::Reverse(started.bytes));
+        let largest = self.started.iter().take(NAMES);
+        let names = largest.map(|started| started.name.as_str()).collect::<Vec<_>>().join("  ");
+        if !names.is_empty() && self.facts.of_objects > 1 {
+            lines.extend(["\n", &cut(&names, width)]);
+        }
+        lines
+    }
+}
+
+impl Facts {
+    /// What fits into so many columns; what matters least is left out first.
+    fn line(&self, width: usize) -> String {
+        let mut parts = self.parts();
+        loop {
+            let line = parts.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("  ");
+            let least = parts.iter().enumerate().min_by_key(|(_, (weight, _))| *weight);
+            match least {
+                Some((place, _)) if line.chars().count() > width && parts.len() > 1 => {
+                    parts.remove(place);
+                }
+                _ => return cut(&line, width),
+            }
+        }
+    }
+
+    /// The parts of the line in their order, each with its weight.
+    fn parts(&self) -> Vec<(u8, String)> {
+        let mut parts = Vec::new();
+        let is_known = !self.listing && self.of_bytes > 0;
+        if is_known {
+            let share = (as_float(self.bytes) / as_float(self.of_bytes)).min(1.0);
+            let cells = usize::try_from(whole(share * CELLS as f64)).unwrap_or(CELLS).min(CELLS);
+            parts.push((0, format!("[{}{}]", "=".repeat(cells), " ".repeat(CELLS - cells))));
+            parts.push((3, format!("{} %", whole(share * 100.0))));
+        }
+        let mut bytes = human(self.bytes);
+        if self.of_bytes > 0 {
+            let _ = write!(bytes, " of {}", human(self.of_bytes));
+        }
+        if self.of_objects > 0 {
+            parts.push((5, bytes));
+        }
+        parts.extend(self.rate.filter(|_| self.of_objects > 0).map(|rate| (2, format!("{}/s", human(whole(rate))))));
+        if self.of_objects > 1 {
+            parts.push((1, format!("{} of {} objects", self.objects, self.of_objects)));
+        }
+        if self.listing {
+            parts.push((4, "listing".to_owned()));
+        } else if let Some(rate) = self.rate.filter(|rate| is_known && *rate >= 1.0) {
+            let left = as_float(self.of_bytes.saturating_sub(self.bytes)) / rate;
+            parts.push((4, format!("{} left", duration(whole(left.ceil())))));
+        }
+        parts
+    }
+}
+
+/// A time for people.
+fn duration(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// The beginning of a text that is too long, and dots.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let shown: String = text.chars().take(width.saturating_sub(3)).collect();
+    shown + "..."
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            listing: false,
+            bytes: 1300 << 20,
+            of_bytes: 5200 << 20,
+            objects: 12,
+            of_objects: 340,
+            rate: Some(210.0 * 1024.0 * 1024.0),
+        }
+    }
+
+    #[test]
+    fn a_line_has_what_fits() {
+        let line = |width| facts().line(width);
+        let all = "[==        ]  25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  19 s left";
+        assert_eq!(line(200), all);
+        assert_eq!(line(78), "25 %  1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  19 s left");
+        assert_eq!(line(39), "25 %  1.27 GiB of 5.08 GiB  19 s left");
+        assert_eq!(line(20), "1.27 GiB of 5.08 GiB");
+        assert_eq!(line(10), "1.27 Gi...");
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_end_before_it_is_known() {
+        let listing = Facts { listing: true, ..facts() };
+        assert_eq!(listing.line(200), "1.27 GiB of 5.08 GiB  210 MiB/s  12 of 340 objects  listing");
+        let unknown = Facts { of_bytes: 0, of_objects: 1, ..facts() };
+        assert_eq!(unknown.line(200), "1.27 GiB  210 MiB/s");
+        let stalled = Facts { rate: Some(0.0), ..facts() };
+        assert!(!stalled.line(200).contains("left"));
+    }
+
+    #[test]
+    fn the_largest_objects_under_way_are_named() {
+        let mut state = State { facts: facts(), ..State::default() };
+        for (bytes, name) in [(5, "small"), (30, "large"), (20, "middle")] {
+            let (location, name) = (format!("s3://bucket/{name}"), name.to_owned());
+            state.started.push(Started { bytes, location, name });
+        }
+        let lines = state.lines(60);
+        assert_eq!(lines.lines().nth(1), Some("large  middle"), "{lines}");
+        assert!(state.lines(12).lines().all(|line| line.chars().count() <= 12));
+    }
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!((duration(59), duration(61), duration(7260)), ("59 s".into(), "1 min 1 s".into(), "2 h 1 min".into()));
+    }
+}

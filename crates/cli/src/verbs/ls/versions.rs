@@ -1,0 +1,68 @@
+//! `ls --versions`: a row for each version of each object.
+
+use firstbyte_store::{ListOptions, ObjectVersion, Store};
+
+use super::remote::name_of;
+use super::{Depth, KIND, MODIFIED, NAME, SIZE, View};
+use crate::render::error::Result;
+use crate::render::rows::{Column, Holds, Printer, Schema, Value, time_of};
+
+/// In text an id of AWS or MinIO has a fixed place.
+pub(super) const SCHEMA: Schema = &[
+    NAME,
+    Column { width: Some(0), ..KIND },
+    Column { width: Some(12), ..SIZE },
+    Column { width: Some(20), ..MODIFIED },
+    Column { name: "version_id", holds: Holds::Text, width: Some(36) },
+    Column { name: "state", holds: Holds::Text, width: Some(7) },
+];
+
+/// Lists one operand.
+///
+/// # Errors
+/// It is not in S3, cannot be listed, or there is nothing of that name.
+pub(super) fn list(store: &Store, view: &View<'_>, printer: &Printer<'_>) -> Result<()> {
+    let root = &view.operand.root;
+    let recursive = view.depth != Depth::Levels(1);
+    let options = ListOptions { recursive, ..ListOptions::default() };
+    let mut page = printer.page();
+    for version in store.list_versions(root, &options)? {
+        let version = match version {
+            Ok(version) => version,
+            Err(error) => {
+                view.failures.add(root.to_string(), error.into());
+                continue;
+            }
+        };
+        let entry = &version.entry;
+        let name = name_of(b"", entry);
+        if !view.takes(b"", &name) {
+            continue;
+        }
+        let row = [
+            Value::Name(&view.label, &name),
+            Value::Kind(entry.kind),
+            Value::Number(entry.size),
+            Value::Time(entry.modified.and_then(time_of)),
+            Value::Text(version.id.as_deref()),
+            Value::Text(state(&version)),
+        ];
+        page.push(&row, entry.size.unwrap_or(0));
+        if page.is_full() && !page.flush() {
+            return Ok(());
+        }
+    }
+    page.flush();
+    view.unmatched()
+}
+
+/// What a read without a version id makes of it: `latest` is found, `deleted` says that there is
+/// nothing, `marker` said so once.
+fn state(version: &ObjectVersion) -> Option<&'static str> {
+    match (version.is_delete_marker, version.is_latest) {
+        (true, true) => Some("deleted"),
+        (true, false) => Some("marker"),
+        (false, true) => Some("latest"),
+        (false, false) => None,
+    }
+}

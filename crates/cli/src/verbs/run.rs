@@ -1,0 +1,215 @@
+//! `run`: runs the verbs of a list, several at a time. Each line is a process of its own, so that
+//! no line can disturb another.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::result::Result as StdResult;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use clap::Args;
+use firstbyte::receipt::Failed;
+use firstbyte_location::shown;
+use firstbyte_store::LOOK;
+use firstbyte_transfer::Stop;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::input::Input;
+use crate::globals::Globals;
+use crate::render::console;
+use crate::render::error::{Error, Exit, Result};
+use crate::render::report::{Output, Report};
+use crate::signals::stop_on_signal;
+
+/// Run the verbs of a list, several at a time
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  firstbyte run commands.txt
+  printf 'cp s3://bucket/%s .\\n' a b c | firstbyte run -
+  firstbyte --endpoint-url http://HOST:9000 run --jobs 4 commands.txt
+
+Each line is a verb with its operands and options, as behind `firstbyte`: cp 's3://bucket/a b' data/. Words are separated
+by spaces; '...', \"...\" and \\ keep them together. Empty lines, and lines that begin with #, are left out. The global
+options of run hold for every line. No line is asked a question. A line that fails is named, and the others go on.")]
+pub struct RunArgs {
+    /// The list; `-` is standard input
+    #[arg(value_name = "FILE")]
+    list: OsString,
+    /// Lines at once
+    #[arg(short, long, value_name = "N", default_value = "8")]
+    jobs: NonZeroUsize,
+}
+
+/// Runs it.
+pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
+    let stop = stop_on_signal(None)?;
+    let name = shown(&args.list).to_string();
+    let file = match args.list == "-" {
+        true => console::standard_input()?,
+        false => File::open(&args.list).map_err(|error| Error::io(&name, &error))?,
+    };
+    let lines = BufReader::new(Input::new(file, &stop)).lines();
+    let runner = Runner {
+        program,
+        variables: &globals.variables,
+        lines: Mutex::new((1_u64..).zip(lines)),
+        outcome: Mutex::default(),
+        stop: &stop,
+        name: &name,
+    };
+    thread::scope(|scope| {
+        for _ in 0..args.jobs.get() {
+            scope.spawn(|| runner.work());
+        }
+    });
+    let Outcome { done, failed, broken } =
+        runner.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut report = Report::new("run", name.clone(), None);
+    report.receipt().objects = done;
+    failed.into_iter().for_each(|failure| report.item_failed(failure));
+    if let Some(why) = stop.error() {
+        report.fail(why.into());
+    } else if let Some(error) = broken {
+        report.fail(Error::io(&name, &error));
+    }
+    // The lines have printed their own results.
+    let globals = Globals { quiet: true, ..globals.clone() };
+    report.end(&globals, Output::Free)
+}
+
+/// What became of the lines.
+#[derive(Default)]
+struct Outcome {
+    done: u64,
+    failed: Vec<Failed>,
+    /// The reason for which the list could not be read on.
+    broken: Option<std::io::Error>,
+}
+
+struct Runner<'a, L> {
+    program: PathBuf,
+    /// The global options, for each line.
+    variables: &'a [(OsString, OsString)],
+    lines: Mutex<L>,
+    outcome: Mutex<Outcome>,
+    stop: &'a Stop,
+    name: &'a str,
+}
+
+impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
+    fn work(&self) {
+        while !self.stop.is_stopped() {
+            let next = self.lines.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let (number, line) = match next {
+                None => return,
+                Some((_, Err(error))) => {
+                    self.outcome().broken.get_or_insert(error);
+                    return;
+                }
+                Some((number, Ok(line))) => (number, line),
+            };
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            match self.line(&line) {
+                Ok(()) => self.outcome().done += 1,
+                Err(why) => self.failed(number, &line, &why),
+            }
+        }
+    }
+
+    /// Runs a line to its end.
+    fn line(&self, line: &str) -> StdResult<(), String> {
+        let words = words(line)?;
+        if words.first().is_some_and(|verb| verb == "run") {
+            return Err("a list has no run in it".to_owned());
+        }
+        let mut command = Command::new(&self.program);
+        command.args(words).stdin(Stdio::null());
+        // Lines that draw at once would overwrite each other.
+        command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never");
+        let child = command.spawn().map_err(|error| error.to_string())?;
+        let status = self.wait(child).map_err(|error| error.to_string())?;
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) => Err(format!("exit code {code}")),
+            None => Err(status.to_string()),
+        }
+    }
+
+    /// Waits for a line; when the run is stopped, the line is too, and ends within its own promise.
+    fn wait(&self, mut child: Child) -> std::io::Result<ExitStatus> {
+        let mut told = false;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            if self.stop.is_stopped() && !told {
+                // It has not been waited for, so its id is its own.
+                kill_process(Pid::from_child(&child), Signal::TERM)?;
+                told = true;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn failed(&self, number: u64, line: &str, why: &str) {
+        if self.stop.is_stopped() {
+            return;
+        }
+        let (location, error) = (format!("{}:{number}", self.name), format!("{why}: {line}"));
+        console::say(format_args!("firstbyte: {}", Error::failed(format!("{location}: {error}"))));
+        self.outcome().failed.push(Failed { location, error });
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The words of a line, as a shell separates them; nothing is expanded.
+fn words(line: &str) -> StdResult<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = characters.next().ok_or("a \\ at the end of the line")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, _) if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote that is not closed".to_owned());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_separated_as_by_a_shell() {
+        let split = |line: &str| words(line).unwrap();
+        assert_eq!(split(r#"cp  's3://b/a b' "c\"d" e\ f ''"#), ["cp", "s3://b/a b", "c\"d", "e f", ""]);
+        assert_eq!(split("rm 'a\\b' x*"), ["rm", "a\\b", "x*"]);
+        assert!(words("cp 'a").unwrap_err().contains("quote") && words("cp a\\").is_err());
+    }
+}

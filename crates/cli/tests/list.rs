@@ -1,0 +1,42 @@
+//! `run` runs every line of a list; a line that fails is named and keeps no other from its work.
+
+mod support;
+
+use std::io::Write as _;
+
+use support::servers::S3;
+use support::{Ran, World};
+
+#[test]
+fn every_line_is_run_and_each_that_fails_is_named() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("a b", b"first");
+    world.write("second", b"second");
+    world.write("list", b"# two copies\ncp 'a b' s3://bucket/x\n\ncp second s3://bucket/y\n");
+    let receipt = world.run(&["--json", "run", "list"]).ok().receipt();
+    assert_eq!((&receipt["objects"], &receipt["verb"]), (&2.into(), &"run".into()));
+    let input =
+        b"cp s3://bucket/x out/x\ncp s3://bucket/missing out/z\ncp 'open\nrun list\nrm s3://bucket/y\n";
+    let ran = world.run_with_input(&["run", "-"], input);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    for fact in ["-:2: exit code 1", "s3://bucket/missing", "-:3: a quote", "-:4: a list has no run in it"] {
+        assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
+    }
+    assert_eq!(world.read("out/x"), b"first");
+    world.run(&["stat", "s3://bucket/y"]).fails(1, &["not found"]);
+    world.run(&["run", "nowhere"]).fails(1, &["nowhere"]);
+}
+
+#[test]
+fn a_list_is_stopped_with_its_lines() {
+    let world = World::new();
+    let child = world.spawn(&["run", "-"]);
+    let mut input = child.stdin.as_ref().unwrap();
+    input.write_all(b"link --to 127.0.0.1:1\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+}

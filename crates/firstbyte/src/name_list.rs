@@ -1,0 +1,142 @@
+//! The names of a tree that are to be copied, from a list: `--files-from`. The command line reads
+//! the list before a run; the engine asks for the entries.
+//!
+//! The names are held in memory, sorted, because the engine compares them with a listing of the
+//! destination. The store is asked for each of them, several at a time and in order.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use firstbyte_location::{Entry, Kind, Location, Version, shown};
+use firstbyte_store::{Error as StoreError, Listing, STACK, Store};
+
+use crate::{Error, Result};
+
+/// Names asked for at once.
+const REQUESTS: usize = 16;
+
+/// What ends a name in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameEnd {
+    /// A line feed. Empty lines, and lines that begin with `#`, are left out.
+    Line,
+    /// A zero byte. Every name can be written.
+    Zero,
+}
+
+/// Names relative to the root of a tree, each once, in byte order.
+#[derive(Clone, Debug, Default)]
+pub struct NameList {
+    names: Arc<[Vec<u8>]>,
+}
+
+impl NameList {
+    /// Reads the names of a list. A `/` or `./` before a name is left out.
+    ///
+    /// # Errors
+    /// A name that leads out of the tree (`..`).
+    pub fn parse(list: &[u8], end: NameEnd) -> Result<Self> {
+        let separator = if end == NameEnd::Zero { 0 } else { b'\n' };
+        let is_comment = |line: &[u8]| end == NameEnd::Line && line.starts_with(b"#");
+        let mut names = Vec::new();
+        for line in list.split(|byte| *byte == separator).filter(|line| !is_comment(line)) {
+            let mut name = line;
+            while let Some(rest) = name.strip_prefix(b"/").or_else(|| name.strip_prefix(b"./")) {
+                name = rest;
+            }
+            if name.split(|byte| *byte == b'/').any(|part| part == b"..") {
+                let why = "the names of a list lie below the source; `..` leads out of it";
+                return Err(Error::Operand { operand: shown(OsStr::from_bytes(line)).to_string(), why: why.into() });
+            }
+            if !name.is_empty() {
+                names.push(name.to_vec());
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(Self { names: names.into() })
+    }
+
+    /// Whether there is no name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The entries of the names below `root`. One that cannot be described has nothing but its
+    /// name: copying it reports why.
+    #[must_use]
+    pub fn listing(&self, store: &Store, root: &Location) -> Listing {
+        Listing::of(Entries {
+            names: Arc::clone(&self.names),
+            next: 0,
+            store: store.clone(),
+            root: root.clone(),
+            asked: VecDeque::new(),
+        })
+    }
+}
+
+/// Names that are being asked for, in order.
+struct Entries {
+    names: Arc<[Vec<u8>]>,
+    /// The next that is to be asked for.
+    next: usize,
+    store: Store,
+    root: Location,
+    asked: VecDeque<JoinHandle<Entry>>,
+}
+
+impl Iterator for Entries {
+    type Item = firstbyte_store::Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.asked.len() < REQUESTS
+            && let Some(name) = self.names.get(self.next).cloned()
+        {
+            self.next += 1;
+            let (store, location) = (self.store.clone(), self.root.join(&name));
+            let place = location.to_string();
+            let thread = Builder::new().name("describe".into()).stack_size(STACK);
+            match thread.spawn(move || describe(&store, &location, name)) {
+                Ok(asked) => self.asked.push_back(asked),
+                Err(source) => return Some(Err(StoreError::Io { location: place, source })),
+            }
+        }
+        let asked = self.asked.pop_front()?;
+        Some(Ok(asked.join().unwrap_or_else(|panic| resume_unwind(panic))))
+    }
+}
+
+fn describe(store: &Store, location: &Location, name: Vec<u8>) -> Entry {
+    let unknown = Entry { name, version: None, ..Entry::of_version(&Version::default()) };
+    match store.stat_object(location) {
+        Err(_) => unknown,
+        Ok(stat) => Entry {
+            kind: stat.kind,
+            size: stat.size().filter(|_| stat.kind == Kind::File),
+            modified: stat.modified,
+            etag: stat.version.etag,
+            storage_class: stat.storage_class,
+            ..unknown
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_lie_below_the_source() {
+        let names = |list: &[u8], end| NameList::parse(list, end).unwrap().names.to_vec();
+        assert_eq!(names(b"b\n# none\n\n./a/x\n/b\n..c", NameEnd::Line), [&b"..c"[..], b"a/x", b"b"]);
+        assert_eq!(names(b"#a\0b\nc\0", NameEnd::Zero), [&b"#a"[..], b"b\nc"]);
+        let error = NameList::parse(b"a\nb/../../etc", NameEnd::Line).unwrap_err();
+        assert!(error.to_string().contains("b/../../etc"), "{error}");
+    }
+}

@@ -1,0 +1,120 @@
+//! Gives a file, directory or link beneath a directory the owner, mode and times of another, and
+//! makes links. Copies that keep everything (`cp -a`) call it after the content is in place.
+//!
+//! No link is followed: each entry is opened as itself, and changed through that descriptor.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use firstbyte_location::shown;
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+
+use super::beneath::{Beneath, Missing};
+use super::{io_error, name};
+use crate::{Error, Result};
+
+/// Bits that let who runs a file act as its owner or group.
+const SET_ID: u32 = 0o6000;
+
+impl Beneath {
+    /// Gives `name` the owner, mode and times of `source`, which is not followed either. An owner
+    /// that this process may not give is left out, and with it the bits that act in its name. An
+    /// entry that is missing, or of another kind than `source`, is left as it is. An empty `name`
+    /// is the directory itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
+    pub fn take_attributes(&self, name: &Path, source: &Path) -> Result<()> {
+        let wanted = std::fs::symlink_metadata(source).map_err(|error| io_error(source, error))?;
+        let opened = match name.as_os_str().is_empty() {
+            true => self.opened(),
+            false => self.parent(name, Missing::Refuse).and_then(|(directory, last)| entry(&directory, last)),
+        };
+        match opened.and_then(|entry| set_attributes(&entry, &wanted)) {
+            Err(Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(name, error)),
+        }
+    }
+
+    /// Makes a symbolic link to `target`, in place of a file or another link. Returns false if it
+    /// is there already. Creates the directories of `name`.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also if a directory has the name; [`Error::InvalidName`] if a component of
+    /// the path is a link.
+    pub fn make_link(&self, name: &Path, target: &Path) -> Result<bool> {
+        let make = || {
+            let (directory, last) = self.parent(name, Missing::Create)?;
+            if is_link_to(&directory, last, target) {
+                return Ok(false);
+            }
+            // The name of an unfinished copy: listings leave it out, and the next copy removes it.
+            let partial = name::partial_name(last);
+            match rustix::fs::unlinkat(&directory, &partial, AtFlags::empty()) {
+                Err(error) if error != Errno::NOENT => return Err(error),
+                _ => rustix::fs::symlinkat(target, &directory, &partial)?,
+            }
+            rustix::fs::renameat(&directory, &partial, &directory, last).inspect_err(|_| {
+                // The error that is reported is the rename's.
+                let _ = rustix::fs::unlinkat(&directory, &partial, AtFlags::empty());
+            })?;
+            Ok(true)
+        };
+        make().map_err(|error| match error {
+            Errno::ISDIR | Errno::EXIST => {
+                let location = shown(&self.shown(name)).to_string();
+                Error::InvalidName { location, why: "a directory is in the link's place".into() }
+            }
+            other => self.explain(name, other),
+        })
+    }
+}
+
+/// An entry opened as itself: a link too, and a file that may not be read.
+fn entry(directory: &OwnedFd, name: &OsStr) -> std::result::Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
+    let there = rustix::fs::readlinkat(directory, name, Vec::new());
+    there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
+}
+
+fn set_attributes(entry: &OwnedFd, wanted: &Metadata) -> std::result::Result<(), Errno> {
+    let there = rustix::fs::fstat(entry)?;
+    let kind = FileType::from_raw_mode(wanted.mode());
+    if FileType::from_raw_mode(there.st_mode) != kind {
+        return Ok(());
+    }
+    let (owner, group) = (Uid::from_raw(wanted.uid()), Gid::from_raw(wanted.gid()));
+    let own = (there.st_uid, there.st_gid) == (wanted.uid(), wanted.gid());
+    let is_given = own || {
+        let given = rustix::fs::chownat(entry, "", Some(owner), Some(group), AtFlags::EMPTY_PATH);
+        allowed(given)?
+    };
+    if kind == FileType::Symlink {
+        // Links have no mode, and their times can only be set by name.
+        return Ok(());
+    }
+    // The calls that change a mode or times take no descriptor of this kind.
+    let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
+    let mode = wanted.mode() & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
+    allowed(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))?;
+    let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let modified = Timespec { tv_sec: wanted.mtime(), tv_nsec: wanted.mtime_nsec() };
+    let times = Timestamps { last_access: kept, last_modification: modified };
+    rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())
+}
+
+/// Whether a change was made; false where this user or file system does not have it.
+fn allowed(change: std::result::Result<(), Errno>) -> std::result::Result<bool, Errno> {
+    match change {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

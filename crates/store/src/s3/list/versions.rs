@@ -1,0 +1,130 @@
+//! Lists the versions of objects, page after page.
+
+use std::sync::Arc;
+
+use firstbyte_location::{Location, S3Object};
+
+use crate::s3::operation::Operation;
+use crate::s3::{Call, S3, protocol, xml};
+use crate::{Cancel, Error, ListOptions, ObjectVersion, Result};
+
+use super::answer::{Object, ObjectPage};
+use super::page::{self, Query};
+
+/// Where a page of versions begins: behind a version of a key.
+type Marker = (String, Option<String>);
+
+impl S3 {
+    /// The versions of what is below a prefix or in a bucket, or of the object of that name.
+    pub(crate) fn list_versions(
+        self: &Arc<Self>,
+        object: &S3Object,
+        options: &ListOptions,
+    ) -> Result<Box<dyn Iterator<Item = Result<ObjectVersion>> + Send>> {
+        let mut below = Versions::new(Arc::clone(self), Query::new(object, options));
+        below.fetch()?;
+        if object.key.is_empty() || !below.is_empty() {
+            return Ok(Box::new(below));
+        }
+        let bucket = S3Object { bucket: object.bucket.clone(), key: String::new() };
+        let key = object.key.clone();
+        let alone = ListOptions { recursive: true, beginning: key.clone(), ..ListOptions::default() };
+        let mut versions = Versions::new(Arc::clone(self), Query::new(&bucket, &alone));
+        versions.fetch()?;
+        // Keys that begin with this one follow its own versions.
+        let is_own = move |version: &Result<ObjectVersion>| {
+            version.as_ref().map_or(true, |version| version.entry.name == key.as_bytes())
+        };
+        let mut versions = versions.take_while(is_own).peekable();
+        match versions.peek() {
+            None => Err(Error::NotFound { location: Location::S3(object.clone()).to_string() }),
+            Some(_) => Ok(Box::new(versions)),
+        }
+    }
+}
+
+/// A listing of versions.
+struct Versions {
+    s3: Arc<S3>,
+    query: Query,
+    page: std::vec::IntoIter<ObjectVersion>,
+    /// Where the next page begins; `None` after the last page.
+    next: Option<Marker>,
+}
+
+impl Versions {
+    fn new(s3: Arc<S3>, query: Query) -> Self {
+        Self { s3, query, page: Vec::new().into_iter(), next: None }
+    }
+
+    /// Whether the first page has nothing, and no other follows.
+    fn is_empty(&self) -> bool {
+        self.page.len() == 0 && self.next.is_none()
+    }
+
+    /// Requests the next page, or the first.
+    fn fetch(&mut self) -> Result<()> {
+        let cancel = Cancel::new();
+        let mut call = Call::new(Operation::ListObjectVersions, &self.query.bucket, &cancel);
+        call.query.push(("versions", String::new()));
+        self.query.add_to(&mut call);
+        if let Some((key, version)) = &self.next {
+            call.query.push(("key-marker", key.clone()));
+            call.query.extend(version.iter().map(|id| ("version-id-marker", id.clone())));
+        }
+        let (_, body) = self.s3.call_text(&call)?;
+        let page = ObjectPage::parse_versions(&body)
+            .ok_or_else(|| protocol(&call.place(), "no listing of versions in the response"))?;
+        let encoding = page.encoding_type.as_deref();
+        let next = match (page.is_truncated, page.next_key_marker) {
+            (false, _) => None,
+            (true, None) => return Err(protocol(&call.place(), "further pages, and not where they begin")),
+            (true, Some(key)) => Some((xml::key(&key, encoding).into_owned(), page.next_version_id_marker)),
+        };
+        if next.is_some() && next == self.next {
+            return Err(protocol(&call.place(), "the same page of versions twice"));
+        }
+        let name = |key: &str| Some(self.query.name(&xml::key(key, encoding))?.as_bytes().to_vec());
+        let mut versions: Vec<ObjectVersion> = Vec::new();
+        for object in page.contents {
+            versions.extend(name(&object.key).map(|name| version(name, object)));
+        }
+        for prefix in &page.common_prefixes {
+            let entry = name(prefix).map(page::common_prefix);
+            versions.extend(entry.map(|entry| ObjectVersion {
+                entry,
+                id: None,
+                is_latest: false,
+                is_delete_marker: false,
+            }));
+        }
+        self.page = versions.into_iter();
+        self.next = next;
+        Ok(())
+    }
+}
+
+impl Iterator for Versions {
+    type Item = Result<ObjectVersion>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(version) = self.page.next() {
+                return Some(Ok(version));
+            }
+            self.next.as_ref()?;
+            if let Err(error) = self.fetch() {
+                self.next = None;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+fn version(name: Vec<u8>, mut object: Object) -> ObjectVersion {
+    let (id, is_latest, is_delete_marker) =
+        (object.version_id.take(), object.is_latest, object.is_delete_marker);
+    let mut entry = page::entry(name, object);
+    entry.size = entry.size.filter(|_| !is_delete_marker);
+    ObjectVersion { entry, id, is_latest, is_delete_marker }
+}

@@ -1,0 +1,87 @@
+//! Keeps what the movers do not: links, owners, modes beyond permissions, times of directories
+//! ([`Keep::All`](crate::Keep)).
+//!
+//! Links of a tree are made when their names are found. All else is set in a pass over the tree at
+//! the end, when nothing in a directory changes any more. A run that was killed before it is continued by
+//! the same copy, which then does it for every entry. The engine calls this.
+
+use std::fs;
+use std::path::Path;
+
+use firstbyte_location::{Kind, Location, shown};
+use firstbyte_store::{Beneath, Directories, Error as StoreError, Links, ListOptions};
+
+use crate::context::Scope;
+use crate::job::as_path;
+use crate::tree::TreeCopy;
+use crate::{Effect, Error, Failure, Observer, Result, Summary};
+
+/// Gives everything below a tree's destination the attributes it has below the source.
+pub(crate) fn of_tree(
+    scope: &Scope<'_>,
+    copy: &TreeCopy<'_>,
+    observer: &dyn Observer,
+    summary: &mut Summary,
+) -> Result<()> {
+    let (tree, Some(root)) = (copy.tree, &copy.root) else { return Ok(()) };
+    let Some(source) = tree.source.as_local().filter(|_| tree.effect == Effect::Apply) else {
+        return Ok(());
+    };
+    let options = ListOptions {
+        recursive: true,
+        links: Links::Report,
+        directories: Directories::Listed,
+        ..ListOptions::default()
+    };
+    let mut failed = |location: &Path, error: Error| {
+        let failure = Failure { location: shown(location).to_string(), error };
+        observer.failed(&failure);
+        summary.fail(failure);
+    };
+    for entry in scope.store.list(&tree.source, &options)? {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error @ StoreError::Cancelled) => return Err(error.into()),
+            Err(error) => {
+                failed(source, error.into());
+                continue;
+            }
+        };
+        let name = as_path(&entry.name);
+        if entry.kind != Kind::Other && tree.contains(&entry.name) {
+            let path = source.join(name);
+            let taken = root.beneath.take_attributes(name, &path);
+            taken.unwrap_or_else(|error| failed(&path, error.into()));
+        }
+    }
+    let whole = root.beneath.take_attributes(Path::new(""), source);
+    whole.unwrap_or_else(|error| failed(source, error.into()));
+    Ok(())
+}
+
+/// Makes one link, if the source is one. Otherwise returns `None`: the content is to be copied.
+pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summary>> {
+    if !fs::symlink_metadata(source).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Ok(None);
+    }
+    let target = fs::read_link(source).map_err(Error::io(shown(source)))?;
+    let (above, name) = parts(destination)?;
+    let made = above.make_link(name, &target)?;
+    above.take_attributes(name, source)?;
+    Ok(Some(Summary { objects: u64::from(made), skipped: u64::from(!made), ..Summary::default() }))
+}
+
+/// Gives one file the attributes of its source.
+pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
+    let (above, name) = parts(destination)?;
+    Ok(above.take_attributes(name, source)?)
+}
+
+/// The directory of a path, and the name in it.
+fn parts(path: &Path) -> Result<(Beneath, &Path)> {
+    let name = path.file_name().ok_or_else(|| {
+        Error::invalid(&Location::Local(path.to_owned()), "is no name for a copy")
+    })?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((Beneath::new(above, None), Path::new(name)))
+}

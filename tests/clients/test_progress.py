@@ -1,0 +1,102 @@
+"""What a transfer shows on terminals of several widths, by an emulator of them, and without one."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+
+import pyte
+import pytest
+from conftest import plant
+from serving import AWS, CLEAN, PROGRAM, serving
+
+FILES = 30
+ROWS = 24
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A server with some 20 MiB, behind a link of 8 MB a second."""
+    with serving(plant(tmp_path_factory.mktemp("served"))) as served:
+        link = subprocess.Popen(
+            [PROGRAM, "--json", "link", "--to", served.url.split("://")[1], "--rate", "8MB"],
+            env=CLEAN,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            address = link.stdout.readline().split('"address":"')[1].split('"')[0]
+            yield f"http://{address}"
+        finally:
+            link.terminate()
+            link.wait()
+
+
+def resize(terminal: int, columns: int):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+
+
+def recorded(words: list[str], columns: int, narrower: int | None = None) -> tuple[list[list[str]], list[str]]:
+    """The screens while a command runs, and the last one, without empty rows."""
+    screen = pyte.Screen(columns, ROWS)
+    stream = pyte.ByteStream(screen)
+    terminal, side = pty.openpty()
+    resize(terminal, columns)
+    process = subprocess.Popen(words, env=CLEAN | AWS | {"TERM": "xterm"}, stdout=side, stderr=side, stdin=side)
+    os.close(side)
+    screens = []
+    while True:
+        ready, _, _ = select.select([terminal], [], [], 30)
+        assert ready, "nothing was shown for 30 s"
+        try:
+            read = os.read(terminal, 65536)
+        except OSError:  # what Linux answers when the other side is closed
+            break
+        stream.feed(read)
+        screens.append([row.rstrip() for row in screen.display if row.strip()])
+        if narrower and len(screens) == 5:
+            resize(terminal, narrower)
+            screen.resize(ROWS, narrower)
+            process.send_signal(signal.SIGWINCH)
+    os.close(terminal)
+    assert process.wait() == 0
+    return screens, screens[-1]
+
+
+def copy(source: str, to, *options: str) -> list[str]:
+    return [str(PROGRAM), "--endpoint-url", source, *options, "cp", "-r", "s3://data/", str(to)]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_shows_one_line_that_fits_and_keeps_the_outcome_alone(source, tmp_path, columns):
+    screens, last = recorded(copy(source, tmp_path / "out"), columns)
+    during = [screen for screen in screens if any(" of " in row for row in screen)]
+    assert len(during) > 3
+    for screen in during[:-1]:
+        # The line, and the names of large objects below it.
+        assert len(screen) <= 2, screen
+        assert len(screen[0]) < columns, screen
+    assert any("%" in screen[0] for screen in during), during
+    assert any(screen[1:] == ["big.bin"] for screen in during), during
+    assert len(last) <= 1 + 200 // columns and not any("left" in row or "%" in row for row in last), last
+
+
+def test_a_terminal_made_narrower_keeps_no_litter(source, tmp_path):
+    _, last = recorded(copy(source, tmp_path / "out"), 200, narrower=80)
+    assert not any("left" in row or "%" in row or "listing" in row for row in last), last
+
+
+def test_without_a_terminal_lines_are_printed_only_if_they_are_asked_for(source, tmp_path):
+    said = {}
+    for mode in ["auto", "never", "always"]:
+        words = [str(PROGRAM), "--endpoint-url", source, "--progress", mode, "--limit-rate", "1500K"]
+        words = [*words[:-2], "cp", "-r", *words[-2:], "s3://data/", str(tmp_path / mode)]
+        done = subprocess.run(words, env=CLEAN | AWS, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        said[mode] = [line for line in done.stderr.splitlines() if " of " in line and "objects" in line]
+    assert said["auto"] == said["never"] == []
+    assert said["always"] and all("\x1b" not in line for line in said["always"]), said
