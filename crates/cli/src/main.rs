@@ -24,7 +24,8 @@ use render::console;
 use render::error::{Error, Exit, Result};
 use verbs::{
     advise, bench, cat, check, completions, cp, demo, doctor, du, hydrate, layout, link, ls, manual, mb,
-    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, sync, tree, unmount,
+    mount, mv, plan, presign, rb, receipts, release, rm, run as list, serve, stat, status, sync, tree,
+    unmount,
 };
 
 fn main() -> ExitCode {

@@ -36,7 +36,8 @@ pub fn patterns(list: &str, end: NameEnd) -> impl Iterator<Item = &str> {
         NameEnd::Zero => ('\0', false),
     };
     let patterns = list.split(separator).map(move |text| if lines { text.trim_end() } else { text });
-    patterns.filter(move |text| !text.is_empty() && !(lines && text.starts_with('#')))
+    let is_comment = move |text: &str| lines && text.starts_with('#');
+    patterns.filter(move |text| !text.is_empty() && !is_comment(text))
 }
 
 impl Filter {

@@ -50,7 +50,10 @@ impl NameList {
             }
             if name.split(|byte| *byte == b'/').any(|part| part == b"..") {
                 let why = "the names of a list lie below the source; `..` leads out of it";
-                return Err(Error::Operand { operand: shown(OsStr::from_bytes(line)).to_string(), why: why.into() });
+                return Err(Error::Operand {
+                    operand: shown(OsStr::from_bytes(line)).to_string(),
+                    why: why.into(),
+                });
             }
             if !name.is_empty() {
                 names.push(name.to_vec());

@@ -9,8 +9,9 @@ use crate::http::Http;
 use crate::s3::S3;
 use crate::wire::Client;
 use crate::{
-    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload, Presign, Presigned,
-    PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat, Upload, Written, local,
+    BRIEFLY, Body, Cancel, Error, Get, ListOptions, ListedPage, ObjectVersion, Options, Part, Payload,
+    Presign, Presigned, PutOptions, Result, Sending, ServiceAnswer, ServiceRequest, StaleUpload, Stat,
+    Upload, Written, local,
 };
 
 /// An iterator over entries, in bounded memory. An error ends it, except for errors of single local

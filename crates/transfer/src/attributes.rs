@@ -2,8 +2,8 @@
 //! ([`Keep::All`](crate::Keep)).
 //!
 //! Links of a tree are made when their names are found. All else is set in a pass over the tree at
-//! the end, when nothing in a directory changes any more. A run that was killed before it is continued by
-//! the same copy, which then does it for every entry. The engine calls this.
+//! the end, when nothing in a directory changes any more. The same copy continues a run that was
+//! killed before, and then does it for every entry. The engine calls this.
 
 use std::fs;
 use std::path::Path;
@@ -79,9 +79,9 @@ pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
 
 /// The directory of a path, and the name in it.
 fn parts(path: &Path) -> Result<(Beneath, &Path)> {
-    let name = path.file_name().ok_or_else(|| {
-        Error::invalid(&Location::Local(path.to_owned()), "is no name for a copy")
-    })?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| Error::invalid(&Location::Local(path.to_owned()), "is no name for a copy"))?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((Beneath::new(above, None), Path::new(name)))
 }

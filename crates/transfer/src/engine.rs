@@ -199,9 +199,7 @@ impl Engine {
         jobs: &mut Jobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.counted(|scope| {
-            run_tree(scope, &TreeCopy::new(tree, &self.settings), None, jobs, observer)
-        })
+        self.counted(|scope| run_tree(scope, &TreeCopy::new(tree, &self.settings), None, jobs, observer))
     }
 
     /// Brings a tree up to date: copies what is missing or changed, and deletes `extras`.

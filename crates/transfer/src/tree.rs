@@ -56,7 +56,14 @@ impl<'a> TreeCopy<'a> {
     pub(crate) fn new(tree: &'a Tree<'a>, settings: &Settings) -> Self {
         let root = LocalRoot::of(tree);
         let keeps_links = keeps_all(settings, &tree.source, &tree.destination);
-        Self { tree, root, limits: settings.limits, keeps_links, leftovers: Leftovers::default(), counts: Counts::default() }
+        Self {
+            tree,
+            root,
+            limits: settings.limits,
+            keeps_links,
+            leftovers: Leftovers::default(),
+            counts: Counts::default(),
+        }
     }
 
     /// Whether a listed entry takes part. One that cannot be copied is counted.
@@ -96,8 +103,7 @@ impl<'a> TreeCopy<'a> {
             observer.planned(&Action::Copy { source, destination, size });
             return None;
         }
-        if let (Kind::Symlink, Some(from), Some(root)) =
-            (entry.kind, self.tree.source.as_local(), &self.root)
+        if let (Kind::Symlink, Some(from), Some(root)) = (entry.kind, self.tree.source.as_local(), &self.root)
         {
             return match root.link(&entry.name, from) {
                 Ok(made) => {

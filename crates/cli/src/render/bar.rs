@@ -141,7 +141,6 @@ impl Bar {
             Shown::Printed(_) => print(),
         }
     }
-
 }
 
 /// Removes the line, so that the outcome follows on standard error.
@@ -259,7 +258,9 @@ impl Facts {
         if self.of_objects > 0 {
             parts.push((5, bytes));
         }
-        parts.extend(self.rate.filter(|_| self.of_objects > 0).map(|rate| (2, format!("{}/s", human(whole(rate))))));
+        parts.extend(
+            self.rate.filter(|_| self.of_objects > 0).map(|rate| (2, format!("{}/s", human(whole(rate))))),
+        );
         if self.of_objects > 1 {
             parts.push((1, format!("{} of {} objects", self.objects, self.of_objects)));
         }
@@ -346,6 +347,9 @@ mod tests {
 
     #[test]
     fn times_are_for_people() {
-        assert_eq!((duration(59), duration(61), duration(7260)), ("59 s".into(), "1 min 1 s".into(), "2 h 1 min".into()));
+        assert_eq!(
+            (duration(59), duration(61), duration(7260)),
+            ("59 s".into(), "1 min 1 s".into(), "2 h 1 min".into())
+        );
     }
 }

@@ -20,7 +20,8 @@ use firstbyte::operand::Glob;
 use firstbyte_location::{Location, Version, shown, units};
 use firstbyte_store::{Checksum, LOOK, StaleUpload, Store};
 use firstbyte_transfer::{
-    Action, Effect, Engine, Failure, Job, Keep, Levels, Names, Observer, Over, Settings, Shard, Stop, Summary, Tree,
+    Action, Effect, Engine, Failure, Job, Keep, Levels, Names, Observer, Over, Settings, Shard, Stop,
+    Summary, Tree,
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -113,8 +114,11 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     };
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.movement().deadline(named))?;
-    let settings =
-        Settings { checksum: args.checksum.clone(), keep: args.keep(), ..args.policy.settings(globals, stop.clone()) };
+    let settings = Settings {
+        checksum: args.checksum.clone(),
+        keep: args.keep(),
+        ..args.policy.settings(globals, stop.clone())
+    };
     let engine = Engine::new(args.policy.movement().store(globals)?, settings);
     let mut report = Report::new("cp", super::joined(sources), Some(shown(last).to_string()));
     report.keep_in(args.policy.sharding().receipt());
@@ -125,9 +129,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
             Ok(CopySource::Stored(Source::Object(Location::parse(text)?)))
         }
         None => CopySource::parse(text, args.depth(), wildcards, engine.store()),
-        Some(_) => {
-            Ok(CopySource::Stored(Source::Tree { root: Location::parse(text)?, name: None }))
-        }
+        Some(_) => Ok(CopySource::Stored(Source::Tree { root: Location::parse(text)?, name: None })),
     };
     let parsed: Result<Vec<CopySource>> = sources.iter().map(parse).collect();
     let copy = Copy { args, globals, engine, stop, shard, names };
@@ -148,7 +150,9 @@ fn is_link(text: &OsStr) -> bool {
 fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
     match sources {
         [source] if source != "-" && destination != "-" => Ok(Destination::of(destination, false)?),
-        _ => Err(Error::usage("with --files-from, cp takes the directory or prefix that has the names, and where they go")),
+        _ => Err(Error::usage(
+            "with --files-from, cp takes the directory or prefix that has the names, and where they go",
+        )),
     }
 }
 
@@ -228,7 +232,8 @@ impl CpArgs {
 
     /// Refuses to keep what a store does not have.
     fn check_archive(&self) -> Result<()> {
-        let is_local = |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
+        let is_local =
+            |text: &OsString| text != "-" && matches!(Location::parse(text), Ok(Location::Local(_)));
         match self.archive {
             true if !self.operands.iter().all(is_local) => Err(Error::usage(
                 "--archive: both places have to be local; a store has no owners, modes and links",

@@ -235,7 +235,8 @@ impl Movement {
                 return Err(Error::usage("--sse-kms-key-id belongs to --sse aws:kms, not to AES256"));
             }
         };
-        let tags: Pairs = self.tag.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let tags: Pairs =
+            self.tag.iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
         if tags.len() > MOST_TAGS {
             return Err(Error::usage(format!("--tag: an object can have {MOST_TAGS} tags")));
         }

@@ -82,8 +82,7 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     let (shard, effect) = (args.policy.sharding().of_names()?, args.policy.movement().effect());
     let progress = Progress::new(globals, Failures::Printed).stopping(&stop);
     let (beginning, levels) = (String::new(), Levels::All);
-    let tree =
-        Tree { source, names, destination, beginning, levels, select: &select, shard, effect };
+    let tree = Tree { source, names, destination, beginning, levels, select: &select, shard, effect };
     report.add(engine.sync(&tree, extras, &progress));
     report.output(progress);
     report.end(globals, Output::Free)
