@@ -14,7 +14,6 @@ import pytest
 from conftest import plant
 from serving import AWS, CLEAN, PROGRAM, serving
 
-FILES = 30
 ROWS = 24
 
 
@@ -23,14 +22,13 @@ def source(tmp_path_factory):
     """A server with some 20 MiB, behind a link of 8 MB a second."""
     with serving(plant(tmp_path_factory.mktemp("served"))) as served:
         link = subprocess.Popen(
-            [PROGRAM, "--json", "link", "--to", served.url.split("://")[1], "--rate", "8MB"],
+            [PROGRAM, "link", "--to", served.url.split("://")[1], "--rate", "8MB"],
             env=CLEAN,
             stdout=subprocess.PIPE,
             text=True,
         )
         try:
-            address = link.stdout.readline().split('"address":"')[1].split('"')[0]
-            yield f"http://{address}"
+            yield f"http://{link.stdout.readline().strip()}"
         finally:
             link.terminate()
             link.wait()
@@ -92,9 +90,10 @@ def test_a_terminal_made_narrower_keeps_no_litter(source, tmp_path):
 
 def test_without_a_terminal_lines_are_printed_only_if_they_are_asked_for(source, tmp_path):
     said = {}
-    for mode in ["auto", "never", "always"]:
-        words = [str(PROGRAM), "--endpoint-url", source, "--progress", mode, "--limit-rate", "1500K"]
-        words = [*words[:-2], "cp", "-r", *words[-2:], "s3://data/", str(tmp_path / mode)]
+    # A line comes after ten seconds.
+    for mode, rate in [("auto", "100M"), ("never", "100M"), ("always", "1700K")]:
+        words = copy(source, tmp_path / mode, "--progress", mode)
+        words = [*words, "--limit-rate", rate]
         done = subprocess.run(words, env=CLEAN | AWS, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         said[mode] = [line for line in done.stderr.splitlines() if " of " in line and "objects" in line]

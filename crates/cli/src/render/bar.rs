@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use firstbyte::size::{human, whole};
 use firstbyte_location::{Escaped, Location};
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::globals::{Globals, ProgressMode};
 use crate::render::console;
@@ -61,42 +60,45 @@ struct State {
 
 /// A line on standard error.
 pub struct Bar {
-    state: Arc<Shared>,
-    shown: Shown,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the thread that prints lines when the run has ended.
+    /// Wakes the thread that shows the line when the run has ended.
     over: Condvar,
+    /// Rows of the terminal that the line takes up now.
+    rows: Mutex<usize>,
 }
 
-enum Shown {
-    Drawn(ProgressBar),
-    Printed(Option<JoinHandle<()>>),
+/// How the line is shown.
+#[derive(Clone, Copy)]
+enum Form {
+    Drawn,
+    Printed,
 }
 
 impl Bar {
     /// The line that the global options ask for.
     pub fn new(globals: &Globals) -> Option<Self> {
-        let state = Arc::<Shared>::default();
-        state.lock().facts.listing = true;
-        let shown = if globals.draws_progress() {
-            Shown::Drawn(drawn(&state))
-        } else if globals.progress == ProgressMode::Always && !globals.quiet {
-            let seen = Arc::clone(&state);
-            // Without the thread there are no lines; the transfer does not depend on them.
-            Shown::Printed(Builder::new().name("progress".into()).spawn(move || print_lines(&seen)).ok())
-        } else {
-            return None;
+        let form = match globals.progress {
+            _ if globals.draws_progress() => Form::Drawn,
+            ProgressMode::Always if !globals.quiet => Form::Printed,
+            _ => return None,
         };
-        Some(Self { state, shown })
+        let shared = Arc::<Shared>::default();
+        shared.lock().facts.listing = true;
+        let seen = Arc::clone(&shared);
+        let thread = Builder::new().name("progress".into()).spawn(move || seen.show(form));
+        // Without the thread there is no line; the transfer does not depend on it.
+        Some(Self { shared, thread: thread.ok() })
     }
 
     /// So many more are to be moved.
     pub fn expect(&self, objects: u64, bytes: u64) {
-        let facts = &mut self.state.lock().facts;
+        let facts = &mut self.shared.lock().facts;
         facts.listing |= objects > 0;
         facts.of_objects += objects;
         facts.of_bytes += bytes;
@@ -104,24 +106,24 @@ impl Bar {
 
     /// All that is to be moved is known.
     pub fn listed(&self) {
-        self.state.lock().facts.listing = false;
+        self.shared.lock().facts.listing = false;
     }
 
     /// So many more bytes have arrived.
     pub fn moved(&self, bytes: u64) {
-        self.state.lock().facts.bytes += bytes;
+        self.shared.lock().facts.bytes += bytes;
     }
 
     /// A large object is being moved.
     pub fn started(&self, source: &Location, bytes: u64) {
         let name = Escaped(&source.file_name().unwrap_or_default()).to_string();
         let started = Started { bytes, location: source.to_string(), name };
-        self.state.lock().started.push(started);
+        self.shared.lock().started.push(started);
     }
 
     /// An object is complete.
     pub fn finished(&self, source: &Location) {
-        let mut state = self.state.lock();
+        let mut state = self.shared.lock();
         state.facts.objects += 1;
         if !state.started.is_empty() {
             let location = source.to_string();
@@ -131,30 +133,25 @@ impl Bar {
 
     /// An object is given up.
     pub fn failed(&self, location: &str) {
-        self.state.lock().started.retain(|started| started.location != location);
+        self.shared.lock().started.retain(|started| started.location != location);
     }
 
-    /// Prints a line of another kind, past this one.
+    /// Prints lines of another kind, past this one.
     pub fn suspend(&self, print: impl FnOnce()) {
-        match &self.shown {
-            Shown::Drawn(bar) => bar.suspend(print),
-            Shown::Printed(_) => print(),
-        }
+        let mut rows = self.shared.rows();
+        erase(&mut rows);
+        print();
     }
 }
 
 /// Removes the line, so that the outcome follows on standard error.
 impl Drop for Bar {
     fn drop(&mut self) {
-        match &mut self.shown {
-            Shown::Drawn(bar) => bar.finish_and_clear(),
-            Shown::Printed(thread) => {
-                self.state.lock().ended = true;
-                self.state.over.notify_all();
-                // It has nothing to report.
-                thread.take().map(JoinHandle::join);
-            }
-        }
+        self.shared.lock().ended = true;
+        self.shared.over.notify_all();
+        // It has nothing to report.
+        self.thread.take().map(JoinHandle::join);
+        erase(&mut self.shared.rows());
     }
 }
 
@@ -162,36 +159,50 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn drawn(state: &Arc<Shared>) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, console::progress_target(10));
-    let seen = Arc::clone(state);
-    let style = ProgressStyle::with_template("{lines}").map(|style| {
-        style.with_key("lines", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let width = usize::from(console::width()).saturating_sub(1).min(LONGEST);
-            // Writing to memory cannot fail.
-            let _ = out.write_str(&seen.lock().lines(width));
-        })
-    });
-    // The template is a constant; the plain bar is no worse than nothing.
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(TICK);
-    bar
-}
+    fn rows(&self) -> MutexGuard<'_, usize> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-fn print_lines(shared: &Shared) {
-    let mut state = shared.lock();
-    loop {
-        let waited = shared.over.wait_timeout_while(state, PAUSE, |state| !state.ended);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.ended {
-            return;
+    /// Shows the line again and again, until the run has ended.
+    fn show(&self, form: Form) {
+        let pause = match form {
+            Form::Drawn => TICK,
+            Form::Printed => PAUSE,
+        };
+        loop {
+            let waited = self.over.wait_timeout_while(self.lock(), pause, |state| !state.ended);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.ended {
+                return;
+            }
+            match form {
+                Form::Printed => {
+                    let line = state.observed().line(usize::MAX);
+                    drop(state);
+                    console::say(format_args!("firstbyte: {line}"));
+                }
+                Form::Drawn => {
+                    let width = usize::from(console::width()).saturating_sub(1).min(LONGEST);
+                    let lines = state.lines(width);
+                    // Workers do not wait for a slow terminal.
+                    drop(state);
+                    let mut rows = self.rows();
+                    erase(&mut rows);
+                    console::log(&lines);
+                    *rows = lines.lines().count();
+                }
+            }
         }
-        let line = state.observed().line(usize::MAX);
-        drop(state);
-        console::say(format_args!("firstbyte: {line}"));
-        state = shared.lock();
+    }
+}
+
+/// Clears the rows that the line takes up.
+fn erase(rows: &mut usize) {
+    match std::mem::take(rows) {
+        0 => {}
+        1 => console::log("\r\x1b[J"),
+        more => console::log(&format!("\r\x1b[{}A\x1b[J", more - 1)),
     }
 }
 
