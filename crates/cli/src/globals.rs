@@ -98,9 +98,9 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 /// Parses headers or names of files with headers, one on each line.
 fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
     let header = |line: &str| match line.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned())),
-        // The text may be a secret: it is not repeated.
-        None => Err("write NAME: VALUE, or @FILE".to_owned()),
+        Some((name, value)) => (name.trim().to_ascii_lowercase(), value.trim().to_owned()),
+        // The text may be a secret, which clap would repeat: the store refuses the empty name.
+        None => (String::new(), String::new()),
     };
     let mut headers = Vec::new();
     for line in text.lines() {
@@ -109,7 +109,7 @@ fn parse_headers(text: &str) -> Result<HttpHeaders, String> {
             None => line.to_owned(),
         };
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
-            headers.push(header(line)?);
+            headers.push(header(line));
         }
     }
     Ok(HttpHeaders(headers))

@@ -199,9 +199,10 @@ impl Options {
         }
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         for (name, value) in &self.http_headers.0 {
-            let checked = match name.is_empty() || !name.bytes().all(token) {
-                true => Err("has a name that is no word"),
-                false => header_value(value),
+            let checked = match name.as_str() {
+                "" => Err("has no name; write NAME: VALUE, or @FILE"),
+                name if !name.bytes().all(token) => Err("has a name that is no word"),
+                _ => header_value(value),
             };
             checked.map_err(|why| Error::Options { what: "--header".to_owned(), why: why.to_owned() })?;
         }

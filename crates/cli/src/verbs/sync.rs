@@ -1,6 +1,7 @@
 //! `sync`: makes a destination tree like its source, local or remote.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Args;
 use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
@@ -58,6 +59,11 @@ pub fn run(args: &SyncArgs, globals: &Globals) -> Result<Exit> {
     args.policy.movement().check([source], destination)?;
     let named = source;
     let (source, destination) = (Location::parse(source)?, Location::parse(destination)?);
+    if source.as_local().is_some_and(Path::is_file) {
+        return Err(
+            Error::usage(format!("{source}: is a file; sync takes directories")).advise("use firstbyte cp")
+        );
+    }
     refuse_into_itself(&source, &destination)?;
     if args.delete {
         refuse_to_delete_source(&source, &destination)?;

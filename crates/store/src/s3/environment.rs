@@ -36,5 +36,14 @@ pub(super) fn describe(error: &dyn std::error::Error) -> String {
         text = format!("{text}: {inner}");
         cause = inner.source();
     }
-    text
+    // The chain lists all that it tried over several lines: what it was not asked to try says nothing.
+    let Some((_, tried)) = text.split_once("Attempted:") else { return text };
+    let failed =
+        tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
+    match failed.collect::<Vec<_>>().join("; ") {
+        none if none.is_empty() => {
+            "none in variables, profiles, and roles of a container or an instance".into()
+        }
+        failed => failed,
+    }
 }
