@@ -36,7 +36,7 @@ pub(super) fn describe(error: &dyn std::error::Error) -> String {
         text = format!("{text}: {inner}");
         cause = inner.source();
     }
-    // The chain lists all that it tried over several lines: what it was not asked to try says nothing.
+    // The chain lists all that it tried, over several lines; most of it was not set up.
     let Some((_, tried)) = text.split_once("Attempted:") else { return text };
     let failed =
         tried.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("not enabled"));
