@@ -16,9 +16,8 @@ def rows(prefix: str) -> int:
     connection = duckdb.connect()
     connection.register_filesystem(fsspec.filesystem("firstbyte"))
     pattern = prefix.replace("s3://", "firstbyte://") + "/*.parquet"
-    found = connection.execute("select count(*) from read_parquet(?)", [pattern]).fetchone()
-    assert found is not None
-    return int(found[0])
+    [(count,)] = connection.execute("select count(*) from read_parquet(?)", [pattern]).fetchall()
+    return int(count)
 
 
 def bytes_of_type(prefix: str) -> list[tuple[str, int]]:
