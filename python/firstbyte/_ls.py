@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from firstbyte._options import Options
     from firstbyte._typing import Unpack
 
-    Row = tuple[str, str, tuple[str, int | None, float | None, str | None]]
-    # Directories, the rest, and links.
-    Names = tuple[list[str], list[str], list[str]]
-
+# Name, location and facts.
+Row = tuple[str, str, tuple[str, int | None, float | None, str | None]]
+# Directories, the rest, and links.
+Names = tuple[list[str], list[str], list[str]]
 # Directories of a walk that are listed at once, and whose names wait for it.
 _AHEAD = 16
 _WAITING = 1024

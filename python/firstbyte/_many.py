@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from firstbyte._options import Options
     from firstbyte._typing import Iterable, Unpack
 
-    Sample = Location | tuple[Location, int, int]
+Sample = Location | tuple[Location, int, int]
 
 
 def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> _native.Objects:

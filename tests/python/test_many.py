@@ -24,7 +24,7 @@ def content(number: int) -> bytes:
 def samples(store):
     have = getattr(store, "samples", None)
     if have is None:
-        have = store.samples = [store.put(f"samples/{n:03}", content(n)) for n in range(COUNT)]
+        have = store.samples = store.put_all({f"samples/{n:03}": content(n) for n in range(COUNT)})
     return have
 
 
