@@ -34,6 +34,7 @@ FULL = STATIC + [
     ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
     ("deployment", [".venv/bin/python", "-m", "pytest", "-q", "tests/deploy"], {}),
     ("python types", [".venv/bin/mypy"], {}),
+    ("python types, pyright", [".venv/bin/pyright"], {}),
     ("python tests", [".venv/bin/python", "-m", "pytest", "-q", "tests/python"], {}),
 ]
 

@@ -7,20 +7,13 @@ from firstbyte._typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow.fs
 
-    from firstbyte._path import Location
+    from firstbyte._options import ReadOptions
+    from firstbyte._typing import Unpack
 
 
 def arrow_filesystem(
     target_protocol: str = "s3",
-    *,
-    cache: Location | bool | None = None,
-    cache_size: int | str | None = None,
-    memory: int | str | None = None,
-    deadline: float | str | None = None,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    anonymous: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> pyarrow.fs.FileSystem:
     """Make a file system for pyarrow: its datasets, `pyarrow.parquet`, and what is built on them.
 
@@ -31,14 +24,15 @@ def arrow_filesystem(
 
     Args:
         target_protocol: "s3", "http", "https" or "file".
-        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for
-            `firstbyte.open`.
+        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous,
+            access_key_id, secret_access_key, session_token: as for `firstbyte.open`.
 
     Returns:
         `pyarrow.fs.FileSystem`.
 
     Raises:
         ImportError: if pyarrow or fsspec is not installed.
+        TypeError: if there is no such option.
         ValueError: if an option cannot be used.
     """
     from pyarrow.fs import PyFileSystem
@@ -46,15 +40,4 @@ def arrow_filesystem(
     from firstbyte._handler import Handler
     from firstbyte.filesystem import FirstbyteFileSystem
 
-    files = FirstbyteFileSystem(
-        target_protocol,
-        cache=cache,
-        cache_size=cache_size,
-        memory=memory,
-        deadline=deadline,
-        endpoint_url=endpoint_url,
-        profile=profile,
-        region=region,
-        anonymous=anonymous,
-    )
-    return PyFileSystem(Handler(files))
+    return PyFileSystem(Handler(FirstbyteFileSystem(target_protocol, **options)))

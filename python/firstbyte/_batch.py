@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 # Objects copied in one call, each failure of which is returned.
 _BATCH = 1_000
+# What fsspec and programs pass on that asks for nothing here: listings are not kept, and reads have
+# a cache of their own.
+_NEEDLESS = {"cache_type", "fill_cache", "refresh", "size"}
+
+
+def refuse(method: str, kwargs: dict[str, Any]) -> None:
+    """Raise a TypeError for an argument that a method of the file system would otherwise ignore."""
+    for name, value in kwargs.items():
+        if name not in _NEEDLESS and value is not None:
+            raise TypeError(f"firstbyte: {method} has no option {name!r}")
 
 
 class Batch:
@@ -32,15 +42,20 @@ class Batch:
         return getattr(self._fs, name)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        refuse("copy", kwargs)
         self.pairs.append((self._fs._strip_protocol(path1), self._fs._strip_protocol(path2)))
 
-    def get_file(self, rpath: str, lpath: Any, **kwargs: Any) -> None:
+    def get_file(self, rpath: str, lpath: Any, callback: Any = None, **kwargs: Any) -> None:
+        refuse("get", kwargs)
         if isfilelike(lpath):
             self._fs.get_file(rpath, lpath)
         else:
             self.pairs.append((self._fs._strip_protocol(rpath), lpath))
 
-    def put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **kwargs: Any) -> None:
+    def put_file(
+        self, lpath: str, rpath: str, callback: Any = None, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
+        refuse("put", kwargs)
         if mode == "create" and self._fs.exists(rpath):
             raise FileExistsError(errno.EEXIST, "exists already", rpath)
         self.pairs.append((lpath, self._fs._strip_protocol(rpath)))

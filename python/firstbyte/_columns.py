@@ -6,8 +6,13 @@ import os
 
 from firstbyte import _native
 from firstbyte._native import Batches, Listing, RecordBatch
-from firstbyte._path import Path
-from firstbyte._typing import Literal
+from firstbyte._options import connect
+from firstbyte._path import Path, stored
+from firstbyte._typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
 
 __all__ = ["Batches", "Listing", "RecordBatch", "iter_batches", "list_arrow"]
 
@@ -18,20 +23,24 @@ def list_arrow(
     recursive: bool = False,
     stat: Literal["size", "full"] | None = None,
     followlinks: bool = False,
+    **options: Unpack[Options],
 ) -> Listing:
-    """List the directory `path` into columns.
+    """List the directory `path`, or what is at a location in a store, into columns.
 
     Read and built by several threads; nothing is copied when `pyarrow.table(...)`,
     `polars.DataFrame(...)`, duckdb or another Arrow consumer takes the result, and none of them is
     needed to make it.
 
     Args:
-        path: the directory.
+        path: the directory. A str that begins with `s3://`, `http://` or `https://` is a location
+            in a store.
         recursive: whether to list everything below it, too.
         stat: what to ask for besides names, at the price of a system call an entry: None, "size" or
-            "full".
+            "full". A store's listing has sizes and times for nothing, and no more.
         followlinks: whether links stand for what they lead to. A link to a directory above it is
             not entered.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: for a location, as for `firstbyte.open`.
 
     Returns:
         A `Listing` with a row an entry, in any order, and the columns
@@ -47,10 +56,19 @@ def list_arrow(
         What stat asks for is null where it was refused. `errors` has an OSError for each directory
         that could not be read and each state that was refused; what vanished meanwhile is left out.
 
+        Of a location in a store the columns are `name` or `path`, `type`, `size`, `mtime` and
+        `etag` (string), null where they are not reported. A recursive listing has no directories.
+
     Raises:
-        OSError: if `path` itself cannot be listed.
-        ValueError: if a name is not UTF-8 and `path` is not bytes.
+        OSError: if `path` itself cannot be listed; of a store, if any of it cannot.
+        ValueError: if a name is not UTF-8 and `path` is not bytes; if a store is asked for
+            stat="full".
     """
+    if options or stored(path):
+        client = connect("list_arrow", options)
+        if location := stored(path):
+            _check("list_arrow", stat)
+            return _native.list_stored(client, location, bool(recursive))
     return _native.list_arrow(os.fspath(path), bool(recursive), stat, bool(followlinks))
 
 
@@ -61,23 +79,37 @@ def iter_batches(
     stat: Literal["size", "full"] | None = None,
     followlinks: bool = False,
     batch_size: int = 65536,
+    **options: Unpack[Options],
 ) -> Batches:
-    """List the directory `path` as batches of columns, in constant memory.
+    """List the directory `path`, or what is at a location in a store, as batches of columns, in
+    constant memory.
 
     Args:
         path, recursive, stat, followlinks: as for `list_arrow`.
         batch_size: rows of a batch; the last one may have fewer.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: for a location, as for `firstbyte.open`.
 
     Returns:
         An iterator of `RecordBatch`, each with the columns of `list_arrow`. Instead of iterating,
-        the whole may be
-        given to an Arrow consumer, which then reads it as it needs it:
+        the whole may be given to an Arrow consumer, which then reads it as it needs it:
         `pyarrow.RecordBatchReader.from_stream(...)`.
 
     Raises:
-        OSError: if `path` itself cannot be listed.
-        ValueError: if batch_size is 0; while iterating, if a name is not UTF-8 and `path` is not
-            bytes.
+        OSError: if `path` itself cannot be listed; while iterating, if a store fails.
+        ValueError: if batch_size is 0, or a store is asked for stat="full"; while iterating, if a
+            name is not UTF-8 and `path` is not bytes.
         RuntimeError: while iterating in a child of a fork, if the parent began it.
     """
+    if options or stored(path):
+        client = connect("iter_batches", options)
+        if location := stored(path):
+            _check("iter_batches", stat)
+            return _native.iter_stored(client, location, bool(recursive), batch_size)
     return _native.iter_batches(os.fspath(path), bool(recursive), stat, bool(followlinks), batch_size)
+
+
+def _check(function: str, stat: object) -> None:
+    """Refuse what a store's listing does not have."""
+    if stat not in (None, "size"):
+        raise ValueError(f"{function}: of a store, stat should be None or 'size', not {stat!r}")

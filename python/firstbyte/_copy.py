@@ -1,10 +1,15 @@
-"""`cp`: as the program's verb of that name."""
+"""`cp` and `sync`: as the program's verbs of these names."""
 
 from __future__ import annotations
 
 from firstbyte import _native
+from firstbyte._options import connect
 from firstbyte._path import Location
-from firstbyte._typing import Any
+from firstbyte._typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
 
 
 class PartialError(OSError):
@@ -25,11 +30,7 @@ def cp(
     recursive: bool = False,
     checksum: str | None = None,
     limit_rate: int | str | None = None,
-    memory: int | str | None = None,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    anonymous: bool | None = None,
+    **options: Unpack[Options],
 ) -> dict[str, Any]:
     """Copy an object, or with `recursive` a tree, between any two locations.
 
@@ -50,11 +51,8 @@ def cp(
         recursive: whether directories are copied with everything below them.
         checksum: what the one object copied must have, such as "sha256:HEX" or "crc64nvme:HEX".
         limit_rate: bytes a second, as a number or like "40MB".
-        memory: ceiling, bytes; by default 32 MiB or an eighth of the container's memory.
-        endpoint_url: S3 endpoint instead of AWS's.
-        profile: profile in the AWS configuration files.
-        region: AWS region; followed from the bucket where it is not given.
-        anonymous: whether S3 requests go unsigned, for public buckets.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json cp` prints: `objects`, `bytes`,
@@ -66,9 +64,7 @@ def cp(
         OSError: if nothing could be copied, of the subclass that `open` raises.
         ValueError: if source, destination or an option cannot be used.
     """
-    client = _native.connect(
-        memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
-    )
+    client = connect("cp", options)
     if manifest is not None:
         if source is not None or checksum is not None or shard is None:
             raise ValueError("with manifest, give shard, and None as the source, which the manifest has")
@@ -76,6 +72,53 @@ def cp(
     if source is None or shard is not None:
         raise ValueError("give a source, or a manifest and its shard")
     return receipt(_native.cp(client, source, destination, recursive, checksum, limit_rate))
+
+
+def sync(
+    source: Location,
+    destination: Location,
+    *,
+    delete: bool = False,
+    allow_empty: bool = False,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    limit_rate: int | str | None = None,
+    **options: Unpack[Options],
+) -> dict[str, Any]:
+    """Bring everything below one location up to date with what is below another, both anywhere.
+
+    What is missing or changed is copied, as `cp` copies it. An object that both have with the same
+    size and time is left alone. The contents of `source` are copied, with or without a `/` at its
+    end. An interrupted run continues when it is made again.
+
+    Args:
+        source: `s3://BUCKET/PREFIX`, `http(s)://HOST/PATH`, `file://PATH` or a path.
+        destination: likewise.
+        delete: whether what only the destination has is deleted.
+        allow_empty: whether `delete` may remove everything if the source holds no object.
+        include: patterns of names that are taken though `exclude` leaves them.
+        exclude: patterns of names that are left out: neither copied nor deleted.
+        limit_rate: bytes a second, as a number or like "40MB".
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        dict, the receipt, with the fields that `firstbyte --json sync` prints: `objects`, `bytes`,
+        `skipped`, `deleted` and others, as for `cp`.
+
+    Raises:
+        PartialError: if some objects failed.
+        OSError: if one of the two cannot be listed.
+        ValueError: if one lies in the other, or an option cannot be used.
+    """
+    client = connect("sync", options)
+    extras = bool(delete), bool(allow_empty)
+    return receipt(_native.sync(client, source, destination, extras, rules(include, exclude), limit_rate))
+
+
+def rules(include: list[str] | None, exclude: list[str] | None) -> list[tuple[bool, str]]:
+    """Patterns of names in the order in which they count, each with whether it includes."""
+    return [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
 
 
 def receipt(outcome: tuple[str, int, list[tuple[str, OSError]]]) -> dict[str, Any]:

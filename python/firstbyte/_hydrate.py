@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from firstbyte import _native
 from firstbyte._copy import receipt
+from firstbyte._options import READ, connect
 from firstbyte._path import Location
-from firstbyte._typing import Any
+from firstbyte._typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firstbyte._options import ReadOptions
+    from firstbyte._typing import Unpack
 
 
 def hydrate(
@@ -16,13 +21,7 @@ def hydrate(
     recursive: bool = False,
     pin: bool = False,
     limit_rate: int | str | None = None,
-    cache: Location | None = None,
-    cache_size: int | str | None = None,
-    memory: int | str | None = None,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    anonymous: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> dict[str, Any]:
     """Bring an object, or with `recursive` everything below a location, into the cache before it is
     read.
@@ -39,13 +38,8 @@ def hydrate(
         limit_rate: bytes a second, as a number or like "40MB".
         cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (`/tmp/firstbyte` in AWS
             Lambda).
-        cache_size: most bytes the cache may take, as a number or like "10GiB".
-        memory: ceiling for buffers, bytes; by default 32 MiB or an eighth of the container's
-            memory.
-        endpoint_url: S3 endpoint instead of AWS's.
-        profile: profile in the AWS configuration files.
-        region: AWS region; followed from the bucket where it is not given.
-        anonymous: whether S3 requests go unsigned, for public buckets.
+        cache_size, memory, deadline, endpoint_url, profile, region, anonymous, access_key_id,
+            secret_access_key, session_token: as for `firstbyte.open`.
 
     Returns:
         dict, the receipt, with the fields that `firstbyte --json hydrate` prints: `objects`,
@@ -57,15 +51,7 @@ def hydrate(
             room for them.
         OSError: if none could, of the subclass that `open` raises.
     """
-    client = _native.connect(
-        cache=cache,
-        cache_size=cache_size,
-        memory=memory,
-        endpoint_url=endpoint_url,
-        profile=profile,
-        region=region,
-        anonymous=anonymous,
-    )
+    client = connect("hydrate", options, READ)
     if manifest is not None:
         if location is not None or shard is None:
             raise ValueError("with manifest, give shard, and no location, which the manifest has")

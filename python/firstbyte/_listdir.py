@@ -1,4 +1,6 @@
-"""`listdir`: `os.listdir`, with the next names read while these are made into strings."""
+"""`listdir`: `os.listdir`, with the next names read while these are made into strings; and the
+names at a location in a store.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +10,45 @@ import sys
 # Taken when this is imported: it may be replaced by ours.
 from posix import listdir as theirs
 
-from firstbyte import _native
-from firstbyte._path import resolve
-from firstbyte._typing import Any, AnyStr, overload
+from firstbyte import _ls, _native
+from firstbyte._options import connect
+from firstbyte._path import resolve, stored
+from firstbyte._typing import TYPE_CHECKING, Any, AnyStr, overload
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
 
 
 @overload
-def listdir(path: int | None = None) -> list[str]: ...
+def listdir(path: int | None = None, **options: Unpack[Options]) -> list[str]: ...
 @overload
-def listdir(path: AnyStr | os.PathLike[AnyStr]) -> list[AnyStr]: ...
-def listdir(path: Any = None) -> Any:
-    """Return the names of the entries of the directory `path`.
+def listdir(path: AnyStr | os.PathLike[AnyStr], **options: Unpack[Options]) -> list[AnyStr]: ...
+def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
+    """Return the names of the entries of the directory `path`, or at a location in a store.
 
-    Exactly `os.listdir`: the same names in the same order, errors and audit event.
+    For a path exactly `os.listdir`: the same names in the same order, errors and audit event.
 
     Args:
         path: the directory as str, bytes or os.PathLike, an open descriptor, or None for the
-            current directory.
+            current directory. A str that begins with `s3://`, `http://` or `https://` is a
+            location: `s3://` itself lists the buckets.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: for a location, as for `firstbyte.open`.
 
     Returns:
-        A list of str, or of bytes if `path` is bytes or gives bytes; without `.` and `..`.
+        A list of str, or of bytes if `path` is bytes or gives bytes; without `.` and `..`. In any
+        order.
+
+    Raises:
+        FileNotFoundError: if nothing is there.
+        NotADirectoryError: if an object is there.
+        OSError: if it cannot be listed otherwise.
     """
+    if options or stored(path):
+        client = connect("listdir", options)
+        if location := stored(path):
+            return [name for name, _, _ in _ls.rows(client, location, recursive=False)]
     directory = resolve(path)
     if directory is NotImplemented:
         return theirs(path)

@@ -3,9 +3,9 @@
 import builtins
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import GenericAlias, TracebackType
-from typing import Any, AnyStr, Generic, Literal, final
+from typing import Any, AnyStr, Generic, Literal, ParamSpec, TypeVar, final
 
 from typing_extensions import Buffer, CapsuleType, Self, disjoint_base
 
@@ -14,12 +14,15 @@ from firstbyte._path import Location
 __all__ = [
     "Ahead",
     "Batches",
+    "Cancellation",
+    "Cancelled",
     "Client",
     "DirEntry",
     "Layout",
     "LazyFile",
     "Listing",
     "Names",
+    "Objects",
     "RecordBatch",
     "Scandir",
     "Writer",
@@ -30,21 +33,30 @@ __all__ = [
     "cp_shard",
     "delete",
     "disconnect",
+    "glob",
     "hydrate",
     "hydrate_shard",
     "iter_batches",
+    "iter_stored",
+    "join",
     "list",
     "list_arrow",
+    "list_stored",
     "listdir",
     "merge",
     "open",
     "plan",
     "put",
+    "read_many",
     "release",
     "stat",
     "status",
+    "sync",
     "writer",
 ]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 __version__: str
 
@@ -159,6 +171,8 @@ def iter_batches(
     followlinks: bool,
     batch_size: int,
 ) -> Batches: ...
+def list_stored(client: Client, location: Location, recursive: bool) -> Listing: ...
+def iter_stored(client: Client, location: Location, recursive: bool, batch_size: int) -> Batches: ...
 @final
 class Layout:
     @staticmethod
@@ -192,6 +206,16 @@ class Client:
 def connect(**options: object) -> Client: ...
 def disconnect() -> None: ...
 @final
+class Cancellation:
+    """Ends calls of other threads. Made during such a call, it is cancelled with the one around it."""
+
+    def __new__(cls) -> Self: ...
+    def cancel(self) -> None: ...
+    def run(self, function: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs) -> _T: ...
+
+class Cancelled(BaseException):
+    """A call was ended by the `Cancellation` that it was made by."""
+@final
 class LazyFile:
     """An object opened for reading, without a position."""
 
@@ -218,13 +242,27 @@ class Writer:
     def commit(self) -> None: ...
     def discard(self) -> None: ...
 
+@final
+class Objects(Iterator[bytes]):
+    """Objects in order, read ahead while they are taken."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> bytes: ...
+    def close(self) -> None: ...
+
+def read_many(
+    client: Client, wanted: builtins.list[tuple[Location, tuple[int, int] | None]], concurrency: int
+) -> Objects: ...
+
 # Kind, size in bytes, seconds since 1970, ETag.
 _Facts = tuple[str, int | None, float | None, str | None]
 
 def open(client: Client, location: Location) -> LazyFile: ...
-def writer(client: Client, location: Location) -> Writer: ...
+def writer(client: Client, location: Location, exclusive: bool) -> Writer: ...
 def stat(client: Client, location: Location) -> _Facts: ...
-def list(client: Client, location: Location, recursive: bool) -> builtins.list[tuple[str, _Facts]]: ...
+def list(client: Client, location: Location, recursive: bool) -> builtins.list[tuple[str, str, _Facts]]: ...
+def join(location: Location, name: str) -> str: ...
+def glob(client: Client, pattern: Location) -> builtins.list[str]: ...
 def delete(client: Client, locations: builtins.list[Location]) -> builtins.list[tuple[str, OSError]]: ...
 def put(client: Client, location: Location, content: bytes, exclusive: bool) -> None: ...
 # The receipt as JSON, the number of failures, and the first of them.
@@ -236,6 +274,14 @@ def cp(
     destination: Location,
     recursive: bool,
     checksum: str | None,
+    limit_rate: int | str | None,
+) -> _Outcome: ...
+def sync(
+    client: Client,
+    source: Location,
+    destination: Location,
+    extras: tuple[bool, bool],
+    patterns: builtins.list[tuple[bool, str]],
     limit_rate: int | str | None,
 ) -> _Outcome: ...
 def cp_shard(

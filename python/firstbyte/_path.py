@@ -9,8 +9,17 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # Anywhere: a URL, or a path.
 Location = str | os.PathLike[str]
 
+# What begins a location in a store; everything else is a path.
+_STORES = ("s3://", "http://", "https://")
 # Descriptors are numbers of 31 bits.
 _DESCRIPTORS = range(1 << 31)
+
+
+def stored(path: object) -> str | None:
+    """`path` if it is a location in a store, else None; for functions that take paths."""
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    return path if isinstance(path, str) and path.startswith(_STORES) else None
 
 
 def resolve(path: object) -> object:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 
-from firstbyte._open import open
+from firstbyte import _native
+from firstbyte._file import RawFile
+from firstbyte._options import READ, connect
 from firstbyte._typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
-    from firstbyte._open import RawFile
+    from firstbyte._options import ReadOptions
     from firstbyte._path import Location
+    from firstbyte._typing import Unpack
 
 # What is read first: most headers fit.
 _FIRST = 128 << 10
@@ -61,14 +64,7 @@ def load_safetensors(
     *,
     framework: Literal["numpy", "torch"] = "numpy",
     device: Any = None,
-    cache: Location | bool = False,
-    cache_size: int | str | None = None,
-    memory: int | str | None = None,
-    deadline: float | str | None = None,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    anonymous: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Iterator[tuple[str, Any]]:
     """Load safetensors files, tensor by tensor as they arrive.
 
@@ -82,9 +78,9 @@ def load_safetensors(
         locations: a location as for `firstbyte.open`, or several (shards), loaded in this order.
         framework: "numpy", or "torch", which is imported then.
         device: for torch, where each tensor is moved when it has arrived.
-        cache: the cache directory, True for the usual one, False for none.
-        cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for
-            `firstbyte.open`.
+        cache: the cache directory, True for the usual one, False (by default) for none.
+        cache_size, memory, deadline, endpoint_url, profile, region, anonymous, access_key_id,
+            secret_access_key, session_token: as for `firstbyte.open`.
 
     Returns:
         Iterator[tuple[str, Any]]: name and tensor, a `numpy.ndarray` or a `torch.Tensor` of the
@@ -100,22 +96,12 @@ def load_safetensors(
         raise ValueError("load_safetensors: only torch has devices")
     single = isinstance(locations, (str, os.PathLike))
     shards = [cast("Location", locations)] if single else list(cast("Iterable[Location]", locations))
+    client = connect("load_safetensors", {"cache": False, **options}, READ)
     allocate = _for_torch(device) if framework == "torch" else _for_numpy()
 
     def load() -> Iterator[tuple[str, Any]]:
         for location in shards:
-            with open(
-                location,
-                buffering=0,
-                cache=cache,
-                cache_size=cache_size,
-                memory=memory,
-                deadline=deadline,
-                endpoint_url=endpoint_url,
-                profile=profile,
-                region=region,
-                anonymous=anonymous,
-            ) as file:
+            with RawFile(_native.open(client, location)) as file:
                 tensors = _tensors(file, 1 if framework == "torch" else 2)
                 yield from _read(file, tensors, allocate)
 
@@ -176,15 +162,18 @@ def _read(
         return [(tensor.name, finish) for tensor, (_, finish) in zip(batch, memory)]
 
     pool = ThreadPoolExecutor(_CALLS)
+    reads = _native.Cancellation()
     under_way: deque[Future[list[tuple[str, Callable[[], Any]]]]] = deque()
     try:
         for batch in _batches(tensors):
-            under_way.append(pool.submit(read, batch))
+            under_way.append(pool.submit(reads.run, read, batch))
             if len(under_way) == _CALLS:
                 yield from ((name, finish()) for name, finish in under_way.popleft().result())
         while under_way:
             yield from ((name, finish()) for name, finish in under_way.popleft().result())
     finally:
+        # Where the caller has enough, reads under way end.
+        reads.cancel()
         pool.shutdown(cancel_futures=True)
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from firstbyte import _native
+from firstbyte._copy import rules
+from firstbyte._options import connect
 from firstbyte._path import Location
-from firstbyte._typing import Any, cast
+from firstbyte._typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
 
 
 def plan(
@@ -14,11 +20,7 @@ def plan(
     shards: int = 8,
     include: list[str] | None = None,
     exclude: list[str] | None = None,
-    memory: int | str | None = None,
-    endpoint_url: str | None = None,
-    profile: str | None = None,
-    region: str | None = None,
-    anonymous: bool | None = None,
+    **options: Unpack[Options],
 ) -> dict[str, Any]:
     """Write a manifest: every object with its version, divided by bytes among `shards` workers.
 
@@ -32,11 +34,8 @@ def plan(
         shards: the number of workers.
         include: patterns of names that are taken though `exclude` leaves them.
         exclude: patterns of names that are left out.
-        memory: ceiling, bytes; by default 32 MiB or an eighth of the container's memory.
-        endpoint_url: S3 endpoint instead of AWS's.
-        profile: profile in the AWS configuration files.
-        region: AWS region; followed from the bucket where it is not given.
-        anonymous: whether S3 requests go unsigned, for public buckets.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
 
     Returns:
         dict, the header of the manifest: `id`, `created`, `firstbyte`, `sources` and `shards`, a
@@ -46,12 +45,9 @@ def plan(
         OSError: if the sources cannot be listed, or `out` cannot be written.
         ValueError: if there is nothing to plan, or an argument cannot be used.
     """
-    client = _native.connect(
-        memory=memory, endpoint_url=endpoint_url, profile=profile, region=region, anonymous=anonymous
-    )
+    client = connect("plan", options)
     several = sources if isinstance(sources, list) else [sources]
-    patterns = [(False, pattern) for pattern in exclude or []] + [(True, pattern) for pattern in include or []]
-    return _parsed(_native.plan(client, several, out, shards, patterns))
+    return _parsed(_native.plan(client, several, out, shards, rules(include, exclude)))
 
 
 def merge(manifest: Location, receipts: list[Location]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Importing `typing` takes longer than all else that `import firstbyte` does, and a function that
 starts cold pays it. Type checkers take any variable called `TYPE_CHECKING` for true. A program that
-runs never evaluates the annotations, so there the names stand for nothing, and the two that are
-called do nothing.
+runs never evaluates the annotations, so there the names stand for nothing, the two that are
+called do nothing, and a `TypedDict` is a class with annotations.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable as Callable
+    from collections.abc import Collection as Collection
+    from collections.abc import Iterable as Iterable
     from collections.abc import Iterator as Iterator
+    from collections.abc import Mapping as Mapping
     from typing import Any as Any
     from typing import AnyStr as AnyStr
     from typing import BinaryIO as BinaryIO
     from typing import Literal as Literal
+    from typing import TypedDict as TypedDict
+    from typing import Unpack as Unpack
     from typing import cast as cast
     from typing import overload as overload
 else:
-    Any = AnyStr = BinaryIO = Callable = Iterator = Literal = None
+    Any = AnyStr = BinaryIO = Callable = Collection = Iterable = Iterator = Literal = Mapping = Unpack = None
+
+    class TypedDict:
+        def __init_subclass__(cls, total=True):
+            pass
 
     def cast(kind, value):
         return value

@@ -1,5 +1,5 @@
 """`walk`: `os.walk`, with the directories still to come read by threads while this one is
-worked on.
+worked on; and the same of a location in a store.
 """
 
 from __future__ import annotations
@@ -8,7 +8,14 @@ import os
 import sys
 
 from firstbyte import _native
-from firstbyte._typing import Any, AnyStr, Callable, Iterator
+from firstbyte._ls import Ahead
+from firstbyte._options import connect
+from firstbyte._path import stored
+from firstbyte._typing import TYPE_CHECKING, Any, AnyStr, Callable, Iterator
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Unpack
 
 
 def walk(
@@ -16,34 +23,53 @@ def walk(
     topdown: bool = True,
     onerror: Callable[[OSError], Any] | None = None,
     followlinks: bool = False,
+    **options: Unpack[Options],
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     """Yield `(dirpath, dirnames, filenames)` for each directory in the tree at `top`.
 
-    Exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or to order
-    it; what the caller changes in directories still to come is seen; errors go to `onerror`, or are
-    ignored.
+    For a path exactly `os.walk`: top-down, `dirnames` may be changed in place to prune the walk or
+    to order it; what the caller changes in directories still to come is seen; errors go to
+    `onerror`, or are ignored. In a store, up to 16 directories are listed ahead, and what changes
+    meanwhile is not seen.
 
     Args:
-        top: where to begin, as str, bytes or os.PathLike.
+        top: where to begin, as str, bytes or os.PathLike. A str that begins with `s3://`, `http://`
+            or `https://` is a location in a store.
         topdown: whether a directory comes before those in it, or after.
         onerror: called with the OSError of each directory that cannot be read; may raise it to end
             the walk.
         followlinks: whether to enter links to directories. A link to a directory above it is then
             followed for ever.
+        memory, endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: for a location, as for `firstbyte.open`.
 
     Yields:
         A path that begins with `top`, and two lists of names in it: the directories, links to them
         included, and the rest. All are str, or all bytes if `top` is bytes.
     """
+    if options or stored(top):
+        client = connect("walk", options)
+        if location := stored(top):
+            return _walk_stored(Ahead(client), location, topdown, onerror)
     sys.audit("os.walk", top, topdown, onerror, followlinks)
-    return _walk(os.fspath(top), topdown, onerror, bool(followlinks))
+    return _walk(_native.Ahead(), os.path.join, os.fspath(top), topdown, onerror, bool(followlinks))
+
+
+def _walk_stored(
+    ahead: Ahead, top: Any, topdown: bool, onerror: Callable[[OSError], Any] | None
+) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    with ahead:
+        yield from _walk(ahead, _native.join, top, topdown, onerror, False)
 
 
 def _walk(
-    top: AnyStr, topdown: bool, onerror: Callable[[OSError], Any] | None, followlinks: bool
+    ahead: Any,
+    join: Callable[[Any, Any], Any],
+    top: AnyStr,
+    topdown: bool,
+    onerror: Callable[[OSError], Any] | None,
+    followlinks: bool,
 ) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    join = os.path.join
-    ahead = _native.Ahead()
     # Paths to be read; bottom-up, also what was read and is to be yielded once all above it is
     # done.
     stack: list[AnyStr | tuple[AnyStr, list[AnyStr], list[AnyStr]]] = [top]

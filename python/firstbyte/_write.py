@@ -1,13 +1,16 @@
-"""An object written as a file, from its beginning to its end: what an fsspec file system opens
-for writing.
+"""An object written as a file, from its beginning to its end: what `open` gives with the modes
+"w" and "x", and an fsspec file system opens for writing.
+
+The object is there when the file is closed, whole. If the `with` block ends with an error, or the
+file is never closed, what was there before is left as it was.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from firstbyte import _native
+from firstbyte._typing import Any
 
 # What a writer gathers before it hands it on.
 _PIECE = 1 << 20
@@ -18,10 +21,11 @@ class WriteFile(io.BufferedWriter):
     ends with an error.
     """
 
-    def __init__(self, raw: RawWriter, autocommit: bool) -> None:
-        super().__init__(raw, _PIECE)
-        self._writer = raw
-        self._autocommit = autocommit
+    def __init__(self, raw: RawWriter, autocommit: bool = True, size: int = _PIECE) -> None:
+        """Not called directly: use `firstbyte.open`."""
+        super().__init__(raw, size)
+        self.writer = raw
+        self.autocommit = autocommit
 
     def close(self) -> None:
         """Write what is left; the object is there then, unless it is part of a transaction."""
@@ -29,50 +33,78 @@ class WriteFile(io.BufferedWriter):
             try:
                 super().close()
             except BaseException:
-                self.discard()
+                self.writer.native.discard()
                 raise
-            if self._autocommit:
+            if self.autocommit:
                 self.commit()
 
     def commit(self) -> None:
         """Let the object be there."""
-        self._writer.native.commit()
+        self.writer.native.commit()
 
     def discard(self) -> None:
-        """Leave what was there as it was."""
-        self._writer.native.discard()
+        """Leave what was there as it was, and close the file."""
+        self.autocommit = False
+        self.writer.dropped = True
+        self.writer.native.discard()
+        self.close()
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if kind is not None:
-            self._drop()
+            self.discard()
         self.close()
 
     def __del__(self) -> None:
-        # It was not declared complete.
         if not self.closed:
-            self._drop()
-            self.close()
+            _warn(self)
+            self.discard()
 
-    def _drop(self) -> None:
-        self._autocommit = False
-        self._writer.dropped = True
-        self.discard()
+
+class TextWriteFile(io.TextIOWrapper):
+    """An object being written as text; it comes to be as a `WriteFile` does."""
+
+    def __init__(
+        self, file: WriteFile, encoding: str | None, errors: str | None, newline: str | None, line_buffering: bool
+    ) -> None:
+        """Not called directly: use `firstbyte.open`."""
+        # A byte order mark is written only where the position is known to be the start.
+        file.writer.seeks = True
+        super().__init__(file, encoding, errors, newline, line_buffering)
+        file.writer.seeks = False
+        self._file = file
+
+    def discard(self) -> None:
+        """Leave what was there as it was, and close the file. It is closed with the one below."""
+        self._file.discard()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            _warn(self)
+            self.discard()
 
 
 class RawWriter(io.RawIOBase):
     """Passes on what it is given, until its target is closed."""
 
-    mode = "wb"
-
-    def __init__(self, native: _native.Writer, name: str) -> None:
+    def __init__(self, native: _native.Writer, name: str, mode: str) -> None:
         super().__init__()
         self.native = native
         self.name = name
+        self.mode = mode
         self.dropped = False
+        self.seeks = False
         self._position = 0
 
     def writable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return self.seeks
 
     def tell(self) -> int:
         return self._position
@@ -83,3 +115,24 @@ class RawWriter(io.RawIOBase):
             self.native.write(piece)
         self._position += len(piece)
         return len(piece)
+
+
+def wrap(
+    raw: RawWriter, buffering: int, text: tuple[str | None, str | None, str | None] | None
+) -> WriteFile | TextWriteFile:
+    """The file object over an object being written, as text in this encoding, with these errors and
+    line ends, or as bytes.
+    """
+    file = WriteFile(raw, size=buffering if buffering > 1 else _PIECE)
+    if text is None:
+        return file
+    return TextWriteFile(file, *text, buffering == 1)
+
+
+def _warn(file: WriteFile | TextWriteFile) -> None:
+    """Say that a file is discarded, as files do that are not closed."""
+    import warnings
+
+    warnings.warn(
+        f"unclosed file {file!r}: what was written to it is discarded", ResourceWarning, stacklevel=3, source=file
+    )

@@ -24,27 +24,16 @@ from fsspec.spec import AbstractFileSystem
 from fsspec.utils import isfilelike, stringify_path
 
 from firstbyte import _native
-from firstbyte._batch import Batch
-from firstbyte._open import wrap
-from firstbyte._path import Location
-from firstbyte._write import RawWriter, WriteFile
+from firstbyte._batch import Batch, refuse
+from firstbyte._open import opened
+from firstbyte._options import ALIASES, CLIENT_ALIASES, READ, connect, unknown
+from firstbyte._write import WriteFile
 
 # A write that is larger goes up in parts.
 _SMALL = 8 << 20
 # Objects of which ranges are fetched at once.
 _OBJECTS = 16
 
-# What options of other file systems for S3 are called here.
-_TARGET_OPTIONS = {
-    "anon": "anonymous",
-    "endpoint": "endpoint_url",
-    "endpoint_url": "endpoint_url",
-    "profile": "profile",
-    "key": "access_key_id",
-    "secret": "secret_access_key",
-    "token": "session_token",
-}
-_CLIENT_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region"}
 # What fsspec itself does with any file system.
 _FSSPEC_OPTIONS = {
     "asynchronous",
@@ -63,14 +52,15 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     Args:
         target_protocol: "s3" (also by default), "http", "https" or "file".
-        target_options: options of the chained file system; `key`, `secret`, `token`, `anon`,
-            `profile`, `endpoint_url` and `client_kwargs` with `endpoint_url` and `region_name` are
-            taken, every other is a ValueError.
-        key, secret, token, anon, endpoint, client_kwargs: the same, without a chained file system.
-            A key given here is used, whatever the environment has. An option that is not known is a
-            TypeError.
-        cache, cache_size, memory, deadline, endpoint_url, profile, region, anonymous: as for
-            `firstbyte.open`.
+        target_options: options of the chained file system, the same as below.
+        storage_options: those of `firstbyte.open`, and as other file systems call them `key`,
+            `secret`, `token`, `anon`, `endpoint` and `client_kwargs` (a dict with `endpoint_url`,
+            `region_name`, `aws_access_key_id`, `aws_secret_access_key`, `aws_session_token`). Those
+            given here go before those of the chained file system.
+
+    Raises:
+        TypeError: if there is no such option.
+        ValueError: if an option cannot be used, or is given twice with different values.
     """
 
     protocol: ClassVar[str] = "firstbyte"
@@ -81,21 +71,11 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         target_protocol: str = "s3",
         target_options: dict[str, Any] | None = None,
         fo: str | None = None,
-        *,
-        cache: Location | bool | None = None,
-        cache_size: int | str | None = None,
-        memory: int | str | None = None,
-        deadline: float | str | None = None,
-        endpoint_url: str | None = None,
-        profile: str | None = None,
-        region: str | None = None,
-        anonymous: bool | None = None,
         **storage_options: Any,
     ) -> None:
         own = {name: value for name, value in storage_options.items() if name in _FSSPEC_OPTIONS}
-        shared = {name: value for name, value in storage_options.items() if name not in _FSSPEC_OPTIONS}
-        if unknown := [name for name in shared if name != "client_kwargs" and name not in _TARGET_OPTIONS]:
-            raise TypeError(f"firstbyte: there is no option {unknown[0]!r}; see firstbyte.open for what there is")
+        given = {name: value for name, value in storage_options.items() if name not in _FSSPEC_OPTIONS}
+        options = _options_of(target_options or {}) | _options_of(given)
         super().__init__(**own)
         target = "file" if target_protocol == "local" else target_protocol
         if target not in ("s3", "http", "https", "file"):
@@ -103,22 +83,9 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self.target_protocol = target
         if target == "file":
             self.root_marker = "/"
-        given = {
-            "cache": cache,
-            "cache_size": cache_size,
-            "memory": memory,
-            "deadline": deadline,
-            "endpoint_url": endpoint_url,
-            "profile": profile,
-            "region": region,
-            "anonymous": anonymous,
-        }
-        options = _options_of(target_options or {}) | _options_of(shared)
-        options |= {name: value for name, value in given.items() if value is not None}
-        if target == "file":
             # Who names this file system asks for the cache, also before local files.
             options.setdefault("cache", True)
-        self._client = _native.connect(**options)
+        self._client = connect("firstbyte", options, READ)
         # Which protocol is stripped depends on the instance, as in fsspec's own chained file
         # systems.
         self._strip_protocol = self._strip_target  # type: ignore[method-assign]
@@ -154,11 +121,13 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Name, size, type ("file" or "directory"), mtime (seconds since 1970) and ETag, as far
         as they are reported.
         """
+        refuse("info", kwargs)
         path = self._strip_protocol(path)
         return _info(path, _native.stat(self._client, self._location(path)))
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """What is in a directory, or the file itself."""
+        refuse("ls", kwargs)
         path = self._strip_protocol(path)
         infos = self._list(path, recursive=False)
         if not infos:
@@ -171,6 +140,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
     ) -> Any:
         """All files below a path, by one listing."""
+        refuse("find", kwargs)
         # Only there a directory can have nothing in it, which a recursive listing does not show.
         empty = withdirs and self.target_protocol == "file"
         if maxdepth is not None or empty:
@@ -195,7 +165,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
     def exists(self, path: str, **kwargs: Any) -> bool:
         """Whether something is there; errors other than its absence are raised."""
         try:
-            self.info(path)
+            self.info(path, **kwargs)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
@@ -213,9 +183,25 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
             rows = _native.list(self._client, location if location.endswith("/") else location + "/", recursive)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [_info(self._path(location), facts) for location, facts in rows]
+        return [_info(self._path(location), facts) for _, location, facts in rows]
 
     # Reading and writing.
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: dict[str, Any] | None = None,
+        compression: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As `firstbyte.open`. Nothing is there if the block that writes ends with an error."""
+        if "b" in mode or compression is not None or self._intrans:
+            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        text = kwargs.pop("encoding", None), kwargs.pop("errors", None), kwargs.pop("newline", None)
+        refuse("open", kwargs)
+        return opened(self._client, self._location(self._strip_protocol(path)), mode, -1, text)
 
     def _open(
         self,
@@ -226,17 +212,15 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         cache_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        location = self._location(path)
-        if mode == "rb":
-            return wrap(_native.open(self._client, location), -1)
-        if mode not in ("wb", "xb"):
-            raise NotImplementedError(f"{path}: objects are read, or written whole: mode {mode!r} is neither")
-        if mode == "xb" and self.exists(path):
-            raise FileExistsError(errno.EEXIST, "exists already", path)
-        return WriteFile(RawWriter(_native.writer(self._client, location), path), autocommit)
+        refuse("open", kwargs)
+        file = opened(self._client, self._location(path), mode)
+        if isinstance(file, WriteFile):
+            file.autocommit = autocommit
+        return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes from `start` up to `end`, each counted from the end where it is negative."""
+        refuse("cat_file", kwargs)
         file = _native.open(self._client, self._location(self._strip_protocol(path)))
         try:
             first, last, _ = slice(start, end).indices(file.size)
@@ -256,6 +240,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Many ranges at once: those of one object by `read_ranges`, several objects in parallel.
         With on_error="return", an exception stands for each range of an object that fails.
         """
+        refuse("cat_ranges", kwargs)
         if not isinstance(paths, list):
             raise TypeError("cat_ranges: paths should be a list")
         starts = starts if isinstance(starts, list) else [starts] * len(paths)
@@ -295,6 +280,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         """Write an object from memory; with mode="create" only if there is none."""
+        refuse("pipe_file", kwargs)
         path = self._strip_protocol(path)
         view = memoryview(value).cast("B")
         if view.nbytes <= _SMALL:
@@ -307,6 +293,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Make an empty object; one that is there is emptied, or with truncate=False left as it
         is.
         """
+        refuse("touch", kwargs)
         if truncate or not self.exists(path):
             self.pipe_file(path, b"")
 
@@ -314,13 +301,15 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy an object, inside the service where it can."""
+        refuse("cp_file", kwargs)
         source, destination = self._strip_protocol(path1), self._strip_protocol(path2)
         Batch(self, [(source, destination)]).copy_all(self._location, self._location)
 
     def get_file(
-        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
+        self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
     ) -> None:
         """Copy an object to a local file, or to an open one."""
+        refuse("get_file", kwargs)
         if isfilelike(lpath) or outfile is not None:
             super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
             return
@@ -331,30 +320,61 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
     ) -> None:
         """Copy a local file to an object; with mode="create" only if there is none."""
+        refuse("put_file", kwargs)
         rpath = self._strip_protocol(rpath)
         if mode == "create" and self.exists(rpath):
             raise FileExistsError(errno.EEXIST, "exists already", rpath)
         Batch(self, [(lpath, rpath)]).copy_all(os.fspath, self._location)
         _tell(callback, lpath)
 
-    def copy(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
-        """Copy objects, all at once; see fsspec for what goes where."""
-        batch = Batch(self)
+    def copy(
+        self,
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy objects, all at once; see fsspec for what goes where. With on_error="ignore", those
+        that are not there are left out.
+        """
+        batch: Any = Batch(self)
         AbstractFileSystem.copy(batch, path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
-        batch.copy_all(self._location, self._location)
+        try:
+            batch.copy_all(self._location, self._location)
+        except FileNotFoundError:
+            if on_error != "ignore":
+                raise
 
-    def get(self, rpath: Any, lpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
+    def get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Copy objects to local files, all at once; see fsspec for what goes where."""
-        batch = Batch(self)
-        AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, **kwargs)
+        batch: Any = Batch(self)
+        AbstractFileSystem.get(batch, rpath, lpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
         batch.copy_all(self._location, os.fspath)
         callback.absolute_update(len(batch.pairs))
 
-    def put(self, lpath: Any, rpath: Any, recursive: bool = False, callback: Any = DEFAULT_CALLBACK, **kwargs: Any) -> None:
+    def put(
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Copy local files to objects, all at once; see fsspec for what goes where."""
-        batch = Batch(self)
-        AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, **kwargs)
+        batch: Any = Batch(self)
+        AbstractFileSystem.put(batch, lpath, rpath, recursive=recursive, maxdepth=maxdepth, **kwargs)
         callback.set_size(len(batch.pairs))
         batch.copy_all(os.fspath, self._location)
         callback.absolute_update(len(batch.pairs))
@@ -365,6 +385,7 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         """Nothing, where directories are only parts of names: they are there when something is
         in them.
         """
+        refuse("mkdir", kwargs)
         path = self._strip_protocol(path)
         if self.target_protocol == "file":
             os.makedirs(path) if create_parents else os.mkdir(path)
@@ -406,35 +427,39 @@ class FirstbyteFileSystem(ChainedFileSystem):  # type: ignore[misc]
         paths = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
         if isinstance(path, str) and not recursive and len(paths) == 1 and self.info(paths[0])["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory; delete it with recursive=True", path)
+        directories: list[str] = []
         if self.target_protocol == "file":
             directories = [p for p in paths if os.path.isdir(p) and not os.path.islink(p)]
             paths = [p for p in paths if p not in set(directories)]
         failed = _native.delete(self._client, [self._location(p) for p in paths])
         if failed:
             raise failed[0][1]
-        if self.target_protocol == "file":
-            for directory in sorted(directories, reverse=True):
-                os.rmdir(directory)
+        for directory in sorted(directories, reverse=True):
+            os.rmdir(directory)
 
 
-def _options_of(target: dict[str, Any]) -> dict[str, Any]:
-    """The options of another file system for the same objects, in our words."""
-    options = {}
-    for name, value in _flat(target):
+def _options_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Options as fsspec's file systems call them, in our words."""
+    options: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, ours, value in _flat(given):
+        if ours not in READ:
+            raise unknown("firstbyte", name, READ | ALIASES.keys())
         if value is None:
             continue
-        if name not in _TARGET_OPTIONS and name not in _CLIENT_OPTIONS:
-            raise ValueError(f"firstbyte: target option {name!r} is not known here; see firstbyte.open for what there is")
-        options[_TARGET_OPTIONS.get(name) or _CLIENT_OPTIONS[name]] = value
+        first = names.setdefault(ours, name)
+        if options.setdefault(ours, value) != value:
+            raise ValueError(f"firstbyte: {ours!r} is given twice, as {first!r} and as {name!r}, and they differ")
     return options
 
 
-def _flat(target: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in target.items():
+def _flat(given: dict[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
+    """Each option, what it is called here, and its value."""
+    for name, value in given.items():
         if name == "client_kwargs":
-            yield from value.items()
+            yield from ((inner, CLIENT_ALIASES.get(inner), value) for inner, value in (value or {}).items())
         else:
-            yield name, value
+            yield name, ALIASES.get(name, name), value
 
 
 def _info(name: str, facts: tuple[str, int | None, float | None, str | None]) -> dict[str, Any]:

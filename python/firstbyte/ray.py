@@ -115,7 +115,7 @@ def list(location: Location, **options: Any) -> ray.data.Dataset:
     """
     import ray.data
 
-    batches = ray.remote(_batches).options(num_returns="streaming").remote(os.fspath(location), options)
+    batches: Any = ray.remote(_batches).options(num_returns="streaming").remote(os.fspath(location), options)
     return ray.data.from_arrow_refs([*batches])
 
 

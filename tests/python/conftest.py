@@ -7,12 +7,22 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import boto3
+import botocore.client
 import pytest
-from serving import AWS, serving
+from botocore.handlers import add_expect_header
+from serving import AWS, PROGRAM, ROOT, serving
 
 from firstbyte.filesystem import FirstbyteFileSystem
+
+# Last, since a file there and one here have the same name.
+sys.path.append(str(ROOT / "tests" / "soak"))
+from servers import KEY, SECRET, Servers  # noqa: E402
 
 # More than two of the buffers a directory is read by, so that a thread reads on.
 MANY = 20_000
@@ -127,6 +137,73 @@ def place(served):
         return f"s3://bucket/{name}"
 
     return place
+
+
+@dataclass
+class Store:
+    """A service with the bucket `bucket`, the options that reach it, and a client of AWS's own."""
+
+    options: dict[str, str]
+    client: Any
+
+    @classmethod
+    def at(cls, url: str, key: str, secret: str) -> "Store":
+        style = botocore.client.Config(s3={"addressing_style": "path"}, retries={"max_attempts": 2})
+        client = boto3.client(
+            "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id=key, aws_secret_access_key=secret, config=style
+        )
+        # Where the answer to it is late, the client takes it for that to the request.
+        client.meta.events.unregister("before-call.s3", add_expect_header)
+        options = {"endpoint_url": url, "region": "us-east-1", "access_key_id": key, "secret_access_key": secret}
+        return cls(options, client)
+
+    def put(self, name: str, content: bytes) -> str:
+        """Makes an object; returns its location."""
+        self.client.put_object(Bucket="bucket", Key=name, Body=content)
+        return f"s3://bucket/{name}"
+
+    def put_all(self, contents: dict[str, bytes]) -> list[str]:
+        """Makes many objects at once; returns their locations."""
+        with ThreadPoolExecutor(16) as pool:
+            return list(pool.map(self.put, contents.keys(), contents.values()))
+
+    def get(self, name: str) -> bytes | None:
+        """The content of an object, or None."""
+        try:
+            return self.client.get_object(Bucket="bucket", Key=name)["Body"].read()
+        except self.client.exceptions.NoSuchKey:
+            return None
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Uploads that were begun and neither completed nor aborted."""
+        return self.client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory):
+    """MinIO."""
+    stage = tmp_path_factory.mktemp("minio")
+    with Servers(stage, PROGRAM) as servers:
+        store = Store.at(servers.minio(stage / "root").url, KEY, SECRET)
+        store.client.create_bucket(Bucket="bucket")
+        yield store
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory):
+    """Our own server."""
+    root = tmp_path_factory.mktemp("ours")
+    (root / "bucket").mkdir()
+    with serving(root) as served:
+        yield Store.at(served.url, "any", "secret")
+
+
+@pytest.fixture(params=["minio", "ours"])
+def store(request, monkeypatch):
+    """Each of the services. Nothing in the environment leads to it: only its options do."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "FIRSTBYTE_"))]:
+        monkeypatch.delenv(name)
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture

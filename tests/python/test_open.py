@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from serving import AWS, CLEAN, serving
+from web import Web
 
 import firstbyte
 

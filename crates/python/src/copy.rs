@@ -1,14 +1,19 @@
-//! `cp`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends both at
-//! once; a later run of the same copy resumes.
+//! `cp`, `sync`, and the copies of many objects at once for the fsspec file system. Ctrl-C ends
+//! each at once; a later run of the same copy resumes.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
+use firstbyte::copy_rules::{refuse_into_itself, refuse_to_delete_source};
+use firstbyte::filter::{Filter, Verdict};
 use firstbyte::receipt::Failed;
 use firstbyte::{Copy, Depth, Error, Receipt};
 use firstbyte_location::Location;
 use firstbyte_store::Checksum;
-use firstbyte_transfer::{Engine, Failure, Job, Over, Settings, Silent, Stop, Summary};
+use firstbyte_transfer::{
+    Effect, Empty, Engine, Extras, Failure, Job, Levels, Names, Over, Settings, Shard, Silent, Stop, Summary,
+    Tree,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -46,6 +51,64 @@ pub(crate) fn cp<'py>(
     let mut receipt = Receipt { left_out: Some(0), ..Receipt::new("cp", source, Some(destination)) };
     receipt.add(&summary);
     outcome(py, receipt, started, summary.failures, located(summary.failed))
+}
+
+/// Brings what is below one location up to date with what is below another; what was done.
+/// `extras`: whether what only the destination has is deleted, and whether all of it may be.
+#[pyfunction]
+pub(crate) fn sync<'py>(
+    py: Python<'py>,
+    client: &Client,
+    source: PathBuf,
+    destination: PathBuf,
+    extras: (bool, bool),
+    patterns: Vec<(bool, String)>,
+    limit_rate: Option<Rate>,
+) -> PyResult<Outcome<'py>> {
+    let places = [&source, &destination];
+    let refused = |error: Error| at_either(py, &error, places);
+    let parse = |path: &PathBuf| Location::parse(path.as_os_str()).map_err(|error| refused(error.into()));
+    let (from, to) = (parse(&source)?, parse(&destination)?);
+    refuse_into_itself(&from, &to).map_err(refused)?;
+    let (extras, deleted) = match extras {
+        (false, _) => (Extras::Keep, None),
+        (true, false) => (Extras::Delete(Empty::Refuse), Some(0)),
+        (true, true) => (Extras::Delete(Empty::Allow), Some(0)),
+    };
+    if deleted.is_some() {
+        refuse_to_delete_source(&from, &to).map_err(refused)?;
+    }
+    let client = client.route.uncached(py)?;
+    let (stop, copies) = (Stop::default(), client.copies().clone());
+    let limit_rate = limit_rate.map(|rate| rate.0).or(copies.limit_rate);
+    let settings = Settings { stop: stop.clone(), limit_rate, ..copies };
+    let (engine, filter) = (Engine::new(client.store().clone(), settings), filter(patterns));
+    let started = Instant::now();
+    let run = move || {
+        let select = |name: &[u8]| filter.takes(name);
+        let (names, levels, shard) = (Names::Listed, Levels::All, Shard::default());
+        let (beginning, select, effect) = (String::new(), &select, Effect::Apply);
+        let tree = Tree { source: from, names, destination: to, beginning, levels, select, shard, effect };
+        engine.sync(&tree, extras, &Silent)
+    };
+    let mut summary = interruptible(py, || stop.stop(), run)?.map_err(|error| refused(error.into()))?;
+    if let Some(error) = summary.ended.take() {
+        return Err(refused(error.into()));
+    }
+    let [source, destination] = places.map(|place| place.to_string_lossy().into_owned());
+    let receipt = Receipt::new("sync", source, Some(destination));
+    let mut receipt = Receipt { left_out: Some(0), deleted, ..receipt };
+    receipt.add(&summary);
+    outcome(py, receipt, started, summary.failures, located(summary.failed))
+}
+
+/// Patterns in their order, each with whether it includes.
+pub(crate) fn filter(patterns: Vec<(bool, String)>) -> Filter {
+    let mut filter = Filter::default();
+    for (included, pattern) in patterns {
+        filter.push(if included { Verdict::Include } else { Verdict::Exclude }, &pattern);
+    }
+    filter
 }
 
 /// Copies objects, each to exactly the name beside it, and returns those that failed: the source,

@@ -13,10 +13,9 @@ use pyo3::types::{PyDict, PyList};
 use crate::client::{Client, Rate};
 use crate::copy::{Outcome, outcome};
 use crate::error::{failure, failure_at};
-use crate::wait::{TICK, interruptible};
+use crate::wait::{self, TICK, interruptible};
 
-/// Brings an object or a tree here and waits for it; what was done. A signal's handler that raises
-/// ends it.
+/// Brings an object or a tree here and waits for it; what was done.
 #[pyfunction]
 pub(crate) fn hydrate<'py>(
     py: Python<'py>,
@@ -49,7 +48,7 @@ pub(crate) fn followed(py: Python<'_>, job: &Job, source: String) -> PyResult<(R
         if progress.is_over {
             break progress;
         }
-        py.check_signals().inspect_err(|_| job.cancel())?;
+        wait::check(py).inspect_err(|_| job.cancel())?;
     };
     let receipt = Receipt {
         objects: done.files_done,

@@ -17,6 +17,7 @@ mod hydrate;
 mod layout;
 mod lazy;
 mod listdir;
+mod many;
 mod name;
 mod objects;
 mod place;
@@ -54,9 +55,9 @@ mod _native {
     #[pymodule_export]
     use crate::client::{Client, connect, disconnect};
     #[pymodule_export]
-    use crate::columns::{Batches, Listing, RecordBatch, iter_batches, list_arrow};
+    use crate::columns::{Batches, Listing, RecordBatch, iter_batches, iter_stored, list_arrow, list_stored};
     #[pymodule_export]
-    use crate::copy::{copy_many, cp};
+    use crate::copy::{copy_many, cp, sync};
     #[pymodule_export]
     use crate::entry::DirEntry;
     #[pymodule_export]
@@ -68,11 +69,15 @@ mod _native {
     #[pymodule_export]
     use crate::listdir::listdir;
     #[pymodule_export]
-    use crate::objects::{delete, list, put, stat};
+    use crate::many::{Objects, read_many};
+    #[pymodule_export]
+    use crate::objects::{delete, glob, join, list, put, stat};
     #[pymodule_export]
     use crate::scandir::Scandir;
     #[pymodule_export]
     use crate::shard::{cp_shard, hydrate_shard, merge, plan};
+    #[pymodule_export]
+    use crate::wait::{Cancellation, Cancelled};
     #[pymodule_export]
     use crate::walk::Ahead;
     #[pymodule_export]

@@ -1,16 +1,21 @@
-//! The store operations that the fsspec file system needs: describe, list, delete, write a small
-//! object.
+//! The store operations of Python's listings and of the fsspec file system: describe, list, match a
+//! pattern, delete, write a small object.
 
-use firstbyte_location::{Kind, Location};
-use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions};
+use firstbyte::operand::{Glob, Operand};
+use firstbyte::{Depth, Error};
+use firstbyte_location::{Entry, Kind, Location};
+use firstbyte_store::{Cancel, ListOptions, Payload, Precondition, PutOptions, Store};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyString};
 
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::client::{Client, Place};
 use crate::error::{failure, failure_at};
-use crate::name::Form;
+use crate::name::{Form, encode};
 use crate::wait::interruptible;
 
 /// Kind, length, seconds since 1970, `ETag`: as far as the store reports them.
@@ -28,7 +33,7 @@ pub(crate) fn stat(py: Python<'_>, client: &Client, location: Place) -> PyResult
     Ok((stat.kind.word(), stat.size(), seconds(stat.modified), stat.version.etag))
 }
 
-/// Lists what is under `location`: full locations, each with its facts.
+/// Lists what is under `location`: names below it, each with its full location and its facts.
 #[pyfunction]
 pub(crate) fn list<'py>(
     py: Python<'py>,
@@ -46,14 +51,83 @@ pub(crate) fn list<'py>(
     let entries = entries.map_err(|error| failure(py, &error.into(), Some(&location)))?;
     let rows = PyList::empty(py);
     for entry in entries.into_iter().filter(|entry| !entry.name.is_empty()) {
-        let facts: Facts = (entry.kind.word(), entry.size, seconds(entry.modified), entry.etag);
-        let facts = match entry.kind {
-            Kind::Directory => (facts.0, None, None, None),
-            _ => facts,
+        let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        let facts: Facts = match entry.kind {
+            Kind::Directory => (entry.kind.word(), None, None, None),
+            kind => (kind.word(), entry.size, seconds(entry.modified), entry.etag),
         };
-        rows.append((text(py, &location.join(&entry.name))?, facts))?;
+        rows.append((Form::Text.decode(py, name)?, text(py, &location.join(name))?, facts))?;
     }
     Ok(rows)
+}
+
+/// The location of a name below `location`.
+#[pyfunction]
+pub(crate) fn join<'py>(
+    py: Python<'py>,
+    location: Place,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    text(py, &location.0.join(&encode(name)?))
+}
+
+/// The locations that match a pattern, written as it is, in the order of their bytes; without a
+/// wildcard, the location itself if something is there.
+#[pyfunction]
+pub(crate) fn glob<'py>(py: Python<'py>, client: &Client, pattern: PathBuf) -> PyResult<Bound<'py, PyList>> {
+    let operand = Operand::parse(pattern.as_os_str()).map_err(|error| failure(py, &error, None))?;
+    let engine = client.route.uncached(py)?;
+    let cancel = Cancel::new();
+    let store = engine.store().scoped(&cancel);
+    let begins = operand.root_text().to_vec();
+    let root = operand.root.clone();
+    let find = move || match &operand.glob {
+        Some(glob) => matches(&store, &operand.root, glob),
+        None => store.stat(&operand.root).map(|_| vec![Vec::new()]).map_err(Error::from),
+    };
+    let names = match interruptible(py, || cancel.cancel(), find)? {
+        Err(error) if is_gone(&error) => Vec::new(),
+        names => names.map_err(|error| failure(py, &error, Some(&root)))?,
+    };
+    let found = names.iter().map(|name| Form::Text.decode(py, &[begins.as_slice(), name].concat()));
+    PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// The names below `root` that match, in order. Where their depth is limited, only directories that
+/// can hold a match are listed.
+fn matches(store: &Store, root: &Location, glob: &Glob) -> firstbyte::Result<Vec<Vec<u8>>> {
+    let mut waiting = VecDeque::from([(Vec::new(), 1)]);
+    let mut found = Vec::new();
+    while let Some((directory, level)) = waiting.pop_front() {
+        let place = if directory.is_empty() { root.clone() } else { root.join(&directory) };
+        let options = ListOptions {
+            recursive: glob.levels.is_none(),
+            beginning: glob.beginning(level - 1),
+            ..ListOptions::default()
+        };
+        let listing = match store.list(&place, &options).map_err(Error::from) {
+            Err(error) if level > 1 && is_gone(&error) => continue,
+            listing => listing?,
+        };
+        for entry in listing {
+            let entry: Entry = entry?;
+            let name = [&directory[..], entry.name.strip_suffix(b"/").unwrap_or(&entry.name)].concat();
+            let is_above = glob.levels.is_some_and(|levels| level < levels as usize);
+            if entry.kind == Kind::Directory && is_above && glob.enters(&name, Depth::Object) {
+                waiting.push_back(([&name[..], b"/"].concat(), level + 1));
+            }
+            if glob.takes(&name, Depth::Object) {
+                found.push(name);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Whether a directory is not there, or not any more.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Deletes objects; deleting what is not there is no error. Returns those that failed.

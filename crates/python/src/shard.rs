@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use firstbyte::copy_rules::Wildcards;
-use firstbyte::filter::{Filter, Verdict};
 use firstbyte::manifest::{Manifest, Plan, ShardChoice, ShardRun};
 use firstbyte::{Copy, Error, Keep, Receipt, environment};
 use firstbyte_store::Cancel;
@@ -16,7 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::client::{Client, Rate};
-use crate::copy::{Outcome, located, outcome};
+use crate::copy::{Outcome, filter, located, outcome};
 use crate::error::failure;
 use crate::hydrate::followed;
 use crate::wait::interruptible;
@@ -32,10 +31,7 @@ pub(crate) fn plan(
     patterns: Vec<(bool, String)>,
 ) -> PyResult<String> {
     let engine = client.route.uncached(py)?;
-    let mut filter = Filter::default();
-    for (included, pattern) in patterns {
-        filter.push(if included { Verdict::Include } else { Verdict::Exclude }, &pattern);
-    }
+    let filter = filter(patterns);
     let sources: Vec<OsString> = sources.into_iter().map(PathBuf::into_os_string).collect();
     let cancel = Cancel::new();
     let store = engine.store().scoped(&cancel);

@@ -1,36 +1,114 @@
-//! Waits without the interpreter's lock, so that Ctrl-C ends a call that waits for a server.
+//! Waits without the interpreter's lock, so that Ctrl-C and `firstbyte.aio` end a call that waits
+//! for a server.
 //!
 //! Python runs signal handlers on its main thread only, between two Python instructions. So a call
-//! that waits there must run them itself. A read runs them while it waits ([`read`]). Other work
-//! moves to a separate thread ([`interruptible`]). If a handler raises an exception, that thread is
-//! asked to stop. If it does not end within [`GRACE`], the call returns without it. The thread
-//! never uses Python and ends by its own deadline. Calls on threads other than the main thread wait
-//! without checking for signals.
+//! that waits there must run them itself. A call on another thread is watched if it was made by
+//! [`Cancellation::run`], and ends when that is cancelled. A watched read looks around while it
+//! waits ([`read`]). Other work moves to a separate thread ([`interruptible`]), which is asked to
+//! stop; if it does not end within [`GRACE`], the call returns without it. That thread never uses
+//! Python and ends by its own deadline. All other calls wait without looking around.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 /// How often signals are looked for: sooner than a user notices, and no load.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// How long work that was asked to stop is waited for, so that it can clean up.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// Whether this is the thread on which Python runs signal handlers: the process's first one.
-fn is_main_thread() -> bool {
-    rustix::thread::gettid() == rustix::process::getpid()
+pyo3::create_exception!(
+    firstbyte._native,
+    Cancelled,
+    PyBaseException,
+    "A call was ended by the `Cancellation` that it was made by."
+);
+
+/// What may end a call of this thread: the flag of each `Cancellation` around it.
+type Flags = Vec<Arc<AtomicBool>>;
+
+thread_local! {
+    static WATCHED: RefCell<Flags> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does `work` and returns its result. Where a signal's handler raises meanwhile, calls `stop` and
-/// returns what it raised.
+/// Ends calls of other threads. Made during such a call, it is cancelled with the one around it.
+#[pyclass(frozen, module = "firstbyte._native")]
+pub(crate) struct Cancellation {
+    flag: Arc<AtomicBool>,
+    around: Flags,
+}
+
+#[pymethods]
+impl Cancellation {
+    #[new]
+    fn new() -> Self {
+        Self { flag: Arc::default(), around: WATCHED.with_borrow(Clone::clone) }
+    }
+
+    /// Ends the calls made by `run`, those under way and those to come.
+    fn cancel(&self) {
+        self.flag.store(true, Ordering::SeqCst);
+    }
+
+    /// Calls a function, and returns its result. Where it waits for a server when this is
+    /// cancelled, it raises `Cancelled`.
+    #[pyo3(signature = (function, /, *arguments, **options))]
+    fn run<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut flags = self.around.clone();
+        flags.push(Arc::clone(&self.flag));
+        let _restored = Restored(WATCHED.replace(flags));
+        check(function.py())?;
+        function.call(arguments, options)
+    }
+}
+
+/// Puts back what this thread was watched by, whatever a call raises.
+struct Restored(Flags);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        WATCHED.set(std::mem::take(&mut self.0));
+    }
+}
+
+/// Runs signal handlers, on the main thread, and looks whether the call is cancelled.
+///
+/// # Errors
+/// What a handler raised; `Cancelled`.
+pub(crate) fn check(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    if WATCHED.with_borrow(|flags| flags.iter().any(|flag| flag.load(Ordering::SeqCst))) {
+        return Err(Cancelled::new_err("cancelled"));
+    }
+    Ok(())
+}
+
+/// Whether [`check`] can end a call of this thread. Python runs signal handlers on the process's
+/// first thread.
+fn is_watched() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid() || WATCHED.with_borrow(|flags| !flags.is_empty())
+}
+
+/// Does `work` and returns its result. Where [`check`] fails meanwhile, calls `stop` and returns
+/// that error.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl FnOnce(),
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
-    if !is_main_thread() {
+    if !is_watched() {
         return Ok(py.detach(work));
     }
     let (done, mut wait) = sync_channel(1);
@@ -48,7 +126,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
                 Ok(()) => unreachable!("a call that returns has sent its result"),
             },
             Err(RecvTimeoutError::Timeout) => {
-                if let Err(raised) = py.check_signals() {
+                if let Err(raised) = check(py) {
                     stop();
                     let waited = &mut wait;
                     let _ = py.detach(move || waited.recv_timeout(GRACE));
@@ -59,19 +137,19 @@ pub(crate) fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Calls `read`, a read that asks a function every [`TICK`] whether to go on. Where a signal's
-/// handler raises meanwhile, returns what it raised; the read has ended then.
+/// Calls `read`, a read that asks a function every [`TICK`] whether to go on. Where [`check`] fails
+/// meanwhile, returns that error; the read has ended then.
 pub(crate) fn read<T: Send>(
     py: Python<'_>,
     read: impl FnOnce(Duration, &mut dyn FnMut() -> bool) -> firstbyte::Result<T> + Send,
 ) -> PyResult<firstbyte::Result<T>> {
-    if !is_main_thread() {
+    if !is_watched() {
         return Ok(py.detach(|| read(Duration::MAX, &mut || true)));
     }
     let mut raised = None;
     let result = py.detach(|| {
         read(TICK, &mut || {
-            raised = Python::attach(|py| py.check_signals().err());
+            raised = Python::attach(|py| check(py).err());
             raised.is_none()
         })
     });

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::Location;
+use firstbyte_store::Precondition;
 use firstbyte_transfer::{Engine, Result, Settings, Silent, Stop, Summary};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -36,8 +37,8 @@ enum State {
     Open(Own<Upload>),
     /// Committed or discarded.
     Over,
-    /// A signal's handler raised while it was written.
-    Interrupted,
+    /// It failed, or its caller was interrupted, before it was complete.
+    Broken,
 }
 
 struct Upload {
@@ -51,13 +52,14 @@ enum Piece {
     End,
 }
 
-/// Begins to write `location`.
+/// Begins to write `location`; with `exclusive`, only if nothing is there when it is committed.
 #[pyfunction]
-pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place) -> PyResult<Writer> {
+pub(crate) fn writer(py: Python<'_>, client: &Client, location: Place, exclusive: bool) -> PyResult<Writer> {
     let Place(location) = location;
     let engine = client.route.uncached(py)?;
     let stop = Stop::default();
-    let settings = Settings { stop: stop.clone(), ..engine.copies().clone() };
+    let precondition = if exclusive { Precondition::Absent } else { Precondition::None };
+    let settings = Settings { stop: stop.clone(), precondition, ..engine.copies().clone() };
     let engine = Engine::new(engine.store().clone(), settings);
     let (pieces, source) = sync_channel(AHEAD);
     let to = location.clone();
@@ -76,14 +78,14 @@ impl Writer {
         let pieces = match &*self.state() {
             State::Open(upload) => upload.get().ok_or_else(forked)?.pieces.clone(),
             State::Over => return Err(PyValueError::new_err("I/O operation on closed file")),
-            State::Interrupted => return Err(interrupted()),
+            State::Broken => return Err(broken()),
         };
         let sent = match pieces.try_send(Piece::Bytes(content.as_bytes().to_vec())) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
             Err(TrySendError::Full(piece)) => interruptible(py, || (), move || pieces.send(piece).is_ok())
                 .inspect_err(|_| {
-                    self.give_up(py, State::Interrupted);
+                    self.give_up(py, State::Broken);
                 })?,
         };
         // A thread that takes nothing more has ended, and says why.
@@ -112,10 +114,14 @@ enum Last {
 impl Writer {
     /// Sends the thread the last piece and waits for it.
     fn finish(&self, py: Python<'_>, last: Last) -> PyResult<()> {
-        let upload = match std::mem::replace(&mut *self.state(), State::Over) {
+        let state = std::mem::replace(&mut *self.state(), State::Broken);
+        let upload = match state {
             State::Open(upload) => upload,
-            State::Over => return Ok(()),
-            State::Interrupted => return Err(interrupted()),
+            State::Over => {
+                *self.state() = State::Over;
+                return Ok(());
+            }
+            State::Broken => return Err(broken()),
         };
         let Upload { pieces, thread, stop } = upload.into_inner().ok_or_else(forked)?;
         let end = move || {
@@ -126,15 +132,22 @@ impl Writer {
             drop(pieces);
             thread.join()
         };
-        let done = interruptible(py, || stop.stop(), end)
-            .inspect_err(|_| *self.state() = State::Interrupted)?
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        done.map(drop).map_err(|error| failure(py, &error.into(), Some(&self.location)))
+        let done =
+            interruptible(py, || stop.stop(), end)?.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        done.map_err(|error| failure(py, &error.into(), Some(&self.location)))?;
+        *self.state() = State::Over;
+        Ok(())
     }
 
     /// Ends the upload without an object. The thread is left behind where it does not end soon.
     fn give_up(&self, py: Python<'_>, state: State) {
-        let State::Open(upload) = std::mem::replace(&mut *self.state(), state) else { return };
+        let upload = {
+            let mut slot = self.state();
+            // What is over stays as it is.
+            let State::Open(_) = *slot else { return };
+            std::mem::replace(&mut *slot, state)
+        };
+        let State::Open(upload) = upload else { return };
         let Some(Upload { pieces, thread, stop }) = upload.into_inner() else { return };
         stop.stop();
         drop(pieces);
@@ -156,9 +169,9 @@ fn forked() -> PyErr {
     PyRuntimeError::new_err("this file was begun to be written before a fork: only the parent can end it")
 }
 
-fn interrupted() -> PyErr {
+fn broken() -> PyErr {
     PyValueError::new_err(
-        "writing this file was interrupted: what was there before is unchanged; write it anew",
+        "writing this file failed or was interrupted: what was there before is unchanged; write it anew",
     )
 }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use firstbyte_location::to_usize;
 use firstbyte_pacing::RETRIES;
-use firstbyte_store::{Checksum, Durability, MEMORY, Metadata};
+use firstbyte_store::{Checksum, Durability, MEMORY, Metadata, Precondition};
 
 use crate::Stop;
 
@@ -119,6 +119,8 @@ pub struct Settings {
     pub retries: u32,
     /// Metadata of objects written to stores; each value replaces the source's own.
     pub metadata: Metadata,
+    /// The condition of a write from a stream.
+    pub precondition: Precondition,
     /// Ends the run from another thread, or at a deadline.
     pub stop: Stop,
 }
@@ -163,6 +165,7 @@ impl Default for Settings {
             state_dir: None,
             retries: RETRIES,
             metadata: Metadata::default(),
+            precondition: Precondition::None,
             stop: Stop::default(),
         }
     }

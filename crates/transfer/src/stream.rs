@@ -130,7 +130,9 @@ pub(crate) fn put(
     destination: &Location,
 ) -> Result<Done> {
     let mut requester = Requester::new(context, 0);
-    let options = PutOptions { metadata: context.settings.metadata.clone(), ..PutOptions::default() };
+    let Settings { metadata, precondition, .. } = context.settings;
+    let (metadata, precondition) = (metadata.clone(), precondition.clone());
+    let options = PutOptions { metadata, precondition, ..PutOptions::default() };
     let mut whole = |payload: Payload<'_>, bytes, counted| {
         let written = parts::put(&mut requester, destination, payload, counted, &options)?;
         Ok(parts::done(bytes, written, None))
@@ -158,17 +160,17 @@ pub(crate) fn put(
 }
 
 fn put_file(context: &Context<'_>, reader: &mut (dyn Read + Send), path: &Path) -> Result<Done> {
-    let metadata = &context.settings.metadata;
+    let Settings { metadata, durability, precondition, .. } = context.settings;
     let partial = LocalFile::open(path, Privacy::of(metadata))?;
     partial.empty()?;
-    match copy(context, reader, &mut partial.file()) {
-        Ok(bytes) => {
-            partial.commit(metadata, context.settings.durability)?;
-            Ok(Done { bytes, verified: Verified::Length, version: None, source: None })
-        }
-        Err(source) => {
-            partial.discard()?;
-            Err(StoreError::Io { location: shown(path).to_string(), source }.into())
+    let copied = copy(context, reader, &mut partial.file())
+        .map_err(|source| StoreError::Io { location: shown(path).to_string(), source });
+    match copied.and_then(|bytes| partial.commit_if(metadata, *durability, precondition).map(|()| bytes)) {
+        Ok(bytes) => Ok(Done { bytes, verified: Verified::Length, version: None, source: None }),
+        Err(error) => {
+            // If this fails too, the first error is returned.
+            let _ = partial.discard();
+            Err(error.into())
         }
     }
 }

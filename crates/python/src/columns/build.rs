@@ -13,10 +13,11 @@ use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
 use crate::name::Form;
 
 /// The texts of the column `type`; [`word`] gives their numbers.
-const WORDS: &[&str] = &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
+pub(super) const WORDS: &[&str] =
+    &[Kind::File.word(), Kind::Directory.word(), Kind::Symlink.word(), Kind::Other.word()];
 
 /// Bytes of names after which a batch ends whatever its rows: Arrow's offsets have 31 bits.
-const MOST: usize = 1 << 30;
+pub(super) const MOST: usize = 1 << 30;
 
 /// What a column holds of an entry.
 #[derive(Clone, Copy)]
@@ -196,7 +197,7 @@ fn stats<'a, T: Default>(
 }
 
 /// A kind's place in [`WORDS`].
-fn word(kind: Kind) -> i8 {
+pub(super) fn word(kind: Kind) -> i8 {
     match kind {
         Kind::File => 0,
         Kind::Directory => 1,

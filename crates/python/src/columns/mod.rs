@@ -1,27 +1,34 @@
 //! `list_arrow` and `iter_batches`: return a listing as columns.
 //!
-//! `list_arrow` builds all columns on the threads that read the directories, and returns when it is
-//! complete; `iter_batches` takes batches from a stream, and keeps few in memory. Errors below the
-//! root are kept beside the columns; the listing continues.
+//! Of a local directory `list_arrow` builds all columns on the threads that read the directories,
+//! and returns when it is complete; `iter_batches` takes batches from a stream, and keeps few in
+//! memory. Errors below the root are kept beside the columns; the listing continues. `list_stored`
+//! and `iter_stored` do the same for a location in a store, whose listing ends with an error.
 
 mod build;
 mod source;
+mod stored;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use firstbyte_listing::{Depth, Detail, Error, Options, Symlinks};
+use firstbyte_location::Location;
+use firstbyte_store::{Cancel, ListOptions};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyAny, PyCapsule, PyList, PyString};
 
 use crate::arrow::{self, Batch, Field};
+use crate::client::{self, Client};
+use crate::error::failure;
 use crate::name::Form;
 use crate::place::Place;
+use crate::wait::interruptible;
 use build::{Builder, Shape};
-use source::{INHERITED, Source};
+use source::{Failure, INHERITED, Source};
 
 /// Rows of a batch of `list_arrow`, whose consumer sees all of them at once.
 const ROWS: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
@@ -152,6 +159,8 @@ pub(crate) struct Batches {
     source: Mutex<Option<Source>>,
     errors: Arc<Mutex<Vec<Error>>>,
     form: Form,
+    /// Where it is, in a store.
+    location: Option<Location>,
 }
 
 /// Begins to list `path`.
@@ -165,18 +174,86 @@ pub(crate) fn iter_batches(
 ) -> PyResult<Batches> {
     let py = path.py();
     let request = Request::new(path, "iter_batches", recursive, stat, followlinks)?;
-    let rows = NonZeroUsize::new(batch_size)
-        .ok_or_else(|| PyValueError::new_err("iter_batches: batch_size should be at least 1, not 0"))?;
+    let rows = rows_of(batch_size)?;
     let stream = py.detach(|| firstbyte_listing::stream(request.root(), &request.options));
     let stream = stream.map_err(|error| request.fail(py, &error))?;
     let errors = Arc::default();
-    let source = Source::new(stream, request.builder(rows), Arc::clone(&errors));
+    let source = Source::local(stream, request.builder(rows), Arc::clone(&errors));
     Ok(Batches {
         fields: request.shape.fields,
         source: Mutex::new(Some(source)),
         errors,
         form: request.place.form,
+        location: None,
     })
+}
+
+/// Begins to list what is below a location in a store.
+#[pyfunction]
+pub(crate) fn iter_stored(
+    py: Python<'_>,
+    client: &Client,
+    location: client::Place,
+    recursive: bool,
+    batch_size: usize,
+) -> PyResult<Batches> {
+    let location = location.0;
+    let rows = rows_of(batch_size)?;
+    let source = begin(py, client, &location, recursive, rows)?;
+    Ok(Batches {
+        fields: stored::fields(recursive),
+        source: Mutex::new(Some(source)),
+        errors: Arc::default(),
+        form: Form::Text,
+        location: Some(location),
+    })
+}
+
+/// Lists what is below a location in a store at once.
+#[pyfunction]
+pub(crate) fn list_stored(
+    py: Python<'_>,
+    client: &Client,
+    location: client::Place,
+    recursive: bool,
+) -> PyResult<Listing> {
+    let location = location.0;
+    let source = begin(py, client, &location, recursive, ROWS)?;
+    let cancel = source.cancel().unwrap_or_default();
+    let batches = interruptible(py, || cancel.cancel(), move || source.collect::<Result<_, _>>())?;
+    let batches = batches.map_err(|why| fail(py, &why, Some(&location)))?;
+    Ok(Listing { fields: stored::fields(recursive), batches, errors: Vec::new(), form: Form::Text })
+}
+
+/// The listing of a store, once its first page is there.
+fn begin(
+    py: Python<'_>,
+    client: &Client,
+    location: &Location,
+    recursive: bool,
+    rows: NonZeroUsize,
+) -> PyResult<Source> {
+    let engine = client.route.uncached(py)?;
+    let options = ListOptions { recursive, ..ListOptions::default() };
+    let (at, cancel) = (location.clone(), Cancel::new());
+    let store = engine.store().scoped(&cancel);
+    let listing = interruptible(py, || cancel.cancel(), move || store.list(&at, &options))?;
+    let listing = listing.map_err(|error| failure(py, &error.into(), Some(location)))?;
+    let builder = stored::Builder::new(stored::fields(recursive), rows);
+    Ok(Source::stored(listing, builder, cancel))
+}
+
+fn rows_of(batch_size: usize) -> PyResult<NonZeroUsize> {
+    NonZeroUsize::new(batch_size)
+        .ok_or_else(|| PyValueError::new_err("iter_batches: batch_size should be at least 1, not 0"))
+}
+
+fn fail(py: Python<'_>, why: &Failure, location: Option<&Location>) -> PyErr {
+    match why {
+        Failure::Name(line) => PyValueError::new_err(line.clone()),
+        Failure::Inherited => PyRuntimeError::new_err(INHERITED),
+        Failure::Store(error) => failure(py, error, location),
+    }
 }
 
 #[pymethods]
@@ -187,11 +264,19 @@ impl Batches {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
-        let source = source.as_mut().ok_or_else(handed_over)?;
-        if source.is_inherited() {
-            return Err(PyRuntimeError::new_err(INHERITED));
-        }
-        let next = py.detach(|| source.next()).transpose().map_err(PyValueError::new_err)?;
+        let listing = source.as_mut().ok_or_else(handed_over)?;
+        let next = match listing.cancel() {
+            None => py.detach(|| listing.next()),
+            Some(cancel) => {
+                // Where the wait is interrupted, the listing ends.
+                let Some(mut listing) = source.take() else { return Ok(None) };
+                let step = move || (listing.next(), listing);
+                let (next, listing) = interruptible(py, || cancel.cancel(), step)?;
+                *source = Some(listing);
+                next
+            }
+        };
+        let next = next.transpose().map_err(|why| fail(py, &why, self.location.as_ref()))?;
         Ok(next.map(|batch| RecordBatch { fields: Arc::clone(&self.fields), batch }))
     }
 
@@ -216,7 +301,8 @@ impl Batches {
         let _ = requested_schema;
         let mut source = self.source.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
         let source = source.take().ok_or_else(handed_over)?;
-        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(source))
+        let batches = source.map(|batch| batch.map_err(|why| why.to_string()));
+        arrow::stream_capsule(py, Arc::clone(&self.fields), Box::new(batches))
     }
 }
 

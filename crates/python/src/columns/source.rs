@@ -1,33 +1,76 @@
-//! Turns a stream of the listing crate into batches of columns.
+//! Turns a listing into batches of columns, as they are taken: of a local directory, or of a store.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use firstbyte_listing::{Error, Stream, Visitor};
+use firstbyte_store::{Cancel, Listing};
 
 use super::build::Builder;
+use super::stored;
 use crate::arrow::Batch;
 
 /// What is said where a child of the process that began a listing continues it.
 pub(super) const INHERITED: &str = "this listing was begun before a fork: begin another in the child";
 
+/// Why there is no next batch.
+pub(crate) enum Failure {
+    /// A name that the column cannot hold.
+    Name(String),
+    /// The listing was begun before a fork.
+    Inherited,
+    /// The store failed.
+    Store(firstbyte::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(line) => f.write_str(line),
+            Self::Inherited => f.write_str(INHERITED),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
 /// Batches of the size asked for, from batches of the size they were read in.
 pub(crate) struct Source {
     /// `None` only while it is dropped.
-    stream: Option<Stream>,
-    builder: Builder,
-    errors: Arc<Mutex<Vec<Error>>>,
-    over: bool,
+    entries: Option<Entries>,
     /// A child of this process inherits all of this but the threads that list.
     process: u32,
 }
 
+/// Where the entries come from.
+enum Entries {
+    Local { stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>, over: bool },
+    Stored { listing: Listing, builder: stored::Builder, cancel: Cancel, over: bool },
+}
+
 impl Source {
-    pub(super) fn new(stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>) -> Self {
-        Self { stream: Some(stream), builder, errors, over: false, process: std::process::id() }
+    pub(super) fn local(stream: Stream, builder: Builder, errors: Arc<Mutex<Vec<Error>>>) -> Self {
+        Self::new(Entries::Local { stream, builder, errors, over: false })
+    }
+
+    /// `cancel` ends the requests of the listing.
+    pub(super) fn stored(listing: Listing, builder: stored::Builder, cancel: Cancel) -> Self {
+        Self::new(Entries::Stored { listing, builder, cancel, over: false })
+    }
+
+    fn new(entries: Entries) -> Self {
+        Self { entries: Some(entries), process: std::process::id() }
+    }
+
+    /// What ends its requests, if it waits for a server.
+    pub(super) fn cancel(&self) -> Option<Cancel> {
+        match &self.entries {
+            Some(Entries::Stored { cancel, .. }) => Some(cancel.clone()),
+            _ => None,
+        }
     }
 
     /// Whether this process is a child of the one that lists.
-    pub(super) fn is_inherited(&self) -> bool {
+    fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
 }
@@ -37,34 +80,51 @@ impl Drop for Source {
         if self.is_inherited() {
             // A thread may have been sending when the process forked. To drop the receiver would
             // wait for the rest of that batch, for ever.
-            std::mem::forget(self.stream.take());
+            std::mem::forget(self.entries.take());
         }
     }
 }
 
 impl Iterator for Source {
-    type Item = Result<Arc<Batch>, String>;
+    type Item = Result<Arc<Batch>, Failure>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_inherited() {
-            return Some(Err(INHERITED.into()));
+            return Some(Err(Failure::Inherited));
         }
-        while !self.over && !self.builder.is_ready() {
-            let Some(stream) = &mut self.stream else { break };
-            match stream.next() {
-                Some(mut batch) => {
-                    // It never asks to stop.
-                    let _ = self.builder.visit(&mut batch);
-                    stream.recycle(batch);
+        let batch = match self.entries.as_mut()? {
+            Entries::Local { stream, builder, errors, over } => {
+                while !*over && !builder.is_ready() {
+                    match stream.next() {
+                        Some(mut batch) => {
+                            // It never asks to stop.
+                            let _ = builder.visit(&mut batch);
+                            stream.recycle(batch);
+                        }
+                        None => {
+                            *over = true;
+                            builder.complete();
+                        }
+                    }
+                    let mut errors = errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    errors.append(&mut builder.errors);
                 }
-                None => {
-                    self.over = true;
-                    self.builder.complete();
-                }
+                builder.take()?.map_err(Failure::Name)
             }
-            let mut errors = self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            errors.append(&mut self.builder.errors);
-        }
-        self.builder.take().map(|batch| batch.map(Arc::new))
+            Entries::Stored { listing, builder, over, .. } => {
+                while !*over && !builder.is_full() {
+                    match listing.next() {
+                        Some(Ok(entry)) => builder.push(&entry),
+                        Some(Err(error)) => {
+                            *over = true;
+                            return Some(Err(Failure::Store(error.into())));
+                        }
+                        None => *over = true,
+                    }
+                }
+                builder.take()?.map_err(Failure::Name)
+            }
+        };
+        Some(batch.map(Arc::new))
     }
 }

@@ -164,7 +164,10 @@ impl LocalFile {
 
     /// Like [`commit`](Self::commit), if `precondition` holds. The rename itself ensures absence. A
     /// version is compared just before it; a writer that takes no lock may change it in between.
-    pub(super) fn commit_if(
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit), and [`Precondition`](crate::Error::Precondition).
+    pub fn commit_if(
         &self,
         metadata: &Metadata,
         durability: Durability,

@@ -1,0 +1,105 @@
+//! Builds columns from the entries of a store's listing.
+
+use std::ffi::CStr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstbyte_location::Entry;
+
+use super::build::{MOST, WORDS, word};
+use crate::arrow::{Batch, Column, Field, Type, Validity, Values};
+
+/// The columns of a listing: what every store's listing has.
+pub(super) fn fields(recursive: bool) -> Arc<[Field]> {
+    let field = |name: &'static CStr, kind: Type, nullable: bool| {
+        let words = if kind == Type::Word { WORDS } else { &[] };
+        Field { name, kind, nullable, words }
+    };
+    Arc::new([
+        field(if recursive { c"path" } else { c"name" }, Type::Utf8, false),
+        field(c"type", Type::Word, false),
+        field(c"size", Type::U64, true),
+        field(c"mtime", Type::Time, true),
+        field(c"etag", Type::Utf8, true),
+    ])
+}
+
+/// A batch of columns in the making.
+pub(super) struct Builder {
+    fields: Arc<[Field]>,
+    /// Rows of a full batch.
+    most: usize,
+    current: Batch,
+    /// The first name that is not text.
+    refused: Option<String>,
+}
+
+impl Builder {
+    pub(super) fn new(fields: Arc<[Field]>, rows: NonZeroUsize) -> Self {
+        let current = empty(&fields);
+        Self { fields, most: rows.get(), current, refused: None }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        let Values::Bytes { bytes, .. } = &self.current.columns[0].values else { return false };
+        self.current.rows >= self.most || bytes.len() >= MOST
+    }
+
+    /// Adds an entry; a directory's name has no `/` at its end.
+    pub(super) fn push(&mut self, entry: &Entry) {
+        let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+        if name.is_empty() {
+            return;
+        }
+        if std::str::from_utf8(name).is_err() && self.refused.is_none() {
+            self.refused = Some(format!("{}: a name that is not UTF-8", name.escape_ascii()));
+        }
+        let [names, kinds, sizes, times, etags] = &mut self.current.columns[..] else { return };
+        add_bytes(names, Some(name));
+        if let Values::Word(values) = &mut kinds.values {
+            values.push(word(entry.kind));
+        }
+        if let Values::U64(values) = &mut sizes.values {
+            values.push(entry.size.unwrap_or_default());
+            sizes.validity.push(entry.size.is_some());
+        }
+        if let Values::Time(values) = &mut times.values {
+            values.push(entry.modified.map(nanoseconds).unwrap_or_default());
+            times.validity.push(entry.modified.is_some());
+        }
+        add_bytes(etags, entry.etag.as_deref().map(str::as_bytes));
+        self.current.rows += 1;
+    }
+
+    /// What was added since the last batch; `None` if there are no rows.
+    pub(super) fn take(&mut self) -> Option<Result<Batch, String>> {
+        let batch = std::mem::replace(&mut self.current, empty(&self.fields));
+        match self.refused.take() {
+            Some(line) => Some(Err(line)),
+            None => (batch.rows > 0).then_some(Ok(batch)),
+        }
+    }
+}
+
+fn empty(fields: &[Field]) -> Batch {
+    let column = |field: &Field| Column { values: Values::new(field.kind), validity: Validity::default() };
+    Batch { rows: 0, columns: fields.iter().map(column).collect() }
+}
+
+fn add_bytes(column: &mut Column, value: Option<&[u8]>) {
+    if let Values::Bytes { offsets, bytes } = &mut column.values {
+        bytes.extend_from_slice(value.unwrap_or_default());
+        offsets.push(i32::try_from(bytes.len()).expect("a batch ends long before its offsets do"));
+        column.validity.push(value.is_some());
+    }
+}
+
+/// Nanoseconds since 1970. Arrow's time reaches from 1677 to 2262; what lies beyond becomes its
+/// first or last instant.
+fn nanoseconds(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+    }
+}

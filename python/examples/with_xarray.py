@@ -1,0 +1,20 @@
+"""xarray: a NetCDF object, opened at once and read in part.
+
+    python with_xarray.py s3://bucket/era5.nc t2m
+"""
+
+import sys
+
+import xarray
+
+import firstbyte
+
+
+def mean_of_first(location: str, variable: str) -> float:
+    """The mean of a variable's first time step; the others are not fetched."""
+    with firstbyte.open(location) as file, xarray.open_dataset(file, engine="h5netcdf") as dataset:
+        return float(dataset[variable].isel(time=0).mean())
+
+
+if __name__ == "__main__":
+    print(mean_of_first(*sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""`read_many` and `iter_many`: many objects, or parts of objects, each by one request."""
+
+from __future__ import annotations
+
+import os
+
+from firstbyte import _native
+from firstbyte._options import connect
+from firstbyte._path import Location
+from firstbyte._typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from firstbyte._options import Options
+    from firstbyte._typing import Iterable, Unpack
+
+Sample = Location | tuple[Location, int, int]
+
+
+def iter_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> _native.Objects:
+    """Read many objects, or parts of objects, in the order asked: in parallel, ahead of the caller.
+
+    Each is one request, without a cache, and one version of its object. What is read ahead stays
+    below `memory`; an object is held whole, so it is for small ones. Objects of which the store
+    has a checksum are compared with it.
+
+    Args:
+        samples: locations as for `firstbyte.open`; or tuples of a location, the offset of the first
+            byte from 0, and a length in bytes. A part ends at the end of its object.
+        concurrency: requests at once.
+        memory: most bytes that are read ahead; by default 32 MiB or an eighth of the container's
+            memory.
+        endpoint_url, profile, region, anonymous, access_key_id, secret_access_key,
+            session_token: as for `firstbyte.open`.
+
+    Returns:
+        An iterator of bytes, one for each sample. Requests under way end when it is closed or
+        dropped.
+
+    Raises:
+        OSError: while iterating, at the sample that cannot be read, as `firstbyte.open` and its
+            reads raise it. The iterator ends there.
+        RuntimeError: while iterating in a child of a fork, if the parent began it. The child calls
+            `iter_many` itself.
+        ValueError: for negative numbers, or if a location or an option cannot be used.
+    """
+    wanted: list[tuple[Location, tuple[int, int] | None]] = []
+    for sample in samples:
+        if isinstance(sample, (str, os.PathLike)):
+            wanted.append((sample, None))
+        else:
+            location, offset, length = sample
+            wanted.append((location, (offset, length)))
+    return _native.read_many(connect("iter_many", options), wanted, concurrency)
+
+
+def read_many(samples: Iterable[Sample], *, concurrency: int = 32, **options: Unpack[Options]) -> list[bytes]:
+    """Read many objects, or parts of objects, at once.
+
+    Args:
+        samples, concurrency, memory, endpoint_url, profile, region, anonymous, access_key_id,
+            secret_access_key, session_token: as for `iter_many`.
+
+    Returns:
+        list[bytes], one for each sample, in their order.
+
+    Raises:
+        OSError: if one of them cannot be read.
+        ValueError: as `iter_many`.
+    """
+    return list(iter_many(samples, concurrency=concurrency, **options))

@@ -1,0 +1,81 @@
+"""The options with which locations are reached: their names and types, for all functions.
+
+A function that takes `**options: Unpack[Options]` hands them to `connect`, which refuses every name
+that is not an option. `firstbyte.open` documents them.
+"""
+
+from __future__ import annotations
+
+from firstbyte import _native
+from firstbyte._typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from firstbyte._path import Location
+    from firstbyte._typing import Collection, Mapping
+
+
+class Options(TypedDict, total=False):
+    """Options of functions that reach a store."""
+
+    memory: int | str | None
+    endpoint_url: str | None
+    profile: str | None
+    region: str | None
+    anonymous: bool | None
+    access_key_id: str | None
+    secret_access_key: str | None
+    session_token: str | None
+
+
+class ReadOptions(Options, total=False):
+    """Options of functions that read through the cache."""
+
+    cache: Location | bool | None
+    cache_size: int | str | None
+    deadline: float | str | None
+
+
+STORE = frozenset(Options.__annotations__)
+READ = STORE | frozenset(ReadOptions.__annotations__)
+
+# What file systems for fsspec call options, and what these are called here.
+ALIASES = {
+    "anon": "anonymous",
+    "endpoint": "endpoint_url",
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+}
+# The same of the clients of boto3.
+CLIENT_ALIASES = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "endpoint_url": "endpoint_url",
+    "region_name": "region",
+}
+
+
+def connect(function: str, options: Mapping[str, object], known: Collection[str] = STORE) -> _native.Client:
+    """The client with these options, which were given to a function of this name.
+
+    Raises:
+        TypeError: if one of them is not known.
+        ValueError: if one has a value that cannot be used.
+    """
+    for name in options:
+        if name not in known:
+            raise unknown(function, name, known)
+    return _native.connect(**options)
+
+
+def unknown(function: str, name: str, known: Collection[str]) -> TypeError:
+    """The error for an option that a function has not, with the name that was most likely meant."""
+    # Slow to import.
+    import difflib
+
+    meant = ALIASES.get(name) or CLIENT_ALIASES.get(name)
+    if meant is None or meant not in known:
+        meant = next(iter(difflib.get_close_matches(name, known, 1)), None)
+    hint = f"did you mean {meant!r}?" if meant else "there are " + ", ".join(sorted(known))
+    return TypeError(f"{function}: there is no option {name!r}; {hint}")

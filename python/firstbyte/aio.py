@@ -1,0 +1,411 @@
+"""The package for asyncio: each function that waits, under the same name, to be awaited.
+
+    async with firstbyte.aio.open("s3://bucket/key") as file:
+        head = await file.read(4096)
+    receipts = await asyncio.gather(*(firstbyte.aio.cp(one, "/scratch/") for one in many))
+
+Each call runs on a thread of this module, and the event loop goes on meanwhile. Where the task that
+awaits is cancelled, the call is ended too: requests under way are cut, nothing unfinished appears
+under its final name, and what can be resumed is. The task waits for that, for two seconds at most.
+Calls that read local directories only are not cut; their results are discarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import concurrent.futures
+import contextvars
+import functools
+import io
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+
+import firstbyte
+from firstbyte import _native
+from firstbyte._path import Location
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from firstbyte._options import Options, ReadOptions
+
+__all__ = [
+    "File",
+    "Layout",
+    "cp",
+    "glob",
+    "hydrate",
+    "iter_batches",
+    "iter_many",
+    "list_arrow",
+    "listdir",
+    "load_safetensors",
+    "ls",
+    "merge",
+    "open",
+    "plan",
+    "read_many",
+    "release",
+    "scandir",
+    "status",
+    "sync",
+    "walk",
+]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# Calls at once; they wait for servers, and cost a thread each.
+_THREADS = 64
+# Seconds that a cancelled task waits for its call to end.
+_GRACE = 2.0
+# Entries of a local directory that are taken at once.
+_ENTRIES = 1000
+
+_pool: concurrent.futures.ThreadPoolExecutor | None = None
+
+
+def _executor() -> concurrent.futures.ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = concurrent.futures.ThreadPoolExecutor(_THREADS, "firstbyte-aio")
+    return _pool
+
+
+def _forget() -> None:
+    """In the child of a fork there are no threads."""
+    global _pool
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+async def _run(cancellation: _native.Cancellation, call: Callable[[], _T]) -> _T:
+    """Make a call on a thread, which ends when this is cancelled."""
+    context = contextvars.copy_context()
+
+    def run() -> _T:
+        return cancellation.run(call)
+
+    future = asyncio.get_running_loop().run_in_executor(_executor(), context.run, run)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        # What it raises is of no interest any more.
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait([future], timeout=_GRACE)
+        raise
+    except _native.Cancelled:
+        raise asyncio.CancelledError from None
+
+
+def _awaitable(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    @functools.wraps(function)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await _run(_native.Cancellation(), lambda: function(*args, **kwargs))
+
+    return call
+
+
+class _Steps(AsyncIterator[_T]):
+    """The items of an iterator, which is made and advanced on a thread."""
+
+    def __init__(self, make: Callable[[], Iterable[_T]], size: int = 1) -> None:
+        self._make, self._size = make, size
+        self._cancellation = _native.Cancellation()
+        self._source: Iterator[_T] | None = None
+        self._ready: Iterator[_T] = iter(())
+
+    def __aiter__(self) -> _Steps[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        for item in self._ready:
+            return item
+        self._ready = iter(await _run(self._cancellation, self._advance))
+        for item in self._ready:
+            return item
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End it; what it had begun is cut."""
+        self._cancellation.cancel()
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            await _run(_native.Cancellation(), close)
+
+    def _advance(self) -> builtins.list[_T]:
+        if self._source is None:
+            self._source = iter(self._make())
+        return builtins.list(itertools.islice(self._source, self._size))
+
+
+def _steps(function: Callable[_P, Iterable[_T]], size: int = 1) -> Callable[_P, _Steps[_T]]:
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _Steps[_T]:
+        return _Steps(lambda: function(*args, **kwargs), size)
+
+    return call
+
+
+cp = _awaitable(firstbyte.cp)
+glob = _awaitable(firstbyte.glob)
+hydrate = _awaitable(firstbyte.hydrate)
+list_arrow = _awaitable(firstbyte.list_arrow)
+ls = _awaitable(firstbyte.ls)
+merge = _awaitable(firstbyte.merge)
+plan = _awaitable(firstbyte.plan)
+read_many = _awaitable(firstbyte.read_many)
+release = _awaitable(firstbyte.release)
+status = _awaitable(firstbyte.status)
+sync = _awaitable(firstbyte.sync)
+
+iter_batches = _steps(firstbyte.iter_batches)
+iter_many = _steps(firstbyte.iter_many)
+load_safetensors = _steps(firstbyte.load_safetensors)
+
+
+@overload
+async def listdir(path: int | None = None, **options: Unpack[Options]) -> builtins.list[str]: ...
+@overload
+async def listdir(path: AnyStr | os.PathLike[AnyStr], **options: Unpack[Options]) -> builtins.list[AnyStr]: ...
+async def listdir(path: Any = None, **options: Unpack[Options]) -> Any:
+    """As `firstbyte.listdir`.
+
+    Args:
+        path: the directory or location.
+        options: as for `firstbyte.listdir`.
+
+    Returns:
+        A list of str, or of bytes.
+    """
+    return await _run(_native.Cancellation(), lambda: firstbyte.listdir(path, **options))
+
+
+def scandir(path: AnyStr | os.PathLike[AnyStr]) -> _Steps[firstbyte.DirEntry[AnyStr]]:
+    """The entries of a local directory, as `firstbyte.scandir` has them.
+
+    Args:
+        path: the directory.
+
+    Returns:
+        An asynchronous iterator of `DirEntry`.
+    """
+    return _Steps(lambda: firstbyte.scandir(path), _ENTRIES)
+
+
+def walk(
+    top: AnyStr | os.PathLike[AnyStr],
+    topdown: bool = True,
+    onerror: Callable[[OSError], Any] | None = None,
+    followlinks: bool = False,
+    **options: Unpack[Options],
+) -> _Steps[tuple[AnyStr, builtins.list[AnyStr], builtins.list[AnyStr]]]:
+    """Walk a tree, as `firstbyte.walk`; `dirnames` may be changed in place here, too.
+
+    Args:
+        top, topdown, followlinks, options: as for `firstbyte.walk`.
+        onerror: called on another thread.
+
+    Returns:
+        An asynchronous iterator of `(dirpath, dirnames, filenames)`.
+    """
+    return _Steps(lambda: firstbyte.walk(top, topdown, onerror, followlinks, **options))
+
+
+class File(Generic[AnyStr]):
+    """An open file whose methods are awaited; `async for` gives its lines. `file` is the file of
+    `firstbyte.open` below it.
+    """
+
+    def __init__(self, file: Any) -> None:
+        """Not called directly: use `firstbyte.aio.open`."""
+        self.file = file
+
+    @property
+    def name(self) -> str:
+        """The location."""
+        name: str = self.file.name
+        return name
+
+    @property
+    def size(self) -> int:
+        """Length in bytes, of a file that is read."""
+        return self._binary().size
+
+    @property
+    def version(self) -> str:
+        """The identity of this version of the object, of a file that is read."""
+        return self._binary().version
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        closed: bool = self.file.closed
+        return closed
+
+    async def read(self, size: int = -1) -> AnyStr:
+        """Read `size` bytes or characters from the position on, fewer only at the end; all that is
+        left where it is negative.
+        """
+        content: AnyStr = await self._call(self.file.read, size)
+        return content
+
+    async def readline(self) -> AnyStr:
+        """Read up to the end of the line; empty at the end."""
+        line: AnyStr = await self._call(self.file.readline)
+        return line
+
+    async def readinto(self, buffer: Buffer) -> int:
+        """Read into a writable buffer; return how many bytes."""
+        return await self._call(self._binary().readinto, buffer)
+
+    async def read_at(self, offset: int, length: int) -> bytes:
+        """Read at an offset, and leave the position where it is; see `firstbyte.RawFile`."""
+        return await self._call(self._binary().read_at, offset, length)
+
+    async def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> builtins.list[bytes]:
+        """Read many ranges at once; see `firstbyte.RawFile`."""
+        return await self._call(lambda: self._binary().read_ranges(ranges))
+
+    async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to an offset; return the new position."""
+        position: int = await self._call(self.file.seek, offset, whence)
+        return position
+
+    async def tell(self) -> int:
+        """The position."""
+        position: int = await self._call(self.file.tell)
+        return position
+
+    async def write(self, content: AnyStr) -> int:
+        """Write bytes or text; return how much."""
+        written: int = await self._call(self.file.write, content)
+        return written
+
+    async def close(self) -> None:
+        """Close it. An object that was written is there then."""
+        await self._call(self.file.close)
+
+    async def discard(self) -> None:
+        """Leave what was there before a write as it was, and close the file."""
+        await self._call(self.file.discard)
+
+    async def __aenter__(self) -> File[AnyStr]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._call(self.file.__exit__, kind, error, traceback)
+
+    def __aiter__(self) -> File[AnyStr]:
+        return self
+
+    async def __anext__(self) -> AnyStr:
+        line = await self.readline()
+        if not line:
+            raise StopAsyncIteration
+        return line
+
+    async def _call(self, method: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await _run(_native.Cancellation(), lambda: method(*args, **kwargs))
+
+    def _binary(self) -> firstbyte.File:
+        file = self.file.buffer if isinstance(self.file, io.TextIOWrapper) else self.file
+        if not isinstance(file, (firstbyte.File, firstbyte.RawFile)):
+            raise io.UnsupportedOperation("this file is written")
+        return file  # type: ignore[return-value]
+
+
+class _Opening(Generic[AnyStr]):
+    """A file that is being opened: awaited, or entered by `async with`."""
+
+    def __init__(self, opened: Coroutine[Any, Any, File[AnyStr]]) -> None:
+        self._opened: Coroutine[Any, Any, File[AnyStr]] = opened
+        self._file: File[AnyStr] | None = None
+
+    def __await__(self) -> Generator[Any, None, File[AnyStr]]:
+        return self._opened.__await__()
+
+    async def __aenter__(self) -> File[AnyStr]:
+        self._file = await self._opened
+        return self._file
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            await self._file.__aexit__(kind, error, traceback)
+
+
+@overload
+def open(
+    location: Location,
+    mode: Literal["rb", "br", "wb", "bw", "xb", "bx"] = "rb",
+    buffering: int = -1,
+    **options: Unpack[ReadOptions],
+) -> _Opening[bytes]: ...
+@overload
+def open(
+    location: Location,
+    mode: Literal["r", "rt", "tr", "w", "wt", "tw", "x", "xt", "tx"],
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Unpack[ReadOptions],
+) -> _Opening[str]: ...
+def open(
+    location: Location,
+    mode: str = "rb",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    **options: Unpack[ReadOptions],
+) -> _Opening[Any]:
+    """Open an object, as `firstbyte.open`.
+
+    Args:
+        location, mode, buffering, encoding, errors, newline, options: as for `firstbyte.open`.
+
+    Returns:
+        What is awaited for a `File`, or entered by `async with`, which closes it.
+    """
+
+    async def opened() -> File[Any]:
+        call = functools.partial(firstbyte.open, location, mode, buffering, encoding, errors, newline, **options)
+        return File(await _run(_native.Cancellation(), call))
+
+    return _Opening(opened())
+
+
+class Layout:
+    """`firstbyte.Layout`, whose methods that read and write files are awaited. `layout` is the one
+    below it, for those that only compute.
+    """
+
+    def __init__(self, layout: firstbyte.Layout) -> None:
+        self.layout = layout
+        self.put = _awaitable(layout.put)
+        self.put_file = _awaitable(layout.put_file)
+        self.put_content = _awaitable(layout.put_content)
+        self.get = _awaitable(layout.get)
+        self.delete = _awaitable(layout.delete)
+        self.exists = _awaitable(layout.exists)
+        self.find = _awaitable(layout.find)
+        self.count = _awaitable(layout.count)
+
+    async def open(self, name: str | bytes) -> File[bytes]:
+        """The file `name`, open for reading; FileNotFoundError if there is none."""
+        return File(await _run(_native.Cancellation(), lambda: self.layout.open(name)))
+
+    def __aiter__(self) -> _Steps[str | bytes]:
+        return _Steps(lambda: self.layout, _ENTRIES)
