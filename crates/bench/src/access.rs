@@ -39,7 +39,7 @@ enum Place {
     /// A mount.
     Mounted(Mounted),
     /// A store.
-    Store(Client),
+    Store(Box<Client>),
 }
 
 /// An object of a directory or prefix.
@@ -58,9 +58,9 @@ impl<'j> Session<'j> {
         let place = match job.access {
             Access::Path => Place::Files(PathBuf::from(&job.target)),
             Access::Mount => Place::Mounted(Mounted::start(job)?),
-            Access::Open => Place::Store(client::new(job)?),
+            Access::Open => Place::Store(Box::new(client::new(job)?)),
             // These copy themselves, and that is the work.
-            Access::Cp if is_copy(job.workload) => Place::Store(client::new(job)?),
+            Access::Cp if is_copy(job.workload) => Place::Store(Box::new(client::new(job)?)),
             Access::Cp => Place::Files(Self::copy(job, &mut copied)?),
         };
         Ok(Self { job, place, copied })
