@@ -115,6 +115,7 @@ def row(page, name):
 def arrow_to(page, control, name):
     """From the list's tab stop by arrow keys to the row of that name."""
     tab_to(page, page.locator(f".spacer .row:not([hidden]) {control}[tabindex='0']"))
+    page.keyboard.press("Home")
     for _ in range(MOST_TABS):
         if row(page, name).locator(control).evaluate("(element) => element === document.activeElement"):
             return

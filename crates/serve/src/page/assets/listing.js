@@ -74,7 +74,7 @@ function count() {
   const total = `${plural(directories, 'folder', 'folders')}, ${plural(all.length - directories, 'file', 'files')}, ${humanSize(bytes)}`;
   counts.textContent = shown.length === all.length ? total : `${numberFormat.format(shown.length)} found of ${total}`;
   counts.classList.toggle('busy', Boolean(loading));
-  spacer.setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
+  find('.table').setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
   if (!loading && !note.classList.contains('bad')) {
     note.hidden = shown.length > 0;
     note.textContent = all.length ? 'No name here matches.' : 'This folder is empty.';
