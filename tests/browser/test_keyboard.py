@@ -227,7 +227,8 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(serve, opened, directory
         expect(page.locator("#preview")).to_be_visible()
         check(f"preview-{name}")
         page.keyboard.press("Escape")
-    page.set_input_files("#files", directory / "data" / "page.html")
+    (directory.parent / "page.html").write_text("another of the same name")
+    page.set_input_files("#files", directory.parent / "page.html")
     expect(page.get_by_role("button", name="Keep both")).to_be_visible()
     check("asked")
 
