@@ -96,11 +96,21 @@ venv() {
     cp "$1" "$stamp"
 }
 
+# npm_packages DIR TO: installs the versions that package-lock.json in DIR pins into TO.
+npm_packages() {
+    cmp -s "$1/package-lock.json" "$2/package-lock.json" && [ -f "$2/node_modules/.package-lock.json" ] && return
+    apt npm=npm
+    mkdir -p "$2"
+    cp "$1/package.json" "$1/package-lock.json" "$2"
+    npm ci --prefix "$2" --ignore-scripts --no-audit --no-fund --silent >&2
+}
+
 clients() {
     apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+
     # A cluster of its own, which the tests start and end.
     apt slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
     venv tests/clients/requirements.txt
+    npm_packages tests/browser .venv/browser
 }
 
 # What builds the Python module, tests it, and reads its columns and files.

@@ -15,6 +15,7 @@ import time
 
 import made_results
 import pytest
+from pages import AXE, violations
 from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -65,6 +66,7 @@ def opened(browser):
 
     def start(url, size, **more):
         contexts.append(browser.new_context(viewport={"width": size[0], "height": size[1]}, **more))
+        contexts[-1].add_init_script(path=AXE)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: m.type in ("error", "warning") and problems.append(m.text))
@@ -105,6 +107,9 @@ def test_it_opens_on_phone_and_desktop(made, opened, size, scheme):
         assert figure.locator("table tr").count() > 1, figure.inner_text()
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size[0], f"{width} px on a screen of {size[0]}"
+    # The figures of a contender stand below each other where they do not fit beside each other.
+    sideways = "[...document.querySelectorAll('.scroll:has(.summary)')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert size != PHONE or page.evaluate(sideways) == 0
     assert "report" in page.title(), "no text of the results ran as a script"
 
 
@@ -119,6 +124,31 @@ def test_advice_opens_on_phone_and_desktop_with_a_table_beside_each_chart(advise
         assert figure.locator("table:not(.u-legend) tr").count() == 26, figure.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     assert "advice" in page.title()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_axe_finds_nothing_in_a_report_and_in_an_advice(made, advised, opened, size, scheme):
+    for url in [made(made_results.results()), advised]:
+        page = opened(url, size, color_scheme=scheme)
+        draw_all(page)
+        for details in page.locator("details > summary").all():
+            details.click()
+        assert violations(page) == [], url
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP])
+def test_its_top_says_what_it_means_and_where_it_was_measured(made, opened, size):
+    page = opened(made(made_results.results()), size)
+    meaning = page.locator(".meaning").inner_text()
+    assert re.fullmatch(r"For you: firstbyte needs [\d.]+x the time of the fastest other program .+\.", meaning), meaning
+    facts = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts()))
+    assert facts["Date"] == "2026-11-23 09:40:00 UTC" and facts["Kernel"] == "Linux 6.1.0"
+    assert facts["Processor"] == "2 x Example(R) Processor @ 2.60GHz"
+    assert facts["Command"].startswith("firstbyte bench run s3://bench/big.bin") and "0.1.0" in facts["Project"]
+    # Beside what a stand-in is called stands what it is.
+    for stand_in in page.locator(".stand-in").all():
+        assert "in place of" in stand_in.inner_text()
 
 
 def test_it_is_complete_without_scripts(made, opened):

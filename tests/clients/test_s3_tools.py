@@ -121,3 +121,9 @@ def test_rclone_keeps_modification_times(rclone, local):
 def test_rclone_reads_a_file_over_http(rclone, served):
     size = rclone("size", "--json", f":http,url='{served.url}/data/':big.bin")
     assert json.loads(size)["bytes"] == BIG
+
+
+def test_rclone_copies_a_tree_over_http(rclone, served, tmp_path):
+    rclone("copy", f":http,url='{served.url}/data/':", "--include", "/deep/**", "--include", "/small-0*", str(tmp_path))
+    want = {name: digest for name, digest in tree(served.root / "data").items() if name.startswith(("deep/", "small-0"))}
+    assert len(want) == 11 and tree(tmp_path) == want

@@ -183,6 +183,18 @@ impl Access {
         }
     }
 
+    /// The directory that all these rights lie in: where a visitor begins.
+    pub(crate) fn home(&self) -> EntryPath {
+        let Self::Key(key) = self else { return EntryPath::default() };
+        let mut prefixes = key.grants.iter().map(|(_, prefix)| Path::new(prefix));
+        let mut home = prefixes.next().map(Path::to_path_buf).unwrap_or_default();
+        for prefix in prefixes {
+            let common = home.iter().zip(prefix).take_while(|(one, other)| one == other);
+            home = common.map(|(name, _)| name).collect();
+        }
+        EntryPath::parse(home.as_os_str().as_encoded_bytes()).unwrap_or_default()
+    }
+
     /// `directory`, fenced where all that lies in it may be read.
     pub(crate) fn entering(&self, directory: EntryPath) -> EntryPath {
         match self.fence(Rights::Read, directory.as_bytes()) {
@@ -318,6 +330,21 @@ mod tests {
             for path in ["b/public-", "b/x", "c/"] {
                 assert!(!alice.reaches(path.as_bytes()), "{prefix}: {path}");
             }
+        }
+    }
+
+    #[test]
+    fn a_key_is_at_home_in_the_directory_that_has_all_it_opens() {
+        for (lines, home) in [
+            ("a s read", ""),
+            ("a s read b/public/", "b/public"),
+            ("a s read b/x/one\na s write b/x/two", "b/x"),
+            ("a s read b/ab\na s read b/a", "b"),
+            ("a s read b\na s write b/c", "b"),
+            ("a s read b\na s read c", ""),
+        ] {
+            let key = Access::Key(Keys::parse(lines).unwrap().get("a").unwrap().clone());
+            assert_eq!(key.home().as_bytes(), home.as_bytes(), "{lines}");
         }
     }
 

@@ -37,32 +37,32 @@ pub(crate) enum Kind {
 
 /// A directory being read: iterates over its visible entries, in the file system's order. Blocking.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    root: &'a Root,
-    path: &'a EntryPath,
+pub(crate) struct Reader {
+    root: Root,
+    path: EntryPath,
     entries: Dir,
     /// Shows only what these rights allow reading, and the directories that lead there. `None`:
     /// shows everything.
-    shown_to: Option<&'a Access>,
+    shown_to: Option<Access>,
 }
 
-impl<'a> Reader<'a> {
+impl Reader {
     /// Opens the directory `path`.
-    pub(crate) fn open(root: &'a Root, path: &'a EntryPath) -> io::Result<Self> {
+    pub(crate) fn open(root: &Root, path: &EntryPath) -> io::Result<Self> {
         let entries = Dir::new(root.open_directory(path)?)?;
-        Ok(Self { root, path, entries, shown_to: None })
+        Ok(Self { root: root.clone(), path: path.clone(), entries, shown_to: None })
     }
 
     /// Opens the directory `path`. The reader shows only what `access` may read, and the
     /// directories that lead there.
-    pub(crate) fn open_for(root: &'a Root, path: &'a EntryPath, access: &'a Access) -> io::Result<Self> {
-        let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then_some(access);
+    pub(crate) fn open_for(root: &Root, path: &EntryPath, access: &Access) -> io::Result<Self> {
+        let shown_to = (!access.allows(Rights::Read, path.as_bytes())).then(|| access.clone());
         Ok(Self { shown_to, ..Self::open(root, path)? })
     }
 
     /// Whether the entry `name` may be shown, judged by its name and, once it is known, its `kind`.
     fn is_shown(&self, name: &OsStr, kind: Option<Kind>) -> bool {
-        let Some(access) = self.shown_to else { return true };
+        let Some(access) = &self.shown_to else { return true };
         let path = self.path.join(name);
         match kind {
             Some(Kind::File) => access.allows(Rights::Read, path.as_bytes()),
@@ -72,7 +72,12 @@ impl<'a> Reader<'a> {
 
     /// The version of the entry `name` in this directory; none when it went away.
     pub(crate) fn identity(&self, entry: &Entry) -> Option<Identity> {
-        identity_at(self.root, self.entries.fd().ok()?, self.path, &entry.name)
+        identity_at(&self.root, self.entries.fd().ok()?, &self.path, &entry.name)
+    }
+
+    /// The path of the entry `name` of this directory.
+    pub(crate) fn path_of(&self, name: &OsStr) -> EntryPath {
+        self.path.join(name)
     }
 
     fn kind(&self, name: &OsString, reported: FileType) -> Option<Kind> {
@@ -93,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Iterator for Reader<'_> {
+impl Iterator for Reader {
     type Item = io::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::archive;
 use crate::auth::Rights;
 use crate::condition::{Condition, Current, Unmet, Verdict, judge_read, range_applies};
 use crate::config::Writing;
@@ -23,7 +25,7 @@ use crate::publish::{self, Kind};
 use crate::range::{RangeAnswer, parse_range};
 use crate::refusal::{failure, forbidden, not_found, unauthorized};
 use crate::request::Request;
-use crate::response::{Body, Response};
+use crate::response::{Body, Response, attachment};
 use crate::root::{EntryPath, PathError};
 use crate::s3::metadata::ObjectMetadata;
 use crate::site::{Access, Site};
@@ -56,20 +58,18 @@ pub(crate) async fn answer(site: &Arc<Site>, request: Request, access: &Access) 
 /// Answers from the path alone what `access` has no right to: whether anything has that name is not
 /// looked at.
 async fn get(site: &Arc<Site>, request: Request, path: EntryPath, access: &Access) -> Response {
-    let is_page = request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"));
     if matches!(access, Access::Nobody) {
-        return if is_page { page::login(site, &request) } else { unauthorized() };
+        return if asks_for_page(&request) { page::login(site, &request) } else { unauthorized() };
     }
-    let refuse = || if is_page { page::refused(site, &request, access) } else { forbidden() };
     let Some(fence) = access.fence(Rights::Read, path.as_bytes()) else {
         if !access.reaches(&path.as_directory()) {
-            return refuse();
+            return refuse_read(site, &request, access).await;
         }
         // A directory above what the key opens: of its entries only those that lead there are
         // shown.
         return match site.root.open_entry(&path).await.and_then(|entry| entry.metadata()) {
             Ok(metadata) if metadata.is_dir() => directory(site, request, &path, access).await,
-            _ => refuse(),
+            _ => refuse_read(site, &request, access).await,
         };
     };
     let path = path.fenced(fence);
@@ -86,6 +86,14 @@ async fn get(site: &Arc<Site>, request: Request, path: EntryPath, access: &Acces
     }
 }
 
+fn asks_for_page(request: &Request) -> bool {
+    request.header(ACCEPT).is_some_and(|accept| accept.contains("text/html"))
+}
+
+async fn refuse_read(site: &Site, request: &Request, access: &Access) -> Response {
+    if asks_for_page(request) { page::refused(site, request, access).await } else { forbidden() }
+}
+
 async fn directory(site: &Arc<Site>, request: Request, path: &EntryPath, access: &Access) -> Response {
     if !request.path.ends_with('/') {
         let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
@@ -93,7 +101,16 @@ async fn directory(site: &Arc<Site>, request: Request, path: &EntryPath, access:
         return Response::text(StatusCode::MOVED_PERMANENTLY, "this is a directory")
             .with_header(LOCATION, target);
     }
-    match listing::Format::asked_by(&request) {
+    if let Some(format) = request.query("archive") {
+        return archive::answer(site, &request, path, &format, access).await;
+    }
+    let format = listing::Format::asked_by(&request);
+    if matches!(format, None | Some(listing::Format::Links))
+        && let Some(moved) = page::below_the_bucket(site, &request, path).await
+    {
+        return moved;
+    }
+    match format {
         Some(format) => listing::answer(site, &request, path, format, access).await,
         None => page::directory(site, &request, path, access).await,
     }
@@ -132,7 +149,8 @@ fn file_response(request: &Request, path: &EntryPath, file: File, metadata: &Met
     let content_type = kept.content_type.as_deref().unwrap_or(by_name);
     response = response.with_header(CONTENT_TYPE, content_type);
     if request.query("download").is_some() {
-        response = response.with_header(CONTENT_DISPOSITION, attachment(path));
+        let name = path.name().unwrap_or_default().as_bytes();
+        response = response.with_header(CONTENT_DISPOSITION, attachment(name));
     }
     response
 }
@@ -142,16 +160,6 @@ fn asked_range(headers: &HeaderMap, current: Current<'_>, size: u64) -> RangeAns
         Some(value) if range_applies(headers, current) => parse_range(value, size),
         _ => RangeAnswer::Whole,
     }
-}
-
-/// `attachment` with the file's name in the form every browser since 2011 reads.
-fn attachment(path: &EntryPath) -> String {
-    let name = path.name().unwrap_or_default();
-    let name = std::os::unix::ffi::OsStrExt::as_bytes(name);
-    format!(
-        "attachment; filename*=UTF-8''{}",
-        percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC)
-    )
 }
 
 async fn put(site: &Arc<Site>, mut request: Request, path: &EntryPath) -> io::Result<Response> {

@@ -9,6 +9,7 @@
 //! [`Server`] runs inside the caller's tokio runtime; [`Server::start`] makes its own.
 
 mod answer;
+mod archive;
 mod attempts;
 mod auth;
 mod chunks;
@@ -23,6 +24,7 @@ mod error;
 mod etag;
 mod files;
 mod head;
+mod html;
 mod limits;
 mod listener;
 mod listing;
@@ -45,6 +47,7 @@ mod site;
 mod staging;
 mod sweeper;
 mod tls;
+mod trash;
 mod uploads;
 mod wire;
 mod writer;

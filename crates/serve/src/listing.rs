@@ -1,23 +1,25 @@
-//! Listings for programs, in JSON or NDJSON: one object per entry, sent while the directory is
-//! read, in its own order.
+//! Listings for programs, sent while the directory is read, in its own order: one object per entry
+//! in JSON or NDJSON, one name a line as plain text, or one link for programs that follow links.
 //!
-//! An entry is `{"name", "kind", "size", "modified", "etag"}`. With `?recursive` the name is the
+//! An object is `{"name", "kind", "size", "modified", "etag"}`. With `?recursive` the name is the
 //! path below the listed directory. In a name that is not UTF-8, invalid bytes are replaced, and
-//! `"name_hex"` has the exact bytes.
+//! `"name_hex"` has the exact bytes. Plain text escapes such bytes and line breaks, as the page
+//! does.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::auth::Access;
 use crate::directory::{Kind, Reader};
 use crate::etag::Identity;
+use crate::html::{escape, url_path, visible};
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::root::{EntryPath, Root};
@@ -26,6 +28,16 @@ use crate::site::Site;
 /// Lines are sent in pieces of this size: few system calls, little memory.
 const PIECE: usize = 64 << 10;
 
+/// Programs that read a directory by following the links of its page (the last one as fsspec's
+/// HTTP file system). They accept anything, so they are known by their name only.
+const LINK_FOLLOWERS: [&str; 4] = ["Wget/", "rclone/", "lftp/", "aiohttp/"];
+
+/// The beginning and the end of a page of links.
+const LINKS: [&str; 2] = [
+    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Files</title>\n<ul>\n",
+    "</ul>\n</html>\n",
+];
+
 /// Which form was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -33,18 +45,26 @@ pub(crate) enum Format {
     Json,
     /// One object a line.
     Ndjson,
+    /// One name a line; those of directories end in `/`.
+    Text,
+    /// A page of links.
+    Links,
 }
 
 impl Format {
-    /// The form `request` asks for by `?format=` or `Accept`; none for a page.
+    /// The form `request` asks for by `?format=` or `Accept`; none for the page for browsers.
     pub(crate) fn asked_by(request: &Request) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
+        let agent = request.header(USER_AGENT).unwrap_or_default();
         match request.query("format").as_deref() {
             Some("json") => Some(Self::Json),
             Some("ndjson") => Some(Self::Ndjson),
+            Some("text") => Some(Self::Text),
             _ if accept.contains("application/x-ndjson") => Some(Self::Ndjson),
-            _ if accept.contains("application/json") && !accept.contains("text/html") => Some(Self::Json),
-            _ => None,
+            _ if LINK_FOLLOWERS.iter().any(|name| agent.contains(name)) => Some(Self::Links),
+            _ if accept.contains("text/html") => None,
+            _ if accept.contains("application/json") => Some(Self::Json),
+            _ => Some(Self::Text),
         }
     }
 
@@ -52,6 +72,8 @@ impl Format {
         match self {
             Self::Json => "application/json",
             Self::Ndjson => "application/x-ndjson",
+            Self::Text => "text/plain; charset=utf-8",
+            Self::Links => "text/html; charset=utf-8",
         }
     }
 }
@@ -80,8 +102,11 @@ pub(crate) async fn answer(
     // Two pieces on their way: one being sent, one being filled.
     let (pieces, receiver) = mpsc::channel(2);
     let (root, path, access) = (site.root.clone(), path.clone(), access.clone());
+    let links = format!("{}/{}", request.prefix, url_path(&path.as_directory()));
     tokio::task::spawn_blocking(move || {
-        let mut writer = RowWriter { pieces, buffer: Vec::with_capacity(PIECE), format, rows: 0, access };
+        let buffer = Vec::with_capacity(PIECE);
+        let mut writer = RowWriter { pieces, buffer, format, links, rows: 0, access };
+        writer.begin();
         let walked = writer.walk(&root, &path, &[], recursive).and_then(|()| writer.end());
         if let Err(error) = walked {
             // Breaks the answer off, so that the client does not take it for whole.
@@ -100,6 +125,8 @@ struct RowWriter {
     pieces: mpsc::Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
     format: Format,
+    /// The beginning of every link: the path of the directory.
+    links: String,
     rows: u64,
     /// The rights of the request. If they do not cover a whole directory, only what they cover is
     /// listed.
@@ -132,7 +159,27 @@ impl RowWriter {
         Ok(())
     }
 
+    fn begin(&mut self) {
+        if self.format == Format::Links {
+            self.buffer.extend_from_slice(LINKS[0].as_bytes());
+        }
+    }
+
     fn row(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
+        let slash = if kind == Kind::File { "" } else { "/" };
+        match self.format {
+            Format::Json | Format::Ndjson => self.object(name, kind, identity)?,
+            Format::Text => writeln!(self.buffer, "{}{slash}", visible(name))?,
+            Format::Links => {
+                let (href, text) = (url_path(name), escape(&visible(name)));
+                let links = &self.links;
+                writeln!(self.buffer, "<li><a href=\"{links}{href}{slash}\">{text}{slash}</a></li>")?;
+            }
+        }
+        if self.buffer.len() < PIECE { Ok(()) } else { self.flush() }
+    }
+
+    fn object(&mut self, name: &[u8], kind: Kind, identity: &Identity) -> io::Result<()> {
         let text = String::from_utf8_lossy(name);
         let is_file = kind == Kind::File;
         let row = Row {
@@ -151,12 +198,14 @@ impl RowWriter {
         if self.format == Format::Ndjson {
             self.buffer.push(b'\n');
         }
-        if self.buffer.len() < PIECE { Ok(()) } else { self.flush() }
+        Ok(())
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if self.format == Format::Json {
-            self.buffer.extend_from_slice(if self.rows == 0 { b"[]\n" } else { b"\n]\n" });
+        match self.format {
+            Format::Json => self.buffer.extend_from_slice(if self.rows == 0 { b"[]\n" } else { b"\n]\n" }),
+            Format::Links => self.buffer.extend_from_slice(LINKS[1].as_bytes()),
+            Format::Ndjson | Format::Text => {}
         }
         self.flush()
     }

@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use firstbyte_location::ByteRange;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -201,6 +201,40 @@ pub(crate) fn remove(root: &Root, path: &EntryPath, kind: Kind, condition: &Cond
     }
 }
 
+/// Moves the entry `path`, whatever it is, to the name `new` in the open directory `to`. Blocking.
+///
+/// # Errors
+/// With `NOREPLACE`, `new` exists. `CrossesDevices` where `to` is of another file system.
+pub(crate) fn move_entry(
+    root: &Root,
+    path: &EntryPath,
+    to: &OwnedFd,
+    new: &OsStr,
+    flags: RenameFlags,
+) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    match rename(parent.as_fd(), name, to, new, flags) {
+        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        done => Ok(done?),
+    }
+}
+
+/// Moves the entry `old` of the open directory `from` to `path`, where nothing may be. Blocking.
+///
+/// # Errors
+/// `path` exists, or its directory does not.
+pub(crate) fn move_back(root: &Root, from: &OwnedFd, old: &OsStr, path: &EntryPath) -> Result<()> {
+    let name = path.name().ok_or(io::ErrorKind::PermissionDenied)?;
+    let parent = root.open_directory(&path.parent())?;
+    let _alone = root.lock_name(&parent, name)?;
+    match rename(from.as_fd(), old, &parent, name, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) => Err(Unmet::Different.into()),
+        done => Ok(done?),
+    }
+}
+
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -257,7 +291,7 @@ fn copy_across(
         let size = finished.file.metadata()?.len();
         copy_range(finished.file, ByteRange::new(0, size), &file, 0)?;
         crate::s3::metadata::carry_over(finished.file, &file)?;
-        match rename(std::os::fd::AsFd::as_fd(parent), beside.as_ref(), parent, name, flags) {
+        match rename(parent.as_fd(), beside.as_ref(), parent, name, flags) {
             Err(Errno::EXIST) => Err(Unmet::Different.into()),
             done => Ok(done.map(|()| file.metadata().map(|metadata| Identity::from(&metadata)))??),
         }

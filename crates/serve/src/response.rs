@@ -102,3 +102,9 @@ impl Response {
         self
     }
 }
+
+/// `attachment` with a file's name in the form every browser since 2011 reads.
+pub(crate) fn attachment(name: &[u8]) -> String {
+    let name = percent_encoding::percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+    format!("attachment; filename*=UTF-8''{name}")
+}

@@ -3,9 +3,10 @@
 //!
 //! `tmp/` has the entries that single requests are making. A process holds a lock (flock) on each
 //! of its entries, so an unlocked one was left by a killed process, whatever its age. `uploads/`
-//! has uploads in parts, which outlive a process ([`crate::uploads`]). [`sweep`] removes the
-//! leftovers of both, at the start and from time to time. A finished file is moved out by a rename
-//! ([`crate::publish`]); only then are the directories of its final name made.
+//! has uploads in parts, which outlive a process ([`crate::uploads`]), and `trash/` what was
+//! deleted from the page ([`crate::trash`]). [`sweep`] removes what processes left in `tmp/`, at
+//! the start and from time to time. A finished file is moved out by a rename ([`crate::publish`]);
+//! only then are the directories of its final name made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -36,6 +37,11 @@ fn reserved(bucket: &EntryPath) -> EntryPath {
 /// The directory of a bucket's uploads in parts.
 pub(crate) fn uploads(bucket: &EntryPath) -> EntryPath {
     reserved(bucket).join("uploads".as_ref())
+}
+
+/// The directory of what was deleted from a bucket.
+pub(crate) fn trash(bucket: &EntryPath) -> EntryPath {
+    reserved(bucket).join("trash".as_ref())
 }
 
 fn temporary(bucket: &EntryPath) -> EntryPath {
@@ -212,8 +218,12 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
     Ok(())
 }
 
-/// Locks an entry that no process holds.
-fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
+/// Locks an entry that no process holds; where the file system has no locks, one older than `age`.
+pub(crate) fn lock_abandoned(
+    directory: &OwnedFd,
+    name: &OsStr,
+    age: Duration,
+) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
     let opened = match open(OFlags::RDWR) {
@@ -260,7 +270,7 @@ pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
 
 /// Removes the staging directories of `bucket` that are empty. Blocking.
 pub(crate) fn tidy(root: &Root, bucket: &EntryPath) {
-    for directory in [uploads(bucket), temporary(bucket), reserved(bucket)] {
+    for directory in [uploads(bucket), trash(bucket), temporary(bucket), reserved(bucket)] {
         // One that is in use is not empty.
         let _ = root.remove(&directory, AtFlags::REMOVEDIR);
     }

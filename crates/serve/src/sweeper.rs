@@ -1,5 +1,6 @@
-//! Removes leftovers of unfinished writes from the buckets: when the server starts, from time to
-//! time while it runs, and when it stops. A server that takes no writes removes nothing.
+//! Removes leftovers of unfinished writes and expired trash from the buckets: when the server
+//! starts, from time to time while it runs, and when it stops. A server that takes no writes
+//! removes nothing.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,6 +12,7 @@ use crate::directory::{Kind, Reader};
 use crate::root::{EntryPath, Root};
 use crate::site::Site;
 use crate::staging;
+use crate::trash;
 use crate::uploads::Uploads;
 
 /// The longest pause between two sweeps: leftovers only take room.
@@ -57,9 +59,10 @@ impl Sweeper {
     fn sweep(&self) {
         for bucket in self.buckets() {
             let swept = staging::sweep(&self.root, &bucket, self.abandoned)
-                .and_then(|()| self.uploads.sweep(&bucket, self.abandoned));
+                .and_then(|()| self.uploads.sweep(&bucket, self.abandoned))
+                .and_then(|()| trash::sweep(&self.root, &bucket, self.abandoned));
             if let Err(error) = swept {
-                tracing::warn!(%error, %bucket, "what unfinished writes left cannot be removed");
+                tracing::warn!(%error, %bucket, "leftovers of unfinished writes or trash cannot be removed");
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::case_html::chart;
 use super::html::{Page, page};
-use super::words::escape;
+use super::words::{SCROLL, escape, project};
 
 /// What the advice was for, beside its own text.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +34,11 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     points(&mut body, advice);
     curves(&mut body, advice, charts);
     models(&mut body, advice);
+    let project = project(&asked.version);
     let facts = [
         ("Command", &asked.command, "code"),
         ("Prices", &asked.prices, "span"),
-        ("Build", &asked.version, "span"),
+        ("Project", &project, "span"),
     ];
     let fact = |(name, value, tag): &(&str, &String, &str)| {
         format!("<div><dt>{name}</dt><dd><{tag}>{}</{tag}></dd></div>", escape(value))
@@ -46,6 +47,7 @@ pub fn advised(advice: &Advice, charts: &[Chart], asked: &Asked) -> String {
     page(&Page {
         kind: "advice",
         headline: head,
+        meaning: "",
         lead: rest,
         about: format!("<dl class=\"facts\">{facts}</dl>"),
         body,
@@ -77,8 +79,9 @@ fn options(out: &mut String, advice: &Advice) {
         let range = format!("{} to {}", shown_seconds(row.p5), shown_seconds(row.p95));
         let cells = [shown_seconds(row.ready), shown_seconds(row.p50), range, row.limit.to_string()];
         let costs = [per_job, row.month].into_iter().chain(waiting.then(|| row.total())).map(money);
-        for cell in cells.into_iter().chain(costs) {
-            let _ = write!(table, "<td class=\"n\">{}</td>", escape(cell));
+        let labels = heads.iter().chain(&["with waiting"]).skip(1);
+        for (cell, label) in cells.into_iter().chain(costs).zip(labels) {
+            let _ = write!(table, "<td class=\"n\" data-label=\"{label}\">{}</td>", escape(cell));
         }
         table.push_str("</tr>");
     }
@@ -86,7 +89,7 @@ fn options(out: &mut String, advice: &Advice) {
         .map_or_else(String::new, |why| format!("<p>Cannot be used here: {}</p>", escape(why)));
     let _ = write!(
         out,
-        "<section><h2>Options</h2><div class=\"scroll\"><table class=\"summary\">{table}</tbody></table></div>\
+        "<section><h2>Options</h2>{SCROLL}<table class=\"summary\">{table}</tbody></table></div>\
          {refused}</section>"
     );
 }

@@ -9,8 +9,8 @@ use firstbyte_advise::statistics::{Contender, Summary, verdicts};
 use super::data::{rates, typical};
 use super::scaling::Scaling;
 use super::words::{
-    basis, bytes, cache_state, count, escape, figure, goal, kept_out, metric, parameter, reservations,
-    seconds, sentence, subject, title,
+    SCROLL, basis, bytes, cache_state, count, escape, explain, figure, goal, kept_out, metric, parameter,
+    reservations, seconds, sentence, subject, title,
 };
 
 /// Runs that are listed in order for each contender; the table of raw runs shows all of them.
@@ -35,8 +35,9 @@ pub(super) fn section(
     for stand_in in &case.stand_ins {
         let _ = write!(
             out,
-            "<p class=\"stand-in\"><span class=\"tag emulated\">stand-in</span> {}</p>",
-            escape(stand_in)
+            "<p class=\"stand-in\"><span class=\"tag emulated\">stand-in</span> {}. <small>{}</small></p>",
+            escape(stand_in),
+            explain(stand_in)
         );
     }
     goals(out, results, case);
@@ -55,7 +56,7 @@ pub(super) fn section(
     commands(out, case);
     let _ = write!(
         out,
-        "<details class=\"raw\" data-case=\"{index}\"><summary>All {} runs</summary><div class=\"scroll\"></div>\
+        "<details class=\"raw\" data-case=\"{index}\"><summary>All {} runs</summary>{SCROLL}</div>\
          </details></section>",
         runs.len()
     );
@@ -136,12 +137,14 @@ fn time(line: &Contender, text: impl Fn(&Summary) -> String) -> Option<String> {
     line.seconds.as_ref().map(text)
 }
 
+/// The figures of each contender. On a narrow screen each is a list of them, with their labels.
 fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) {
     let shown: Vec<&Column> =
         COLUMNS.iter().filter(|(_, cell)| lines.iter().any(|line| cell(line).is_some())).collect();
-    out.push_str(
-        "<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>contender</th><th class=\"n\">median \
-                  (95 % interval)</th><th class=\"n\">ratio</th>",
+    let _ = write!(
+        out,
+        "{SCROLL}<table class=\"summary\"><thead><tr><th>contender</th><th class=\"n\">median \
+         (95 % interval)</th><th class=\"n\">ratio</th>"
     );
     for (title, _) in &shown {
         let _ = write!(out, "<th class=\"n\">{title}</th>");
@@ -161,13 +164,14 @@ fn table(out: &mut String, results: &Results, case: &Case, lines: &[Contender]) 
         let _ = write!(
             out,
             "<tr{class}><th>{}<div class=\"remarks\"><span class=\"tag {label}\">{label}</span> <small>{}</small></div></th>\
-             <td class=\"n\">{}</td><td class=\"n\">{ratio}</td>",
+             <td class=\"n\" data-label=\"median\">{}</td><td class=\"n\" data-label=\"ratio\">{ratio}</td>",
             escape(&line.name),
             escape(remarks.join("; ")),
             median.unwrap_or_else(|| "no run counts".into())
         );
-        for (_, cell) in &shown {
-            let _ = write!(out, "<td class=\"n\">{}</td>", cell(line).unwrap_or_default());
+        for (title, cell) in &shown {
+            let text = cell(line).unwrap_or_default();
+            let _ = write!(out, "<td class=\"n\" data-label=\"{title}\">{text}</td>");
         }
         out.push_str("</tr>");
     }
@@ -182,7 +186,7 @@ fn metrics(out: &mut String, lines: &[Contender]) {
     if names.is_empty() {
         return;
     }
-    out.push_str("<div class=\"scroll\"><table><thead><tr><th>own figures, medians</th>");
+    let _ = write!(out, "{SCROLL}<table><thead><tr><th>own figures, medians</th>");
     for name in &names {
         let _ = write!(out, "<th class=\"n\">{}</th>", escape(metric(name)));
     }
@@ -227,7 +231,7 @@ pub(super) fn chart(out: &mut String, index: usize, kind: &str, caption: &str, t
     let _ = write!(
         out,
         "<figure class=\"chart\" data-case=\"{index}\" data-kind=\"{kind}\"><figcaption>{caption}</figcaption>\
-         <div class=\"plot\"></div><details><summary>Table</summary><div class=\"scroll\"><table>{table}</table></div>\
+         <div class=\"plot\"></div><details><summary>Table</summary>{SCROLL}<table>{table}</table></div>\
          </details></figure>"
     );
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use firstbyte_advise::result::{Case, Results};
+use firstbyte_advise::result::{Case, Machine, Results};
 use firstbyte_advise::statistics::{contenders, verdicts};
 use serde_json::{Value, json};
 
@@ -14,7 +14,9 @@ use super::case_html;
 use super::data;
 use super::scaling::scalings;
 use super::tables;
-use super::words::{cases, escape, fastest, headline, machine, noise, subject, title, varies};
+use super::words::{
+    SCROLL, cases, escape, fastest, headline, meaning, noise, project, subject, title, varies,
+};
 
 const PAGE: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
@@ -43,6 +45,7 @@ pub fn html(results: &[Results]) -> String {
     page(&Page {
         kind: "benchmark report",
         headline: headline.first().map_or("", String::as_str),
+        meaning: &meaning(results),
         lead: &headline.get(1..).unwrap_or_default().join(" "),
         about: about(results),
         body: format!("{tables}{}{body}", overview(results)),
@@ -56,6 +59,8 @@ pub(super) struct Page<'a> {
     /// What the page is, beside the program's name.
     pub(super) kind: &'a str,
     pub(super) headline: &'a str,
+    /// What it means for the reader; empty where the headline says so.
+    pub(super) meaning: &'a str,
     pub(super) lead: &'a str,
     pub(super) about: String,
     pub(super) body: String,
@@ -71,6 +76,7 @@ pub(super) fn page(of: &Page<'_>) -> String {
     let parts = [
         ("KIND", escape(of.kind)),
         ("HEADLINE", escape(of.headline)),
+        ("MEANING", escape(of.meaning)),
         ("LEAD", escape(of.lead)),
         ("ABOUT", of.about.clone()),
         ("BODY", of.body.clone()),
@@ -95,7 +101,7 @@ fn fill(page: &str, parts: &[(&str, String)]) -> String {
     out
 }
 
-/// Date, machine, build and command of each file, and its warnings.
+/// Date, processor, kernel, command and project of each file, and its warnings.
 fn about(results: &[Results]) -> String {
     let mut out = String::new();
     for results in results {
@@ -106,13 +112,17 @@ fn about(results: &[Results]) -> String {
         let date = header.started.replace('T', " ");
         let mut facts = vec![
             ("Date", date.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned() + " UTC"),
-            ("Machine", machine(&header.machine)),
-            ("Build", format!("firstbyte {}", header.firstbyte)),
+            ("Processor", format!("{} x {}", header.machine.processors, header.machine.cpu)),
+            ("Memory", memory(&header.machine)),
+            ("Kernel", header.machine.kernel.clone()),
+            ("Machine", place(&header.machine)),
+            ("Project", project(&header.firstbyte)),
             ("Command", format!("firstbyte {}", header.command.join(" "))),
         ];
         if header.started.is_empty() {
             facts.remove(0);
         }
+        facts.retain(|(_, value)| !value.is_empty());
         out.push_str("<dl class=\"facts\">");
         for (name, value) in facts {
             let tag = if name == "Command" { "code" } else { "span" };
@@ -122,6 +132,20 @@ fn about(results: &[Results]) -> String {
         more_facts(&mut out, results);
     }
     out
+}
+
+fn memory(machine: &Machine) -> String {
+    match machine.memory_bytes {
+        0 => String::new(),
+        bytes => format!("{:.0} GiB", bytes as f64 / f64::from(1u32 << 30)),
+    }
+}
+
+/// The type and region of a rented machine.
+fn place(machine: &Machine) -> String {
+    let parts: Vec<&str> =
+        [&machine.instance_type, &machine.region].into_iter().flatten().map(String::as_str).collect();
+    parts.join(", ")
 }
 
 fn more_facts(out: &mut String, results: &Results) {
@@ -136,7 +160,7 @@ fn more_facts(out: &mut String, results: &Results) {
     out.push_str("<details class=\"more\"><summary>Programs, limits and mounts</summary>");
     for (title, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
         let items: String = list.iter().map(|item| format!("<li>{}</li>", escape(item))).collect();
-        let _ = write!(out, "<h4>{title}</h4><ul>{items}</ul>");
+        let _ = write!(out, "<h2>{title}</h2><ul>{items}</ul>");
     }
     out.push_str("</details>");
 }
@@ -149,7 +173,7 @@ fn overview(results: &[Results]) -> String {
     let rows: String =
         cases(results).enumerate().map(|(index, (results, case))| row(index, results, case)).collect();
     format!(
-        "<section><h2>Overview</h2><div class=\"scroll\"><table class=\"overview\"><thead><tr><th>Case</th>\
+        "<section><h2>Overview</h2>{SCROLL}<table class=\"overview\"><thead><tr><th>Case</th>\
          <th>Fastest</th><th class=\"n\">Subject / fastest other</th><th>Goals</th></tr></thead>\
          <tbody>{rows}</tbody></table></div></section>"
     )

@@ -9,7 +9,7 @@ use firstbyte_advise::result::{Basis, Results};
 use firstbyte_advise::statistics::{Cell, cells};
 use firstbyte_advise::table::Table;
 
-use super::words::{escape, figure};
+use super::words::{SCROLL, escape, figure};
 
 /// Explains the letters and the order in a cell.
 pub(super) const LEGEND: &str = "A cell shows the figure of these results, then the published one in brackets. \
@@ -104,7 +104,7 @@ pub(super) fn html(results: &Results) -> String {
             std::iter::once(LEGEND).chain(notes).map(|note| format!("<p>{}</p>", escape(note))).collect();
         let _ = write!(
             out,
-            "<section class=\"published\"><h2>{}</h2><div class=\"scroll\"><table><thead><tr>{head}</tr></thead>\
+            "<section class=\"published\"><h2>{}</h2>{SCROLL}<table><thead><tr>{head}</tr></thead>\
              <tbody>{body}</tbody></table></div>{notes}</section>",
             escape(&table.title)
         );

@@ -119,6 +119,24 @@ fn a_page_holds_no_text_of_results_as_markup_and_names_no_other_place() {
 }
 
 #[test]
+fn a_page_says_what_it_means_where_it_was_measured_and_what_each_stand_in_is() {
+    let page = html(&[made()]);
+    let meaning =
+        page.split("<p class=\"meaning\">").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
+    assert!(meaning.contains("ours needs 0.51x the time of the fastest other program"), "{meaning}");
+    assert_eq!(meaning.matches(". ").count(), 0, "one sentence: {meaning}");
+    for fact in ["<dt>Date", "<dt>Processor", "<dt>Command", "<dt>Project", "A proxy on this machine"] {
+        assert!(page.contains(fact), "{fact}");
+    }
+    // Nothing else than firstbyte was measured.
+    let mut alone = made();
+    for line in &mut alone.header.cases[0].contenders {
+        line.command = "firstbyte cp".into();
+    }
+    assert!(html(&[alone]).contains("no other program was measured beside it"));
+}
+
+#[test]
 fn each_chart_has_its_table() {
     let page = html(&[made()]);
     let charts: Vec<&str> = page.split("<figure class=\"chart\"").skip(1).collect();

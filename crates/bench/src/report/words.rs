@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstbyte_advise::result::{Basis, Case, Machine, Outcome, Results, Run};
+use firstbyte_advise::result::{Basis, Case, ContenderLine, Machine, Outcome, Results, Run};
 use firstbyte_advise::statistics::{Contender, Verdict, contenders, disturbance, verdicts};
 
 /// A number with three significant digits.
@@ -301,6 +301,79 @@ pub(super) fn noise(results: &Results) -> Option<String> {
             found.worst * 100.0
         )
     })
+}
+
+/// The beginning of a table that may be wider than the screen: it scrolls, by keyboard too.
+pub(super) const SCROLL: &str = "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Table\">";
+
+/// What firstbyte is, for a reader who got only the report.
+pub(super) fn project(version: &str) -> String {
+    format!("firstbyte {version}: copies, opens, serves and lists large files and very many small ones")
+}
+
+/// What a stand-in is and what it takes the place of, in a line.
+pub(super) fn explain(stand_in: &str) -> &'static str {
+    let text = stand_in.to_lowercase();
+    if text.contains("local host for functions") {
+        "Functions run on this machine in place of AWS Lambda, with its limits and behind a slowed network."
+    } else if text.contains("file system") || text.contains("link --mount") {
+        "A file system on this machine that delays and limits every request, in place of shared storage such as EFS."
+    } else if text.starts_with("link") {
+        "A proxy on this machine that delays and limits the bytes of a server beside it, in place of a distant network."
+    } else {
+        "A service on this machine in place of the one that is meant."
+    }
+}
+
+/// What the results say to a reader who chooses a program: one sentence.
+pub(super) fn meaning(results: &[Results]) -> String {
+    let compared: Vec<(&str, f64)> = cases(results)
+        .filter_map(|(results, case)| Some((subject(case), against_others(results, case)?)))
+        .collect();
+    let Some((first, _)) = compared.first() else {
+        return "For you: these runs say how long the work takes on this machine; no other program was measured \
+                beside it."
+            .into();
+    };
+    let name = match compared.iter().all(|(name, _)| name.starts_with("firstbyte")) {
+        true => "firstbyte",
+        false if compared.iter().all(|(name, _)| name == first) => *first,
+        false => "the first of each comparison",
+    };
+    let least = compared.iter().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min);
+    let most = compared.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
+    let (span, count) = match compared.len() {
+        1 => (format!("{least:.2}x"), String::new()),
+        count => (format!("{least:.2}x to {most:.2}x"), format!(", in {count} comparisons")),
+    };
+    let emulated = results.iter().flat_map(|results| &results.runs).any(|run| run.basis == Basis::Emulated);
+    let scope =
+        if emulated { "on this machine, with stand-ins for what is far away" } else { "on this machine" };
+    format!(
+        "For you: {name} needs {span} the time of the fastest other program that was measured {scope}{count}; with another \
+         machine or network the ratio can differ."
+    )
+}
+
+/// The median time of the subject over that of the fastest other program, where these compare.
+/// Other ways of firstbyte's own are no other program.
+fn against_others(results: &Results, case: &Case) -> Option<f64> {
+    if varies(case) {
+        return None;
+    }
+    let lines = contenders(results, case);
+    let median = |line: &Contender| line.seconds.as_ref().map(|time| time.median);
+    let own = lines.iter().find(|line| line.name == subject(case)).and_then(median)?;
+    let is_other = |line: &ContenderLine| {
+        let command = &line.command;
+        let is_program = !command.is_empty() && !command.starts_with("the model of ");
+        line.name != subject(case) && is_program && !command.contains("firstbyte")
+    };
+    let others: Vec<&str> =
+        case.contenders.iter().filter(|line| is_other(line)).map(|line| line.name.as_str()).collect();
+    let other = lines.iter().filter(|line| others.contains(&line.name.as_str())).filter_map(median);
+    let other = other.reduce(f64::min)?;
+    Some(own / other)
 }
 
 /// The reason for which a run is not in the summary; `None` if it is, or is a warm-up.

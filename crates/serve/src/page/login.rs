@@ -1,13 +1,15 @@
 //! Sign-in from a browser: the form takes key and secret once, and returns a session cookie that
 //! scripts cannot read and other sites cannot send. Then the browser is redirected to the page it
-//! requested, or to the first page if the key may not read that.
+//! requested, or to the directory of what the key opens if it requested none or one that the key
+//! may not read.
 
 use http::StatusCode;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 
 use super::shell;
 use crate::auth::{Access, SESSION_COOKIE, cookie};
-use crate::config::Authentication;
+use crate::config::{Authentication, Buckets};
+use crate::html::url_path;
 use crate::request::{Request, query_pairs};
 use crate::response::Response;
 use crate::root::EntryPath;
@@ -32,12 +34,13 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
     if matches!(site.config.authentication, Authentication::None) {
         return go_to(base, next);
     }
-    let again = |problem: &str| shell::login(base, next, Some(problem), shell::WayOn::None);
+    let again = |problem: &str| shell::login(base, next, Some(problem), None);
     match site.sign_in(request.peer.ip(), &field("key"), &field("secret")) {
         SignIn::Key(key) => {
             let token = site.sessions.begin(&key.access_key);
-            let next = if opens(site, &Access::Key(key), next) { next } else { "/" };
-            go_to(base, next).with_header(SET_COOKIE, set_cookie(site, &token, ""))
+            let access = Access::Key(key);
+            let next = if opens(site, &access, next) { next.to_owned() } else { home(site, &access).await };
+            go_to(base, &next).with_header(SET_COOKIE, set_cookie(site, &token, ""))
         }
         SignIn::Wrong => again("That key and secret do not belong together."),
         SignIn::Wait(wait) => {
@@ -53,11 +56,29 @@ pub(super) async fn sign_in(site: &Site, mut request: Request) -> Response {
 }
 
 /// Whether `next`, a path on this server, leads to something that the key may read. The first page
-/// always does, since it lists what the key may read.
+/// is not what was chosen: a browser asks for it where it knows no other.
 fn opens(site: &Site, access: &Access, next: &str) -> bool {
     let path = next.split(['?', '#']).next().unwrap_or_default();
     let path = split_bucket(&site.config.buckets, path).map_or(path, |(_, rest)| rest);
-    EntryPath::from_url(path).is_ok_and(|path| access.reaches(&path.as_directory()))
+    EntryPath::from_url(path).is_ok_and(|path| !path.is_root() && access.reaches(&path.as_directory()))
+}
+
+/// The page where `access` begins, as a path on this server: the directory that has all it opens,
+/// or the nearest one above that exists.
+pub(super) async fn home(site: &Site, access: &Access) -> String {
+    let mut path = access.home();
+    while !path.is_root() {
+        let found = site.root.open_entry(&path).await.and_then(|entry| entry.metadata());
+        if found.is_ok_and(|metadata| metadata.is_dir()) {
+            break;
+        }
+        path = path.parent();
+    }
+    let bucket = match &site.config.buckets {
+        Buckets::Named(name) if !path.is_root() => format!("/{}", url_path(name.as_bytes())),
+        _ => String::new(),
+    };
+    format!("{bucket}/{}", url_path(&path.as_directory()))
 }
 
 /// Ends the session, here and in the browser.

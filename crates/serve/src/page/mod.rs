@@ -1,11 +1,13 @@
-//! Pages for browsers: the directory page, uploads from it, and sign-in.
+//! Pages for browsers: the directory page, uploads and changes from it, and sign-in.
 //!
 //! The page is a small shell ([`shell`]) whose script reads the same NDJSON listing as other
 //! programs. Only the rows in view are in the document, so the page opens at once for any number of
-//! entries. The reserved path `/.firstbyte/` has the worker script, the [`mod@login`] form, and the
-//! upload [`protocol`]. The protocol calls [`upload`], which does not depend on HTTP.
+//! entries. The reserved path `/.firstbyte/` has the worker script, the [`mod@login`] form, the
+//! upload [`protocol`] and the [`changes`] of entries. These two call [`upload`] and [`entries`],
+//! which do not depend on HTTP.
 
-mod html;
+mod changes;
+mod entries;
 mod login;
 mod protocol;
 mod rows;
@@ -17,6 +19,7 @@ use http::{Method, StatusCode};
 
 use crate::auth::Access;
 use crate::config::Buckets;
+use crate::html;
 use crate::refusal;
 use crate::request::Request;
 use crate::response::Response;
@@ -25,26 +28,23 @@ use crate::site::Site;
 
 /// The page of the directory `path`, which `access` may list.
 pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, access: &Access) -> Response {
-    if let Some(moved) = below_the_bucket(site, request, path).await {
-        return moved;
-    }
     let (root, below, reader) = (site.root.clone(), path.clone(), access.clone());
     let rows = match tokio::task::spawn_blocking(move || rows::first(&root, &below, &reader)).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => return refusal::failure(&error),
         Err(stopped) => return refusal::failure(&std::io::Error::other(stopped)),
     };
-    let uploading = if site.writable(access, path).is_some() {
-        shell::Uploading::Offered
+    let writing = if site.writable(access, path).is_some() {
+        shell::Writing::Offered { kept: site.config.limits.abandoned }
     } else {
-        shell::Uploading::Hidden
+        shell::Writing::Hidden
     };
     let account = matches!(access, Access::Key(_)).then(|| access.name());
     shell::directory(&shell::Directory {
         base: &site.config.base_path,
         links: &request.prefix,
         path,
-        uploading,
+        writing,
         account,
         rows: &rows,
     })
@@ -52,7 +52,7 @@ pub(crate) async fn directory(site: &Site, request: &Request, path: &EntryPath, 
 
 /// Leads from the root to the same page below the bucket's name, where the directory holds an entry
 /// of that name: the links of the page to that entry would lead back to the bucket.
-async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> Option<Response> {
+pub(crate) async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> Option<Response> {
     let Buckets::Named(name) = &site.config.buckets else { return None };
     if !path.is_root() || !own_prefix(site, request).is_empty() {
         return None;
@@ -68,20 +68,21 @@ async fn below_the_bucket(site: &Site, request: &Request, path: &EntryPath) -> O
 pub(crate) fn login(site: &Site, request: &Request) -> Response {
     let query = if request.query.is_empty() { String::new() } else { format!("?{}", request.query) };
     let next = format!("{}{}{query}", own_prefix(site, request), request.path);
-    shell::login(&site.config.base_path, &next, None, shell::WayOn::None)
+    shell::login(&site.config.base_path, &next, None, None)
 }
 
 /// Answers what lies below `/.firstbyte/`, at `rest`.
 pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: &Access) -> Response {
     match (&request.method, rest) {
         (&Method::GET | &Method::HEAD, "upload-worker.js") => worker(),
-        (&Method::GET | &Method::HEAD, "login") => {
-            shell::login(&site.config.base_path, "/", None, shell::WayOn::None)
-        }
+        (&Method::GET | &Method::HEAD, "login") => shell::login(&site.config.base_path, "/", None, None),
         (&Method::POST, "login") => login::sign_in(site, request).await,
         (&Method::POST, "logout") => login::sign_out(site, &request),
         _ if rest == "uploads" || rest.starts_with("uploads/") => {
             protocol::answer(site, access, request).await
+        }
+        _ if rest.starts_with("changes/") => {
+            changes::answer(site, access, request, rest.trim_start_matches("changes/")).await
         }
         _ => Response::text(StatusCode::NOT_FOUND, "there is nothing here"),
     }
@@ -89,10 +90,11 @@ pub(crate) async fn reserved(site: &Site, request: Request, rest: &str, access: 
 
 /// Refuses a page that the visitor's key does not open, and shows the way to what it does open or
 /// to another key.
-pub(crate) fn refused(site: &Site, request: &Request, access: &Access) -> Response {
+pub(crate) async fn refused(site: &Site, request: &Request, access: &Access) -> Response {
     let problem = format!("The key {} gives no right to read this. Sign in with another one.", access.name());
     let next = format!("{}{}", own_prefix(site, request), request.path);
-    let mut answer = shell::login(&site.config.base_path, &next, Some(&problem), shell::WayOn::Home);
+    let home = login::home(site, access).await;
+    let mut answer = shell::login(&site.config.base_path, &next, Some(&problem), Some(&home));
     answer.status = StatusCode::FORBIDDEN;
     answer
 }

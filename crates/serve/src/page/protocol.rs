@@ -39,9 +39,17 @@ const CRC32C: &str = "x-firstbyte-crc32c";
 const FROM_PAGE: &str = "x-firstbyte-page";
 
 /// A refusal: status, code for programs, sentence for people.
-struct Refusal(StatusCode, &'static str, String);
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str, pub(super) String);
 
-type Answer = std::result::Result<Response, Refusal>;
+pub(super) type Answer = std::result::Result<Response, Refusal>;
+
+impl Refusal {
+    /// Its response: `{error, message}`.
+    pub(super) fn into_response(self) -> Response {
+        let Self(status, code, message) = self;
+        json_response(status, &json!({ "error": code, "message": message }))
+    }
+}
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
@@ -65,26 +73,31 @@ struct Completion {
 
 /// Answers one request of the protocol.
 pub(super) async fn answer(site: &Site, access: &Access, request: Request) -> Response {
-    match dispatch(site, access, request).await {
-        Ok(response) => response,
-        Err(Refusal(status, code, message)) => {
-            json_response(status, &json!({ "error": code, "message": message }))
-        }
-    }
+    dispatch(site, access, request).await.unwrap_or_else(Refusal::into_response)
 }
 
-async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer {
+/// The directory that a request names, for writing by `access`; refuses what another site may have
+/// made a browser send.
+pub(super) fn writable(
+    site: &Site,
+    access: &Access,
+    request: &Request,
+) -> std::result::Result<EntryPath, Refusal> {
     let path = request.query("path").ok_or_else(|| bad("say which directory: ?path=/DIRECTORY/"))?;
     let path = EntryPath::from_url(&path).map_err(|why| bad(&why.to_string()))?;
     let Some(path) = site.writable(access, &path) else {
-        let message =
-            "uploading here is not allowed: the server is read-only, or your key may not write here";
+        let message = "writing here is not allowed: the server is read-only, or your key may not write here";
         return Err(Refusal(StatusCode::FORBIDDEN, "denied", message.into()));
     };
     if request.method != Method::GET && request.headers.get(FROM_PAGE).is_none() {
         let message = format!("send the header {FROM_PAGE}: it shows that no other site asks");
         return Err(Refusal(StatusCode::FORBIDDEN, "origin", message));
     }
+    Ok(path)
+}
+
+async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer {
+    let path = writable(site, access, &request)?;
     let directory = Directory {
         root: site.root.clone(),
         uploads: site.uploads.clone(),
@@ -99,12 +112,12 @@ async fn dispatch(site: &Site, access: &Access, mut request: Request) -> Answer 
             Ok(json_response(StatusCode::OK, &json!(found)))
         }
         (&Method::POST, []) => {
-            let source: Source = read_json(&mut request.body).await?;
+            let source: Source = read_json(&mut request.body, LONGEST_JSON).await?;
             let status = blocking(move || directory.begin(source)).await?;
             Ok(json_response(StatusCode::OK, &json!(status)))
         }
         (&Method::POST, [id, "complete"]) => {
-            let Completion { existing } = read_json(&mut request.body).await?;
+            let Completion { existing } = read_json(&mut request.body, LONGEST_JSON).await?;
             let id = (*id).to_owned();
             let name = blocking(move || directory.complete(&id, existing)).await?;
             Ok(json_response(StatusCode::OK, &json!({ "name": name })))
@@ -158,23 +171,24 @@ async fn receive(
 }
 
 /// Runs file system work where it may wait for the disk without holding up other connections.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+pub(super) async fn blocking<T: Send + 'static, E: Into<Refusal> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> std::result::Result<T, Refusal> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(Refusal::from),
+        Ok(done) => done.map_err(E::into),
         Err(stopped) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "io", stopped.to_string())),
     }
 }
 
-async fn read_json<T: serde::de::DeserializeOwned>(
+pub(super) async fn read_json<T: serde::de::DeserializeOwned>(
     body: &mut RequestBody,
+    longest: usize,
 ) -> std::result::Result<T, Refusal> {
-    let text = body.collect(LONGEST_JSON).await.map_err(|e| bad(&e.to_string()))?;
+    let text = body.collect(longest).await.map_err(|e| bad(&e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| bad(&format!("the body is not the JSON expected here: {e}")))
 }
 
-fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
     let mut response =
         Response::document("application/json", value.to_string()).with_header(CACHE_CONTROL, "no-store");
     response.status = status;

@@ -7,14 +7,15 @@
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use base64::Engine as _;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use sha2::{Digest as _, Sha256};
 
-use super::html::{escape, fill, human_size, url_path, visible};
 use super::rows::{ROWS_WITHOUT_SCRIPTS, Row};
+use crate::html::{escape, fill, human_size, url_path, visible};
 use crate::response::{Body, Response};
 use crate::root::EntryPath;
 
@@ -22,6 +23,10 @@ const CSS: &str = include_str!("assets/page.css");
 const PAGE: &str = include_str!("assets/page.html");
 const LISTING: &str = include_str!("assets/listing.js");
 const UPLOAD: &str = include_str!("assets/upload.js");
+const ACTIONS: &str = include_str!("assets/actions.js");
+const CHANGE: &str = include_str!("assets/change.js");
+const CHANGE_BUTTONS: &str = include_str!("assets/change-buttons.html");
+const CHANGE_DIALOG: &str = include_str!("assets/change-dialog.html");
 const UPLOAD_BUTTONS: &str = include_str!("assets/upload-buttons.html");
 const UPLOAD_PANEL: &str = include_str!("assets/upload-panel.html");
 const LOGIN: &str = include_str!("assets/login.html");
@@ -31,20 +36,23 @@ pub(super) const UPLOAD_WORKER: &str = include_str!("assets/upload-worker.js");
 
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
+    let scripts = [LISTING, ACTIONS, CHANGE, UPLOAD].map(|script| format!("'sha256-{}'", hash(script)));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}' 'sha256-{}'; worker-src 'self'; \
-         connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; script-src {}; worker-src 'self'; connect-src 'self'; \
+         img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         hash(CSS),
-        hash(LISTING),
-        hash(UPLOAD)
+        scripts.join(" ")
     )
 });
 
-/// Whether the page offers to upload.
+/// Whether the page offers to upload, rename and delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Uploading {
+pub(super) enum Writing {
     /// It does.
-    Offered,
+    Offered {
+        /// How long the trash keeps what is deleted.
+        kept: Duration,
+    },
     /// The server is read-only, or the visitor may not write here.
     Hidden,
 }
@@ -59,8 +67,8 @@ pub(super) struct Directory<'a> {
     pub(super) links: &'a str,
     /// The directory's path below the served directory.
     pub(super) path: &'a EntryPath,
-    /// Whether to offer uploads.
-    pub(super) uploading: Uploading,
+    /// Whether to offer uploads and changes.
+    pub(super) writing: Writing,
     /// The signed-in user, if any.
     pub(super) account: Option<&'a str>,
     /// The first [`ROWS_WITHOUT_SCRIPTS`] entries, directories first.
@@ -74,45 +82,46 @@ pub(super) fn directory(of: &Directory<'_>) -> Response {
     let name = trail.rsplit(|b| *b == b'/').next().filter(|name| !name.is_empty());
     let title = name.map_or_else(|| "/".into(), visible);
     let path = if trail.is_empty() { "/".into() } else { format!("/{}/", url_path(trail)) };
-    let offered = |text: &'static str| if of.uploading == Uploading::Offered { text } else { "" };
+    let kept = match of.writing {
+        Writing::Offered { kept } => Some(kept),
+        Writing::Hidden => None,
+    };
+    let offered = |text: &'static str| if kept.is_some() { text } else { "" };
     let html = fill(PAGE, |place| match place {
         "title" => escape(&title).into(),
         "css" => CSS.into(),
         "base" => escape(of.base).into(),
         "path" => path.clone().into(),
         "crumbs" => crumbs(of.links, trail).into(),
+        "actions_js" => ACTIONS.into(),
+        "kept" => kept.map_or(Cow::Borrowed(""), |kept| period(kept).into()),
+        "change_buttons" => offered(CHANGE_BUTTONS).into(),
+        "change_dialog" => offered(CHANGE_DIALOG).into(),
         "upload_buttons" => offered(UPLOAD_BUTTONS).into(),
         "upload_panel" => offered(UPLOAD_PANEL).into(),
         "account" => of.account.map_or(Cow::Borrowed(""), |account| sign_out(of.base, account).into()),
         "listing_js" => LISTING.into(),
-        "upload_js" if of.uploading == Uploading::Offered => format!("<script>{UPLOAD}</script>").into(),
+        "write_js" if kept.is_some() => {
+            format!("<script>{CHANGE}</script>\n<script>{UPLOAD}</script>").into()
+        }
         "rows" => rows(&format!("{}{path}", of.links), of.rows).into(),
         _ => "".into(),
     });
     page(StatusCode::OK, html)
 }
 
-/// Whether the sign-in form also links to what the visitor's key may read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WayOn {
-    /// By a link to the first page.
-    Home,
-    /// It does not: there is no key.
-    None,
-}
-
-/// The form that asks for a key and its secret; `next` is where to go afterwards.
-pub(super) fn login(base: &str, next: &str, problem: Option<&str>, way_on: WayOn) -> Response {
+/// The form that asks for a key and its secret; `next` is where to go afterwards, and `home` what
+/// the visitor's present key opens, if there is one.
+pub(super) fn login(base: &str, next: &str, problem: Option<&str>, home: Option<&str>) -> Response {
     let status = StatusCode::UNAUTHORIZED;
     let html = fill(LOGIN, |place| match place {
         "css" => CSS.into(),
         "action" => format!("{}/.firstbyte/login", escape(base)).into(),
         "next" => escape(next).into(),
         "problem" => problem.map_or(Cow::Borrowed(""), |why| {
-            let home = match way_on {
-                WayOn::Home => format!(" <a href=\"{}/\">To what it opens</a>", escape(base)),
-                WayOn::None => String::new(),
-            };
+            let home = home.map_or_else(String::new, |home| {
+                format!(" <a href=\"{}{}\">To what it opens</a>", escape(base), escape(home))
+            });
             format!("<p class=\"bad\" role=\"alert\">{}{home}</p>", escape(why)).into()
         }),
         _ => "".into(),
@@ -130,6 +139,17 @@ fn page(status: StatusCode, html: String) -> Response {
         .with_body(Body::Bytes(html.into()))
 }
 
+/// A time for people: days where it has some, else hours or seconds.
+fn period(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (count, unit) = match seconds {
+        86_400.. => (seconds / 86_400, "day"),
+        3600.. => (seconds / 3600, "hour"),
+        _ => (seconds, "second"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
 fn sign_out(base: &str, account: &str) -> String {
     fill(SIGN_OUT, |place| match place {
         "action" => format!("{}/.firstbyte/logout", escape(base)).into(),
@@ -141,7 +161,7 @@ fn sign_out(base: &str, account: &str) -> String {
 /// Links to every directory above, outermost first.
 fn crumbs(base: &str, trail: &[u8]) -> String {
     if trail.is_empty() {
-        return "<span aria-current=\"page\">Home</span>".into();
+        return "<h1 aria-current=\"page\">Home</h1>".into();
     }
     let mut out = format!("<a href=\"{}/\">Home</a>", escape(base));
     let mut end = 0;
@@ -150,7 +170,7 @@ fn crumbs(base: &str, trail: &[u8]) -> String {
         let text = escape(&visible(name));
         out.push_str("<span class=\"slash\" aria-hidden=\"true\">/</span>");
         if end == trail.len() {
-            out.push_str(&format!("<bdi aria-current=\"page\">{text}</bdi>"));
+            out.push_str(&format!("<h1 aria-current=\"page\"><bdi>{text}</bdi></h1>"));
         } else {
             out.push_str(&format!(
                 "<a href=\"{}/{}/\"><bdi>{text}</bdi></a>",

@@ -1,5 +1,7 @@
 //! Operations on buckets, which are directories: list, make and remove them.
 
+use std::time::Duration;
+
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -14,6 +16,7 @@ use crate::s3::list::{Query, page};
 use crate::s3::objects::{self, Target, blocking};
 use crate::s3::outputs;
 use crate::staging;
+use crate::trash;
 
 /// The buckets the signer reaches.
 pub(crate) async fn list(
@@ -102,7 +105,7 @@ pub(crate) async fn create(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
-/// Removes an empty bucket, with what is unfinished in it: nothing of that is an object.
+/// Removes an empty bucket, with what is unfinished or deleted in it: nothing of that is an object.
 pub(crate) async fn delete(
     api: &Api,
     request: S3Request<DeleteBucketInput>,
@@ -117,6 +120,7 @@ pub(crate) async fn delete(
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
         uploads.remove_all(&path)?;
+        trash::sweep(&root, &path, Duration::ZERO)?;
         staging::sweep(&root, &path, abandoned)?;
         staging::tidy(&root, &path);
         root.remove(&path, rustix::fs::AtFlags::REMOVEDIR)

@@ -1,6 +1,8 @@
 //! The server as clients see it: raw sockets against a running one.
 
 mod access;
+mod archive;
+mod changes;
 mod client;
 mod conditions;
 mod connection;
@@ -8,6 +10,7 @@ mod dates;
 mod documents;
 mod framing;
 mod leftovers;
+mod listing;
 mod named_bucket;
 mod objects;
 mod rights;

@@ -108,18 +108,53 @@ fn signing_in_with_a_key_for_a_prefix_leads_to_what_it_may_read() {
         let answer = form(&fixture, "alice", "secret", next);
         assert_eq!(answer.status, 303);
         let location = answer.header("location").unwrap().to_owned();
+        assert_eq!(location, "/bucket/public/", "{next}");
         let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
         let lines = format!("Cookie: {cookie}\r\nAccept: text/html\r\n");
         let mut client = Client::new(&fixture.server);
         let page = client.ask("GET", &location, &lines, b"");
         assert_eq!(page.status, 200, "{next} leads to {location}: {}", page.text());
-        assert!(page.text().contains("bucket/"), "{next}: nothing leads on from {location}");
+        assert!(page.text().contains("/bucket/public/f"), "{next}: {location} shows nothing");
         let refused = client.ask("GET", "/elsewhere/", &lines, b"");
         assert_eq!(refused.status, 403);
         assert!(refused.text().contains("<form"), "no way on: {}", refused.text());
+        assert!(refused.text().contains("href=\"/bucket/public/\""), "no way back: {}", refused.text());
     }
+    assert_eq!(form(&fixture, "alice", "secret", "/bucket/").header("location"), Some("/bucket/"));
     assert_eq!(
         form(&fixture, "alice", "secret", "/bucket/public/").header("location"),
         Some("/bucket/public/")
     );
+}
+
+#[test]
+fn a_key_begins_at_the_nearest_directory_that_is_there() {
+    for (lines, home) in [
+        ("alice secret read bucket/public/f\n", "/bucket/public/"),
+        ("alice secret read bucket/missing/deep\n", "/bucket/"),
+        ("alice secret read gone\n", "/"),
+        ("alice secret read bucket/public\nalice secret write bucket/own\n", "/bucket/"),
+        ("alice secret read\n", "/"),
+    ] {
+        let fixture = with_keys(lines);
+        assert_eq!(form(&fixture, "alice", "secret", "/").header("location"), Some(home), "{lines}");
+    }
+}
+
+#[test]
+fn a_key_for_a_part_of_the_one_bucket_begins_below_its_name() {
+    let keys = Keys::parse("alice secret read bucket/public\n").unwrap();
+    let fixture = serve(|config| {
+        config.authentication = Authentication::Keys(keys);
+        config.buckets = firstbyte_serve::Buckets::Named("bucket".to_owned());
+        config.base_path = "/base".to_owned();
+    });
+    std::fs::create_dir_all(fixture.directory.path().join("bucket/public")).unwrap();
+    let body = b"key=alice&secret=secret&next=/";
+    let answer = Client::new(&fixture.server).ask("POST", "/base/.firstbyte/login", "", body);
+    let location = answer.header("location").unwrap();
+    assert_eq!(location, "/base/bucket/bucket/public/");
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap();
+    let lines = format!("Cookie: {cookie}\r\nAccept: text/html\r\n");
+    assert_eq!(Client::new(&fixture.server).ask("GET", location, &lines, b"").status, 200);
 }

@@ -1,6 +1,6 @@
 //! `demo`: measures this program on this machine in at most 90 s. It serves generated content
 //! behind a link that imitates the network of a serverless function, and fetches it with this
-//! binary and with the strongest other tool installed.
+//! binary and with the strongest other tools that are installed.
 //!
 //! The engine of `firstbyte-bench` does all of it, from a plan: each section of the screen is a
 //! case, its figures are medians of the engine's results, and the report is the engine's.

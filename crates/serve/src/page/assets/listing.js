@@ -32,6 +32,7 @@ let all = [];            // every entry, in the chosen order
 let shown = all;         // those the search leaves
 let sort = { by: 'name', down: false };
 let active = -1;         // index in `shown` of the row the keyboard is on
+const picked = new Map(); // the selected entries, by their links
 let loading = null;      // the AbortController of the stream, while it runs
 
 // Characters that would break the line, or make a name look like another, are shown as their code.
@@ -64,6 +65,7 @@ function filter() {
   active = Math.min(active, shown.length - 1);
   count();
   render();
+  showPicked();
 }
 
 function count() {
@@ -72,7 +74,7 @@ function count() {
   const total = `${plural(directories, 'folder', 'folders')}, ${plural(all.length - directories, 'file', 'files')}, ${humanSize(bytes)}`;
   counts.textContent = shown.length === all.length ? total : `${numberFormat.format(shown.length)} found of ${total}`;
   counts.classList.toggle('busy', Boolean(loading));
-  spacer.setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
+  find('.table').setAttribute('aria-rowcount', loading ? -1 : shown.length + 1);
   if (!loading && !note.classList.contains('bad')) {
     note.hidden = shown.length > 0;
     note.textContent = all.length ? 'No name here matches.' : 'This folder is empty.';
@@ -85,21 +87,24 @@ const rows = [];         // row elements, reused while scrolling
 
 function makeRow() {
   const row = find('#row').content.firstElementChild.cloneNode(true);
-  const [link, size, time] = row.children;
+  const [pick, cell, size, time] = row.children, link = cell.firstElementChild, box = pick.firstElementChild;
   spacer.append(row);
-  return { row, link, icon: link.querySelector('use'), label: link.querySelector('bdi'), size, time, entry: null };
+  return { row, box, link, icon: link.querySelector('use'), label: link.querySelector('bdi'), size, time, entry: null };
 }
 
 function fill(slot, entry, index) {
   slot.row.id = `row-${index}`;
   slot.row.setAttribute('aria-rowindex', index + 2);
   slot.row.classList.toggle('active', index === active);
+  slot.index = index;
+  slot.box.checked = picked.has(entry.href);
   if (slot.entry === entry) return;
   slot.entry = entry;
   slot.row.classList.toggle('directory', entry.directory);
   slot.icon.setAttribute('href', entry.directory ? '#folder' : '#file');
   slot.link.href = entry.href;
   slot.label.textContent = visible(entry.name);
+  slot.box.setAttribute('aria-label', `Select ${visible(entry.name)}`);
   slot.link.title = visible(entry.name);
   slot.size.textContent = entry.directory || entry.size == null ? '' : humanSize(entry.size);
   slot.size.title = entry.size == null ? '' : plural(entry.size, 'byte', 'bytes');
@@ -113,7 +118,11 @@ function geometry() {
   return { height, tall, scale: Math.max(1, (full - scroller.clientHeight) / room) };
 }
 
+// The control of a row that has the focus, if one has.
+const focusedSlot = () => rows.find((slot) => slot.row.contains(document.activeElement));
+
 function render() {
+  const held = focusedSlot(), kind = held && (held.box === document.activeElement ? 'box' : 'link');
   const { height, tall, scale } = geometry();
   spacer.style.height = `${tall}px`;
   const top = scroller.scrollTop * scale;
@@ -129,7 +138,16 @@ function render() {
     slot.row.style.transform = `translateY(${index * height - top + scroller.scrollTop}px)`;
   }
   for (const slot of rows) if (!used.has(slot)) slot.row.hidden = true;
-  if (active >= 0) scroller.setAttribute('aria-activedescendant', `row-${active}`);
+  // One row is reached by Tab: the one the keyboard is on, or the nearest in the document.
+  const reached = Math.max(first, Math.min(last - 1, Math.max(0, active)));
+  for (const slot of used) slot.box.tabIndex = slot.link.tabIndex = slot.index === reached ? 0 : -1;
+  // Rows are reused: the focus stays with its entry, or with the list where that is out of sight.
+  if (held) focusOn(active, kind);
+}
+
+function focusOn(index, kind) {
+  const slot = rows.find((one) => !one.row.hidden && one.index === index);
+  (slot ? slot[kind] : scroller).focus({ preventScroll: true });
 }
 
 let painting = false;
@@ -145,7 +163,27 @@ function moveTo(index) {
   const top = scroller.scrollTop * scale, view = scroller.clientHeight;
   if (active * height < top) scroller.scrollTop = (active * height) / scale;
   else if ((active + 1) * height > top + view) scroller.scrollTop = ((active + 1) * height - view) / scale;
+  const kind = focusedSlot()?.box === document.activeElement ? 'box' : 'link';
   render();
+  focusOn(active, kind);
+}
+
+/* ---- selection ---- */
+
+function pick(entries, on) {
+  for (const entry of entries) {
+    if (on) picked.set(entry.href, entry); else picked.delete(entry.href);
+  }
+  showPicked();
+}
+
+function showPicked() {
+  const box = find('#pick-all'), count = shown.reduce((n, entry) => n + picked.has(entry.href), 0);
+  box.checked = count > 0 && count === shown.length;
+  box.indeterminate = count > 0 && count < shown.length;
+  box.disabled = shown.length === 0;
+  renderSoon();
+  document.dispatchEvent(new Event('firstbyte:picked'));
 }
 
 /* ---- the stream ---- */
@@ -175,7 +213,7 @@ function entryOf(line) {
   const name = hex ? spell(Uint8Array.from(hex.match(/../g), (byte) => parseInt(byte, 16))) : text;
   // Relative, and `./` first: a name such as `javascript:x` stays a name.
   const href = `./${hex ? hex.replace(/../g, '%$&') : encodeURIComponent(text)}${directory ? '/' : ''}`;
-  return { name, folded: name.toLocaleLowerCase(), href, directory, size: directory ? null : size, modified: Date.parse(modified) || null };
+  return { name, folded: name.toLocaleLowerCase(), href, path: href.slice(2).replace(/\/$/, ''), directory, size: directory ? null : size, modified: Date.parse(modified) || null };
 }
 
 async function* lines(stream) {
@@ -218,6 +256,10 @@ async function load() {
     all = fresh;
   }
   loading = null;
+  const there = new Map(all.map((entry) => [entry.href, entry]));
+  for (const href of picked.keys()) {
+    if (there.has(href)) picked.set(href, there.get(href)); else picked.delete(href);
+  }
   arrange();
   document.body.dataset.loaded = all.length;
 }
@@ -246,8 +288,24 @@ scroller.addEventListener('keydown', (event) => {
   const view = Math.max(1, Math.floor(scroller.clientHeight / rowHeight()) - 1);
   const step = { ArrowDown: 1, ArrowUp: -1, PageDown: view, PageUp: -view, Home: -Infinity, End: Infinity }[event.key];
   if (step) { event.preventDefault(); moveTo(active + step); }
-  if (event.key === 'Enter' && event.target === scroller && shown[active]) location.href = shown[active].href;
+  const slot = focusedSlot();
+  if (event.key === 'ArrowRight' && slot) slot.link.focus();
+  if (event.key === 'ArrowLeft' && slot) slot.box.focus();
+  if (event.key === 'Enter' && event.target === scroller && shown[active]) { moveTo(active); focusedSlot()?.link.click(); }
+  if (event.key === ' ' && event.target !== slot?.box && shown[active]) {
+    event.preventDefault();
+    pick([shown[active]], !picked.has(shown[active].href));
+  }
 });
+scroller.addEventListener('focusin', () => {
+  const slot = focusedSlot();
+  if (slot && slot.index !== active) { active = slot.index; render(); }
+});
+scroller.addEventListener('change', (event) => {
+  const slot = rows.find((one) => one.box === event.target);
+  pick([slot.entry], slot.box.checked);
+});
+find('#pick-all').addEventListener('change', (event) => pick(shown, event.target.checked));
 
 document.addEventListener('keydown', (event) => {
   const typing = event.target.closest('input, textarea, select') || event.ctrlKey || event.metaKey || event.altKey;

@@ -1,4 +1,5 @@
 // Uploads: files are cut in parts, parts are sent by workers in parallel, what the server holds is not sent again.
+// `ask` and `Refusal` are change.js's.
 'use strict';
 
 {
@@ -16,26 +17,8 @@
 
   const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
-  class Refusal extends Error {
-    constructor(message, code, status) { super(message); this.code = code; this.status = status; }
-  }
-
   // Whether the same request may succeed later: the server is away, starting, or busy with an earlier attempt.
   const passing = (error) => error.status === 0 || error.status === 502 || error.status === 503 || error.code === 'in-use';
-
-  async function ask(method, url, body) {
-    let response;
-    try {
-      response = await fetch(url, {
-        method, headers: { 'x-firstbyte-page': '1', 'content-type': 'application/json' }, body: body && JSON.stringify(body),
-      });
-    } catch {
-      throw new Refusal('the connection was lost', 'network', 0);
-    }
-    if (response.ok) return response.status === 204 ? null : response.json();
-    const answer = await response.json().catch(() => ({}));
-    throw new Refusal(answer.message ?? `the server answered ${response.status}`, answer.error, response.status);
-  }
 
   /* ---- workers ---- */
 

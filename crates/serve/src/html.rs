@@ -1,11 +1,11 @@
-//! Escapes text for HTML and URLs. File names reach a page only through these functions, so that a
-//! name cannot become markup.
+//! Escapes text for HTML and URLs. File names reach a page or a listing only through these
+//! functions, so that a name cannot become markup.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Fills `{{name}}` places in one pass: what a value brings in is never read as a place again.
-pub(super) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) -> String {
+pub(crate) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) -> String {
     let mut out = String::with_capacity(template.len() * 2);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -19,13 +19,13 @@ pub(super) fn fill(template: &str, value: impl Fn(&str) -> Cow<'static, str>) ->
 }
 
 /// `text` for element content and quoted attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
 }
 
 /// A file's name for people: bytes that are no UTF-8 as `\xNN`, and characters that would break the
 /// line or make one name look like another as their code. Not yet escaped.
-pub(super) fn visible(name: &[u8]) -> String {
+pub(crate) fn visible(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -54,7 +54,7 @@ pub(super) fn visible(name: &[u8]) -> String {
 
 /// `bytes` percent-encoded but for `/` and what RFC 3986 leaves unreserved: safe in any URL and any
 /// attribute.
-pub(super) fn url_path(bytes: &[u8]) -> String {
+pub(crate) fn url_path(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
@@ -70,7 +70,7 @@ pub(super) fn url_path(bytes: &[u8]) -> String {
 }
 
 /// A size for people, with two or three digits.
-pub(super) fn human_size(bytes: u64) -> String {
+pub(crate) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
         return format!("{bytes} B");

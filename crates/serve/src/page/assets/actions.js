@@ -1,0 +1,84 @@
+// What can be done with entries without writing: download them as one tar file, and look at images and texts.
+'use strict';
+
+// Says what was done, with a way back where there is one.
+function say(text, undo) {
+  find('#done').textContent = text;
+  const button = find('#undo');
+  button.hidden = !undo;
+  button.onclick = undo ?? null;
+}
+
+/* ---- download ---- */
+
+{
+  // The server reads heads of 64 KiB at most.
+  const LONGEST_LINK = 60_000;
+  const download = find('#download');
+
+  function offerDownload() {
+    const chosen = [...picked.values()];
+    const [only] = chosen;
+    const names = chosen.map((entry) => `&name=${encodeURIComponent(entry.path)}`).join('');
+    const tooLong = names.length > LONGEST_LINK && chosen.length < all.length;
+    if (chosen.length === 1 && !only.directory) download.href = `${only.href}?download`;
+    else if (tooLong) download.removeAttribute('href');
+    else download.href = `?archive=tar${chosen.length < all.length ? names : ''}`;
+    download.textContent = chosen.length === 0 ? 'Download folder'
+      : tooLong ? 'Too many for one download' : `Download ${numberFormat.format(chosen.length)} selected`;
+  }
+  document.addEventListener('firstbyte:picked', offerDownload);
+}
+
+/* ---- preview ---- */
+
+{
+  const IMAGES = /\.(png|jpe?g|gif|webp|avif|svg|ico|bmp)$/i;
+  const TEXTS = /\.(txt|log|md|csv|tsv|json|jsonl|ndjson|xml|ya?ml|toml|ini|cfg|conf|rs|py|c|h|cpp|hpp|java|go|sh|js|mjs|ts|css|html?|sql|r|tex|fasta|fa|vcf|bed|gff)$/i;
+  // Bytes of a text that are shown.
+  const SHOWN_BYTES = 64 * 1024;
+  const preview = find('#preview'), content = preview.querySelector('.shown'), state = preview.querySelector('.state');
+
+  // An image is drawn and a text is characters: neither becomes a document, so nothing in them runs.
+  function showImage(entry) {
+    const image = new Image();
+    image.alt = visible(entry.name);
+    image.onerror = () => { state.textContent = 'This image cannot be shown.'; };
+    image.src = entry.href;
+    content.replaceChildren(image);
+  }
+
+  async function showText(entry) {
+    state.textContent = 'Reading …';
+    const text = document.createElement('pre');
+    text.tabIndex = 0;
+    content.replaceChildren(text);
+    try {
+      const range = entry.size ? { range: `bytes=0-${SHOWN_BYTES - 1}` } : {};
+      const response = await fetch(entry.href, { headers: range });
+      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      text.textContent = await response.text();
+      state.textContent = entry.size > SHOWN_BYTES ? `The first ${humanSize(SHOWN_BYTES)} of ${humanSize(entry.size)}` : '';
+    } catch (error) {
+      state.textContent = `This text cannot be shown: ${error.message}.`;
+    }
+  }
+
+  function look(entry) {
+    find('#preview-name').textContent = visible(entry.name);
+    find('#preview-open').href = entry.href;
+    find('#preview-save').href = `${entry.href}?download`;
+    state.textContent = '';
+    if (IMAGES.test(entry.name)) showImage(entry); else showText(entry);
+    preview.showModal();
+  }
+
+  scroller.addEventListener('click', (event) => {
+    const slot = rows.find((one) => one.link.contains(event.target)), entry = slot?.entry;
+    const plain = event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+    if (!plain || !entry || entry.directory || slot.link.hasAttribute('download')) return;
+    if (IMAGES.test(entry.name) || TEXTS.test(entry.name)) { event.preventDefault(); look(entry); }
+  });
+  find('#preview-close').addEventListener('click', () => preview.close());
+  preview.addEventListener('close', () => content.replaceChildren());
+}

@@ -1,0 +1,112 @@
+//! Changes of entries over HTTP, below `/.firstbyte/changes`. Every request names the directory by
+//! `path`, and entries, written as in their URLs. All are POST with a JSON body.
+//!
+//! | request | body | answers |
+//! | --- | --- | --- |
+//! | `changes/folder?path=` | `{name}` | `{}` |
+//! | `changes/rename?path=` | `{entry, name}` | `{}` |
+//! | `changes/delete?path=` | `{entries: []}` | `{done: [], failed: []}` |
+//! | `changes/restore?path=` | `{ids: []}` | `{done: [], failed: []}` |
+//!
+//! What is done is `{entry, id}`, and what failed has `message` beside the entry or the id.
+//!
+//! Refusals, and what protects from other sites, are those of the upload [`super::protocol`].
+
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::entries::{Directory, Error};
+use super::protocol::{Answer, Refusal, blocking, json_response, read_json, writable};
+use crate::auth::Access;
+use crate::request::Request;
+use crate::response::Response;
+use crate::site::Site;
+
+/// Longest JSON body read: 10,000 names of common length, selected on the page.
+const LONGEST_JSON: usize = 1 << 20;
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let (status, code) = error.code();
+        if status.is_server_error() {
+            tracing::warn!("a change from the page: {error}");
+        }
+        Self(status, code, error.to_string())
+    }
+}
+
+#[derive(Deserialize)]
+struct Folder {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Renaming {
+    entry: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Deletion {
+    entries: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Restoration {
+    ids: Vec<String>,
+}
+
+/// Answers one request of the protocol; `what` is its last component.
+pub(super) async fn answer(site: &Site, access: &Access, request: Request, what: &str) -> Response {
+    dispatch(site, access, request, what).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn dispatch(site: &Site, access: &Access, mut request: Request, what: &str) -> Answer {
+    let path = writable(site, access, &request)?;
+    if request.method != Method::POST {
+        return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "request", "changes are POST requests".into()));
+    }
+    let directory = Directory { root: site.root.clone(), buckets: site.config.buckets.clone(), path };
+    let body = &mut request.body;
+    let done = match what {
+        "folder" => {
+            let Folder { name } = read_json(body, LONGEST_JSON).await?;
+            blocking(move || directory.make(&name)).await?;
+            json!({})
+        }
+        "rename" => {
+            let Renaming { entry, name } = read_json(body, LONGEST_JSON).await?;
+            blocking(move || directory.rename(&entry, &name)).await?;
+            json!({})
+        }
+        "delete" => {
+            let Deletion { entries } = read_json(body, LONGEST_JSON).await?;
+            let delete =
+                move |entry: &str| directory.delete(entry).map(|id| json!({ "entry": entry, "id": id }));
+            blocking(move || Ok::<_, Error>(each(&entries, "entry", delete))).await?
+        }
+        "restore" => {
+            let Restoration { ids } = read_json(body, LONGEST_JSON).await?;
+            let restore =
+                move |id: &str| directory.restore(id).map(|entry| json!({ "entry": entry, "id": id }));
+            blocking(move || Ok::<_, Error>(each(&ids, "id", restore))).await?
+        }
+        _ => return Err(Refusal(StatusCode::NOT_FOUND, "request", "there is no such change".into())),
+    };
+    Ok(json_response(StatusCode::OK, &done))
+}
+
+/// Does `work` for each of `items`; one that fails does not keep the others from being done.
+fn each(items: &[String], key: &str, work: impl Fn(&str) -> Result<Value, Error>) -> Value {
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for item in items {
+        match work(item) {
+            Ok(value) => done.push(value),
+            Err(error) => {
+                failed.push(json!({ key: item, "error": error.code().1, "message": error.to_string() }));
+            }
+        }
+    }
+    json!({ "done": done, "failed": failed })
+}

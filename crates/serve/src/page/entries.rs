@@ -1,0 +1,154 @@
+//! Changes of a directory's entries from its page: make a folder, rename, delete, and undo that.
+//!
+//! Existing entries are named as in a URL, percent-encoded, so that every name on disk can be said.
+//! Nothing is replaced: of two entries that want one name, the second is refused. What is deleted
+//! goes to the trash ([`crate::trash`]). Plain blocking code; [`super::changes`] does the HTTP.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use http::StatusCode;
+use rustix::fs::RenameFlags;
+
+use crate::condition::Condition;
+use crate::config::Buckets;
+use crate::html::visible;
+use crate::publish;
+use crate::root::{EntryPath, Root};
+use crate::{staging, trash};
+
+/// What can go wrong with a change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Not a name that an entry may have.
+    #[error("\"{0}\" cannot be a name here; choose another")]
+    Name(String),
+    /// The name is taken.
+    #[error("\"{0}\" exists already; choose another name, or rename or delete that one first")]
+    Exists(String),
+    /// It is not there.
+    #[error("\"{0}\" is not there any more; reload the page")]
+    Missing(String),
+    /// Nothing of that id can come back here.
+    #[error("it cannot be brought back: it has expired, or the folder that it was in is gone")]
+    Expired,
+    /// A mount point, or in another file system than the bucket's trash.
+    #[error("\"{0}\" is on another file system than the trash; delete it without the page")]
+    Elsewhere(String),
+    /// The operating system says no.
+    #[error("{place}: {cause}")]
+    Io { place: String, cause: io::Error },
+}
+
+/// With this module's error.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The error of a change of the entry `name`.
+    fn of(name: &[u8], error: publish::Error) -> Self {
+        let name = visible(name);
+        match error {
+            publish::Error::Unmet(_) => Self::Exists(name),
+            publish::Error::Io(cause) => match cause.kind() {
+                io::ErrorKind::NotFound => Self::Missing(name),
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => Self::Exists(name),
+                io::ErrorKind::CrossesDevices | io::ErrorKind::ResourceBusy => Self::Elsewhere(name),
+                _ => Self::Io { place: name, cause },
+            },
+        }
+    }
+
+    /// The HTTP status and the code for programs.
+    pub(crate) fn code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
+            Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
+            Self::Missing(_) => (StatusCode::NOT_FOUND, "missing"),
+            Self::Expired => (StatusCode::NOT_FOUND, "expired"),
+            Self::Elsewhere(_) => (StatusCode::CONFLICT, "elsewhere"),
+            Self::Io { cause, .. } => match cause.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    (StatusCode::FORBIDDEN, "denied")
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    (StatusCode::INSUFFICIENT_STORAGE, "space")
+                }
+                io::ErrorKind::InvalidInput => (StatusCode::CONFLICT, "directory"),
+                _ => (StatusCode::INTERNAL_SERVER_ERROR, "io"),
+            },
+        }
+    }
+}
+
+/// The directory whose entries are changed; `path` is fenced by the right to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    pub(crate) root: Root,
+    pub(crate) buckets: Buckets,
+    pub(crate) path: EntryPath,
+}
+
+impl Directory {
+    /// Makes the folder `name`.
+    pub(crate) fn make(&self, name: &str) -> Result<()> {
+        let folder = self.entry(name.as_bytes())?;
+        let failed = |error| Error::of(name.as_bytes(), error);
+        publish::publish_directory(&self.root, &self.path, &folder, &Condition::absent()).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Gives `entry` the name `name`.
+    pub(crate) fn rename(&self, entry: &str, name: &str) -> Result<()> {
+        let entry = self.existing(entry)?;
+        let to = self.entry(name.as_bytes())?;
+        let old = entry.name().unwrap_or_default().as_bytes();
+        let parent = self
+            .root
+            .open_directory(&self.path)
+            .map_err(|cause| Error::of(old, publish::Error::Io(cause)))?;
+        let new = to.name().unwrap_or_default();
+        publish::move_entry(&self.root, &entry, &parent, new, RenameFlags::NOREPLACE).map_err(|error| {
+            match error {
+                publish::Error::Unmet(_) => Error::Exists(name.to_owned()),
+                error => Error::of(old, error),
+            }
+        })
+    }
+
+    /// Moves `entry` into the trash of its bucket; gives its id there.
+    pub(crate) fn delete(&self, entry: &str) -> Result<String> {
+        let entry = self.existing(entry)?;
+        let name = entry.name().unwrap_or_default().as_bytes();
+        trash::put(&self.root, &self.bucket(), &entry).map_err(|error| Error::of(name, error))
+    }
+
+    /// Brings back what was deleted from here; gives its name as in a URL.
+    pub(crate) fn restore(&self, id: &str) -> Result<String> {
+        match trash::restore(&self.root, &self.bucket(), &self.path, id) {
+            Ok(name) => Ok(crate::html::url_path(&name)),
+            Err(publish::Error::Io(error)) if error.kind() == io::ErrorKind::NotFound => Err(Error::Expired),
+            Err(publish::Error::Unmet(_)) => Err(Error::Exists("its name".to_owned())),
+            Err(error) => Err(Error::of(id.as_bytes(), error)),
+        }
+    }
+
+    fn bucket(&self) -> EntryPath {
+        staging::bucket_of(&self.root, &self.buckets, &self.path)
+    }
+
+    /// The path of the entry `name`, which is one plain component and not hidden.
+    fn entry(&self, name: &[u8]) -> Result<EntryPath> {
+        match EntryPath::parse(name) {
+            Ok(path) if path.as_bytes() == name && !path.is_root() && !name.contains(&b'/') => {
+                Ok(self.path.join(OsStr::from_bytes(name)))
+            }
+            _ => Err(Error::Name(visible(name))),
+        }
+    }
+
+    fn existing(&self, entry: &str) -> Result<EntryPath> {
+        let name: Vec<u8> = percent_encoding::percent_decode_str(entry).collect();
+        self.entry(&name)
+    }
+}

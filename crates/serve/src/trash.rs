@@ -1,0 +1,184 @@
+//! What was deleted from the page, until it expires: `BUCKET/.firstbyte/trash/ID/`.
+//!
+//! `entry` is the file, link or directory as it was, and `origin` holds the path it had. The
+//! directory is there, with its origin, before the entry is moved into it by one rename, so that a
+//! kill leaves the entry at one place or the other. A thread that moves or removes an entry holds a
+//! lock (flock) on its directory. Removing begins with the origin: what has none is never moved
+//! back. Everything here is blocking; called by the page, by the sweeper, and when a bucket is
+//! removed.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::auth::random_token;
+use crate::publish::{self, move_back, move_entry};
+use crate::root::{EntryPath, Root};
+use crate::staging::{self, TemporaryDirectory};
+use crate::uploads::is_id;
+
+const ENTRY: &str = "entry";
+const ORIGIN: &str = "origin";
+
+/// Moves the entry `path` into the trash of `bucket`; gives the id under which it is there.
+///
+/// # Errors
+/// `NotFound` where there is none, `CrossesDevices` where it is not of the bucket's file system.
+pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
+    let made = TemporaryDirectory::create(root, bucket)?;
+    let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let origin = rustix::fs::openat(made.directory(), ORIGIN, create, Mode::from_raw_mode(0o666))?;
+    File::from(origin).write_all(path.as_bytes())?;
+    let id = random_token();
+    // Shares the lock, so that no sweep takes the directory before the entry is in it.
+    let held = made.directory().try_clone()?;
+    made.rename(root, bucket, &staging::trash(bucket).join(id.as_ref()))?;
+    match move_entry(root, path, &held, ENTRY.as_ref(), RenameFlags::empty()) {
+        Ok(()) => Ok(id),
+        Err(error) => {
+            discard(root, bucket, &id)?;
+            Err(error)
+        }
+    }
+}
+
+/// Moves the entry `id` back to where it was in `directory`; gives its name.
+///
+/// # Errors
+/// `NotFound` where it has expired, was deleted from another directory, or that directory is gone;
+/// another entry has its name.
+pub(crate) fn restore(
+    root: &Root,
+    bucket: &EntryPath,
+    directory: &EntryPath,
+    id: &str,
+) -> publish::Result<Vec<u8>> {
+    if !is_id(id) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let held = root.open_directory(&staging::trash(bucket).join(id.as_ref()))?;
+    if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let origin = EntryPath::parse(&read_origin(&held)?).map_err(|_| io::ErrorKind::NotFound)?;
+    let (Some(name), true) = (origin.name(), origin.parent() == *directory) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    move_back(root, &held, ENTRY.as_ref(), &directory.join(name))?;
+    discard(root, bucket, id)?;
+    Ok(name.as_bytes().to_vec())
+}
+
+fn read_origin(directory: &OwnedFd) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut text = Vec::new();
+    File::from(rustix::fs::openat(directory, ORIGIN, flags, Mode::empty())?).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
+    staging::remove_tree(&root.open_directory(&staging::trash(bucket))?, id.as_ref())?;
+    staging::tidy(root, bucket);
+    Ok(())
+}
+
+/// Removes what was deleted from `bucket` at least `age` ago.
+pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
+    let directory = match root.open_directory(&staging::trash(bucket)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        done => done?,
+    };
+    for entry in rustix::fs::Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        let Some(held) = staging::lock_abandoned(&directory, name, age)? else { continue };
+        if has_expired(&held, age)? {
+            tracing::info!(entry = ?name, "removing what was deleted long ago");
+            match rustix::fs::unlinkat(&held, ORIGIN, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            staging::remove_tree(&directory, name)?;
+        }
+    }
+    staging::tidy(root, bucket);
+    Ok(())
+}
+
+/// Whether the entry in `directory` was deleted at least `age` ago, or its removal was cut short.
+fn has_expired(directory: &OwnedFd, age: Duration) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::openat(directory, ORIGIN, flags, Mode::empty()) {
+        Ok(origin) => {
+            let deleted = File::from(origin).metadata()?.modified()?;
+            // A clock that was set back makes it younger than nothing.
+            Ok(deleted.elapsed().map_or(age.is_zero(), |since| since >= age))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        directory: tempfile::TempDir,
+        root: Root,
+        bucket: EntryPath,
+    }
+
+    fn place() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("b/sub/deep")).unwrap();
+        std::fs::write(directory.path().join("b/sub/deep/f"), "content").unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        Place { directory, root, bucket: EntryPath::parse(b"b").unwrap() }
+    }
+
+    #[test]
+    fn what_was_deleted_comes_back_to_its_place_and_to_no_other() {
+        let Place { directory, root, bucket } = place();
+        let path = EntryPath::parse(b"b/sub/deep").unwrap();
+        let id = put(&root, &bucket, &path).unwrap();
+        assert!(!directory.path().join("b/sub/deep").exists());
+        assert!(restore(&root, &bucket, &bucket, &id).is_err(), "it was deleted from another directory");
+        assert!(restore(&root, &bucket, &path.parent(), "../../sub").is_err());
+        std::fs::create_dir(directory.path().join("b/sub/deep")).unwrap();
+        assert!(matches!(restore(&root, &bucket, &path.parent(), &id), Err(publish::Error::Unmet(_))));
+        std::fs::remove_dir(directory.path().join("b/sub/deep")).unwrap();
+        assert_eq!(restore(&root, &bucket, &path.parent(), &id).unwrap(), b"deep");
+        assert_eq!(std::fs::read(directory.path().join("b/sub/deep/f")).unwrap(), b"content");
+        assert!(!directory.path().join("b/.firstbyte").exists(), "an empty trash leaves nothing");
+    }
+
+    #[test]
+    fn a_failed_deletion_leaves_nothing_in_the_trash() {
+        let Place { directory, root, bucket } = place();
+        assert!(put(&root, &bucket, &EntryPath::parse(b"b/missing").unwrap()).is_err());
+        assert!(!directory.path().join("b/.firstbyte").exists());
+    }
+
+    #[test]
+    fn a_sweep_removes_what_has_expired_and_what_a_kill_left_half_removed() {
+        let Place { directory, root, bucket } = place();
+        let id = put(&root, &bucket, &EntryPath::parse(b"b/sub").unwrap()).unwrap();
+        let at = directory.path().join("b/.firstbyte/trash").join(&id);
+        sweep(&root, &bucket, Duration::from_secs(3600)).unwrap();
+        assert!(at.join("entry/deep/f").exists());
+        std::fs::remove_file(at.join("origin")).unwrap();
+        assert!(restore(&root, &bucket, &bucket, &id).is_err(), "its removal has begun");
+        sweep(&root, &bucket, Duration::from_secs(3600)).unwrap();
+        assert!(!directory.path().join("b/.firstbyte").exists());
+    }
+}

@@ -1,0 +1,75 @@
+//! The list that a directory is to clients that are no browsers.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use firstbyte_serve::{Buckets, Writing};
+
+use crate::client::{Client, serve};
+
+fn lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_client_that_does_not_ask_for_html_gets_all_names_a_line_each() {
+    let fixture = serve(|config| config.writing = Writing::Refused);
+    let bucket = fixture.directory.path().join("bucket");
+    for number in 0..2500 {
+        std::fs::write(bucket.join(format!("f{number:04}")), "").unwrap();
+    }
+    std::fs::create_dir(bucket.join("sub")).unwrap();
+    for name in [&b"a\nb"[..], b"bad\xff", "näme <b>".as_bytes()] {
+        std::fs::write(bucket.join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    std::fs::write(bucket.join(".x.firstbyte-part"), "").unwrap();
+    let mut client = Client::new(&fixture.server);
+    for accept in
+        ["", "Accept: */*\r\n", "Accept: text/plain\r\n", "User-Agent: curl/8.14.1\r\nAccept: */*\r\n"]
+    {
+        let answer = client.ask("GET", "/bucket/", accept, b"");
+        assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"), "{accept}");
+        let text = answer.text();
+        let lines = lines(&text);
+        assert_eq!(lines.len(), 2504, "{accept}");
+        assert!(["a\\nb", "bad\\xff", "näme <b>", "sub/", "f2499"].iter().all(|name| lines.contains(name)));
+    }
+    let page = client.ask("GET", "/bucket/", "Accept: text/html,*/*;q=0.8\r\n", b"");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("<script>"));
+    let asked = client.ask("GET", "/bucket/?format=text", "Accept: text/html\r\n", b"");
+    assert_eq!(lines(&asked.text()).len(), 2504);
+    let below = client.ask("GET", "/?recursive", "", b"").text();
+    assert!(lines(&below).contains(&"bucket/sub/") && lines(&below).contains(&"bucket/f0000"), "{below}");
+}
+
+#[test]
+fn programs_that_follow_links_get_a_link_to_every_entry() {
+    let fixture = serve(|config| config.base_path = "/base".to_owned());
+    let bucket = fixture.directory.path().join("bucket");
+    std::fs::create_dir(bucket.join("sub dir")).unwrap();
+    for number in 0..1500 {
+        std::fs::write(bucket.join(format!("f{number:04}")), "x").unwrap();
+    }
+    std::fs::write(bucket.join("<img src=x onerror=alert(1)>"), "x").unwrap();
+    let mut client = Client::new(&fixture.server);
+    for agent in ["Wget/1.25.0", "rclone/v1.60.1", "Python/3.13 aiohttp/3.13.2"] {
+        let headers = format!("User-Agent: {agent}\r\nAccept: */*\r\n");
+        let page = client.ask("GET", "/base/bucket/", &headers, b"").text();
+        let links: Vec<&str> =
+            page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(links.len(), 1502, "{agent}");
+        assert!(!page.contains("<img") && links.contains(&"/base/bucket/sub%20dir/"), "{agent}");
+        assert_eq!(client.ask("GET", links[0], &headers, b"").status, 200, "{}", links[0]);
+    }
+}
+
+#[test]
+fn links_from_the_root_lead_below_a_bucket_of_an_entrys_name() {
+    let fixture = serve(|config| config.buckets = Buckets::Named("bucket".to_owned()));
+    let mut client = Client::new(&fixture.server);
+    let moved = client.ask("GET", "/", "User-Agent: Wget/1.25.0\r\n", b"");
+    assert_eq!((moved.status, moved.header("location")), (307, Some("/bucket/")));
+}

@@ -1,0 +1,64 @@
+"""What the tests of pages in a browser share: a server, Chromium's arguments, and axe-core."""
+
+import os
+import pathlib
+import re
+import subprocess
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BINARY = os.environ.get("FIRSTBYTE_BINARY", TARGET / "debug" / "firstbyte")
+AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM_ARGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]
+# A loaded machine takes its time; what is waited for is a state, never a duration.
+PATIENCE_MS = 30_000
+
+
+class Server:
+    """One `firstbyte serve` process over a directory."""
+
+    def __init__(self, directory, listen="127.0.0.1:0", options=("--write",)):
+        command = [BINARY, "serve", directory, "--listen", listen, *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        self.url = re.search(r"https?://[^\s/]+", line).group()
+
+    def received_bytes(self):
+        """Body bytes the server took, by its own count."""
+        text = urllib.request.urlopen(f"{self.url}/.firstbyte/metrics").read().decode()
+        return int(float(re.search(r"^firstbyte_\w*received_bytes\w* ([\d.e+]+)$", text, re.M).group(1)))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def shown_names(page):
+    """Names in the rows of the document, from top to bottom."""
+    return page.evaluate("""() => [...document.querySelectorAll('.spacer .row:not([hidden])')]
+        .sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => row.querySelector('bdi').textContent)""")
+
+
+def open_directory(page, url, entries):
+    page.goto(url)
+    page.wait_for_selector(f"body[data-loaded='{entries}']")
+
+
+def violations(page):
+    """What axe-core finds against any of its rules: the rule and the first elements.
+
+    The page must have been opened with `AXE` as an init script, which the page's own policy does
+    not refuse.
+    """
+    return page.evaluate("""async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
+        .map((rule) => [rule.id, rule.help, rule.nodes.slice(0, 3).map((node) => node.html)])""")
+
+
+def fits(page):
+    """Whether nothing scrolls sideways, the list included."""
+    return page.evaluate("""() => [document.documentElement, ...document.querySelectorAll('.scroller, dialog[open]')]
+        .every((element) => element.scrollWidth <= element.clientWidth)""")
