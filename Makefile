@@ -9,8 +9,11 @@ export PATH := $(HOME)/.cargo/bin:$(HOME)/go/bin:/usr/local/go/bin:$(PATH):/usr/
 export PYTHONDONTWRITEBYTECODE := 1
 
 FIRSTBYTE := $(CARGO_TARGET_DIR)/release/firstbyte
+PREFIX ?= /usr/local
+# Not every shell expands a `~` behind `PREFIX=`.
+INTO := $(DESTDIR)$(patsubst ~/%,$(HOME)/%,$(PREFIX))
 
-.PHONY: help demo build check test docs bench soak dist clean
+.PHONY: help demo build install uninstall check test docs bench soak dist clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -21,6 +24,15 @@ demo: build ## the story on this machine, in at most 90 s
 build: ## the release binary
 	@scripts/need.sh build
 	cargo build --release --locked --bin firstbyte
+
+install: build ## the program, man pages and completions; PREFIX=~/.local needs no root
+	install -D -m 755 $(FIRSTBYTE) "$(INTO)/bin/firstbyte"
+	scripts/share.sh $(FIRSTBYTE) "$(INTO)/share"
+
+uninstall: ## removes what `install` with the same PREFIX has made
+	rm -f "$(INTO)"/bin/firstbyte "$(INTO)"/share/man/man1/firstbyte{,-*}.1 \
+	    "$(INTO)"/share/bash-completion/completions/firstbyte "$(INTO)"/share/zsh/site-functions/_firstbyte \
+	    "$(INTO)"/share/fish/vendor_completions.d/firstbyte.fish
 
 check: ## the inner loop: format, lints, house rules, docs, unit tests
 	@scripts/need.sh build
@@ -46,7 +58,7 @@ soak: build ## the long runs: many kills, faults and clients (about an hour)
 	@scripts/need.sh servers clients
 	@.venv/bin/python tests/soak/soak.py --firstbyte $(FIRSTBYTE) $(SOAK_FLAGS)
 
-dist: ## static binaries, man pages, Python wheels and Lambda zips for x86-64 and aarch64 in dist/
+dist: ## what a release has: static binaries, wheels and Lambda zips for two processors, SBOMs, SHA256SUMS; in dist/
 	@scripts/need.sh build dist
 	@scripts/dist.sh
 

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# Builds the static binaries, the man pages, the Python wheels and the zips for AWS Lambda into dist/, each binary and zip
-# with its SHA-256, and runs what this machine can run.
+# Builds all that a release has into dist/, and runs what this machine can run of it:
+#
+#   firstbyte-VERSION-linux-ARCH            the program, static
+#   firstbyte-VERSION-linux-ARCH.cdx.json   what it is made of (CycloneDX); a wheel holds that of its module
+#   firstbyte-VERSION-cp311-*.whl           the Python package, with the program, man pages and completions
+#   firstbyte-VERSION-source.tar.gz         the last commit
+#   share/                                  man pages and completions, for PREFIX/share
+#   function-*, api-*, layer-*, handlers.zip   for AWS Lambda
+#   SHA256SUMS                              of every file
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
+export MATURIN_NO_MISSING_BUILD_BACKEND_WARNING=1
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-# What maturin finds here by its name, it packs as the wheel's scripts.
-scripts=firstbyte._native.data/scripts
-mkdir -p dist "$scripts"
+# What maturin finds here by its name, it packs as the wheel's scripts and data.
+data=firstbyte._native.data
+rm -rf dist "$data"
+mkdir -p dist "$data/scripts"
 trap 'rm -rf firstbyte._native.data' EXIT
 
 # try_wheel WHEEL: installs it where nothing else is, and uses both halves.
@@ -17,19 +26,34 @@ try_wheel() {
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$1"
     "$venv/bin/firstbyte" --version
+    test -s "$venv/share/man/man1/firstbyte-cp.1"
     (cd / && "$venv/bin/python" -c 'import firstbyte; print(len(firstbyte.listdir("/")), "names in / by", firstbyte.__file__)')
     rm -rf "$venv"
 }
 
-for arch in x86_64 aarch64; do
+# bill_of_materials TARGET OUT: of the program. The tool writes one beside the manifest of each crate with a program.
+bill_of_materials() {
+    cargo cyclonedx --manifest-path crates/cli/Cargo.toml --target "$1" --describe binaries --format json --spec-version 1.5
+    mv crates/cli/firstbyte_bin.cdx.json "$2"
+    rm -f crates/*/*_{bin,cdylib}.cdx.json
+}
+
+# The processor of this machine first: its program writes the man pages and completions of both wheels.
+here=$(uname -m)
+for arch in "$here" $(printf '%s\n' x86_64 aarch64 | grep -vx "$here"); do
     target=$arch-unknown-linux-musl
     cargo zigbuild --locked --profile dist --target "$target" --bin firstbyte
     name=firstbyte-$version-linux-$arch
     cp "$CARGO_TARGET_DIR/$target/dist/firstbyte" "dist/$name"
-    (cd dist && sha256sum "$name" >"$name.sha256")
+    bill_of_materials "$target" "dist/$name.cdx.json"
+    if [ "$arch" = "$here" ]; then
+        "dist/$name" --version
+        scripts/share.sh "dist/$name" "$data/data/share"
+        cp -r "$data/data/share" dist/share
+    fi
 
     # The module is no program: a panic in it must become an exception, so not the profile `dist`, which aborts.
-    install -m 755 "dist/$name" "$scripts/firstbyte"
+    install -m 755 "dist/$name" "$data/scripts/firstbyte"
     maturin build --locked --release --zig --target "$arch-unknown-linux-gnu" --compatibility manylinux2014 --out dist
     wheel=$(ls dist/firstbyte-"$version"-cp3*-abi3-*_"$arch".whl)
 
@@ -40,15 +64,14 @@ for arch in x86_64 aarch64; do
     python3 scripts/zips.py function "$built/bootstrap" "dist/function-$lambda.zip"
     python3 scripts/zips.py function "$built/api" "dist/api-$lambda.zip"
     python3 scripts/zips.py layer "$wheel" "dist/layer-$lambda.zip"
-    for zip in function api layer; do (cd dist && sha256sum "$zip-$lambda.zip" >"$zip-$lambda.zip.sha256"); done
 
-    if [ "$arch" = "$(uname -m)" ]; then
-        "dist/$name" --version
-        "dist/$name" manual --man dist/man1
+    if [ "$arch" = "$here" ]; then
         try_wheel "$wheel"
     else
-        echo "$name, $wheel, dist/*-$lambda.zip: built, not run here (this machine is $(uname -m))"
+        echo "$name, $wheel, dist/*-$lambda.zip: built, not run here (this machine is $here)"
     fi
 done
 python3 scripts/zips.py handlers deploy/functions dist/handlers.zip
+git archive --prefix="firstbyte-$version/" --output="dist/firstbyte-$version-source.tar.gz" HEAD
+(cd dist && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS)
 ls -l dist

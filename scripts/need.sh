@@ -11,6 +11,8 @@ VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 # The last one with a free licence; what it formats, newer ones format alike.
 TERRAFORM=github.com/hashicorp/terraform@v1.5.7
+# What a program is made of, by the authors of the format.
+CYCLONEDX=cargo-cyclonedx@0.5.9
 # From here on `go` fetches by itself the newer toolchain a module asks for.
 GO_LEAST=1.21
 
@@ -140,6 +142,7 @@ peers() {
 
 dist() {
     venv scripts/dist-requirements.txt
+    command -v cargo-cyclonedx >/dev/null || cargo install --quiet --locked "$CYCLONEDX" >&2
     rustup target add {x86_64,aarch64}-unknown-linux-{musl,gnu} >&2
 }
 

@@ -37,6 +37,7 @@ class Zips(unittest.TestCase):
             wheel.writestr("firstbyte/_native.abi3.so", "so")
             wheel.writestr("firstbyte-1.dist-info/METADATA", "m")
             wheel.writestr("firstbyte-1.data/scripts/firstbyte", "p")
+            wheel.writestr("firstbyte-1.data/data/share/man/man1/firstbyte.1", "man")
         layer = self.pack("layer", "firstbyte.whl")
         self.assertEqual(layer["bin/firstbyte"], (b"p", 0o100755))
         self.assertEqual(layer["python/firstbyte/__init__.py"], (b"pass", 0o100644))

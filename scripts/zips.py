@@ -17,6 +17,8 @@ MOST = 15_000_000
 EPOCH = (1980, 1, 1, 0, 0, 0)
 # The folder of a wheel whose files pip installs as programs.
 SCRIPTS = ".data/scripts/"
+# And the one with man pages and completions, which a function has no use for.
+SHARE = ".data/data/"
 
 
 def function(binary: Path) -> Iterator[tuple[str, bytes, int]]:
@@ -28,7 +30,7 @@ def layer(wheel: Path) -> Iterator[tuple[str, bytes, int]]:
     """The files of a layer. Lambda unpacks it in /opt; modules are in python/, programs in bin/."""
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
-            if name.endswith("/"):
+            if name.endswith("/") or SHARE in name:
                 continue
             if SCRIPTS in name:
                 yield f"bin/{name.partition(SCRIPTS)[2]}", packed.read(name), 0o755
