@@ -32,6 +32,7 @@ FULL = STATIC + [
     # Some clients are functions with the package.
     ("python module", ["scripts/module.sh"], {}),
     ("clients", [".venv/bin/python", "-m", "pytest", "-q", "tests/clients", "tests/browser"], {}),
+    ("documentation", [".venv/bin/python", "-m", "pytest", "-q", "tests/docs"], {}),
     ("deployment", [".venv/bin/python", "-m", "pytest", "-q", "tests/deploy"], {}),
     ("python types", [".venv/bin/mypy"], {}),
     ("python types, pyright", [".venv/bin/pyright"], {}),

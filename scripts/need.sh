@@ -108,7 +108,7 @@ npm_packages() {
 }
 
 clients() {
-    apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+
+    apt chromium=chromium aria2c=aria2 curl=curl rclone=rclone fio=fio makeblastdb=ncbi-blast+ ip=iproute2 man=man-db
     # A cluster of its own, which the tests start and end.
     apt slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
     venv tests/clients/requirements.txt

@@ -227,9 +227,14 @@ def ray_tasks(soak: Soak) -> int:
     return python_tested(soak, "tests/python/test_ray.py", counts)
 
 
-def python_tested(soak: Soak, test: str, counts: dict[str, str]) -> int:
+def examples(soak: Soak) -> int:
+    """the long examples of the documentation, and what each cell of docs/compare.md says"""
+    return python_tested(soak, "tests/docs", {}, "--long")
+
+
+def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
     """Whether one of the tests in Python fails with this much work."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test]
+    command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test, *options]
     program = {"FIRSTBYTE_PROGRAM": str(soak.firstbyte)}
     return int(subprocess.run(command, env=os.environ | program | counts, check=False).returncode != 0)
 
@@ -264,7 +269,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount, examples)}
 
 
 def main() -> int:

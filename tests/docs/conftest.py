@@ -1,0 +1,16 @@
+"""The world of the examples, made once. `--long` runs those that take minutes, and nothing else."""
+
+import pytest
+from world import World
+
+
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run what takes minutes, as `make soak` does")
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """MinIO, a web server and files."""
+    world = World(tmp_path_factory.mktemp("world"))
+    yield world
+    world.close()

@@ -1,0 +1,35 @@
+"""What docs/compare.md says of each program is so: firstbyte's column here, all with `--long`."""
+
+import re
+
+from features import PRELUDE, PROGRAMS, rows, table
+from serving import ROOT
+
+PAGE = (ROOT / "docs" / "compare.md").read_text()
+
+
+def pytest_generate_tests(metafunc):
+    if "cell" in metafunc.fixturenames:
+        programs = PROGRAMS if metafunc.config.getoption("--long") else ("firstbyte",)
+        cells = [cell for row in rows() for cell in row.cells if cell.program in programs]
+        metafunc.parametrize("cell", cells, ids=str)
+
+
+def test_the_program_has_what_the_table_says(cell, world):
+    done = world.run(PRELUDE + cell.script.removeprefix("! "))
+    # 127: a program that is not there has nothing to say.
+    expected = done.returncode == 0 if cell.has else done.returncode not in (0, 127)
+    assert expected, f"{cell.script}: exit code {done.returncode}\n{done.stdout[-3000:]}"
+
+
+def test_the_page_has_the_table():
+    assert "\n".join(table()) in PAGE
+
+
+def test_each_missing_feature_is_argued():
+    """A heading of the page for every N of firstbyte."""
+    section = PAGE[PAGE.index("## Where firstbyte has N") :]
+    missing = [row.feature for row in rows() if not row.cells[-1].has]
+    assert missing
+    for feature in missing:
+        assert re.search(rf"^\| {re.escape(feature)} \|", section, re.MULTILINE), feature

@@ -1,0 +1,297 @@
+"""The machine that the documentation's examples assume: a MinIO with the bucket `bucket`, a web
+server, and files of the names that the examples use.
+
+It has a network namespace of its own, so that the ports that the documents name are free. Before
+each script everything is as at first, and after it nothing that it started runs.
+"""
+
+import ctypes
+import hashlib
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+from serving import CLEAN, PROGRAM, ROOT
+
+KEY = "minioadmin"
+MINIO = "http://127.0.0.1:9000"
+# Not a port that a document names.
+WEB = ("127.0.0.1:8098", "127.0.0.1:8453")
+START_TIMEOUT = 30
+SCRIPT_TIMEOUT = 120
+CLONE_NEWNET = 0x40000000
+# Top-level directories of the examples lie below the world's own, and hosts are this machine.
+PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data)(?:[/\s'\"]|$))")
+HOSTS = re.compile(r"https://(?:host|storage\.local)/")
+# `firstbyte serve ... &`, without its comment.
+STARTED = re.compile(r"^(.*?)\s&\s*(?:#.*)?$")
+
+
+def content(name: str, size: int) -> bytes:
+    """The same bytes for the same name."""
+    return random.Random(name).randbytes(size)
+
+
+def objects() -> dict[str, bytes]:
+    """What the bucket holds."""
+    sizes = {"big": 3 << 20, "big.bam": 1 << 20, "sample.bam": 2 << 20}
+    names = ["one.fasta", "old.bam", "key", "results.tar", "table.csv", "dir.tar", "tmp/1.part", "tmp/2.part"]
+    names += ["tmp/x.vcf.gz", "2025-12/w.vcf.gz", "2026-01/x.vcf.gz", "2026-02/y.vcf.gz", "prefix/a", "prefix/b/c"]
+    names += [f"run-{run}/{name}" for run in (41, 42, 43) for name in ("a.bam", "a.bai", "b.vcf.gz", "old/c.tmp")]
+    names += [f"run7/{number}.bam" for number in range(1, 4)]
+    names += [f"{prefix}/{number}.gz" for prefix in ("data", "db", "ref") for number in range(3)]
+    held = {name: content(name, sizes.get(name, 1000 + len(name))) for name in [*sizes, *names]}
+    same = {f"{prefix}/{number}": content(f"{number}", 500) for prefix in ("a", "b") for number in range(3)}
+    table = {"table.csv": b"name,size\na,1\n"}
+    return held | same | table | {f"results/{name}": body for name, body in results().items()}
+
+
+def results() -> dict[str, bytes]:
+    """The files in `results`, which the bucket has too."""
+    return {name: content(name, 2000) for name in ("a.csv", "b.csv", "plots/c.png")}
+
+
+def files() -> dict[str, bytes]:
+    """What the directory holds in which a script begins, and, with a `/` in front, the world."""
+    here = {f"results/{name}": body for name, body in results().items()}
+    here |= {name: content(name, 1500) for name in ("big.bam", "upload.bin", "new", "results.tar", "data/file")}
+    here |= {f"data/{name}": content(name, 1200) for name in ("x.gz", "y.tmp", "bucket/key", "bucket/key2")}
+    here |= {f"dir/{name}": content(name, 100) for name in "xyz"}
+    here |= {f"scratch/{name}": content(name, 100) for name in ("r.bam", "s.vcf.gz")}
+    here |= {f"runs/s-{number}.json": b"{}" for number in range(300)}
+    here |= {"report.html": b"<title>report</title>", "keys": f"alice {KEY} write\n".encode(), "many words": b"words"}
+    here |= lists() | {"original": objects()["big"]}
+    here |= {f"changed/{name}": content(f"changed {name}", 2000) for name in results()}
+    there = {f"/data/plates/{number}.tif": content(f"{number}", 100) for number in range(20)}
+    there |= {f"/scratch/run-42/{name}": content(name, 100) for name in ("a.bam", "b/c.bam")}
+    return here | there | {"/nfs/share/one": b"one", "/nfs/share/two/three": b"three"}
+
+
+def lists() -> dict[str, bytes]:
+    """Files from which a program takes names, patterns or commands."""
+    return {"names": b"a.bam\nold/c.tmp\n", "patterns": b"*.tmp\n", "list": b"cp s3://bucket/big .\n"}
+
+
+def site() -> dict[str, bytes]:
+    """What the web server has."""
+    return {name: content(name, 3000) for name in ("data.tar", "old/data.tar", "dir/a", "dir/b/c", "file")}
+
+
+def write(root: Path, given: dict[str, bytes]) -> None:
+    """Makes files and the directories above them."""
+    for name, body in given.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+
+def separate_network() -> None:
+    """Moves this thread, and what it starts, into a network that has a loopback alone."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise PermissionError(ctypes.get_errno(), "a network namespace takes root")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def wait_for(address: str, process: subprocess.Popen) -> None:
+    """Returns when a server takes connections."""
+    host, port = address.split(":")
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < deadline, f"{process.args}: does not start"
+            time.sleep(0.02)
+
+
+class World:
+    """The servers and files. `run` runs a script in it."""
+
+    def __init__(self, root: Path):
+        separate_network()
+        self.root = root
+        self.home = root / "home"
+        self.here = root / "here"
+        self.objects = objects()
+        self.servers: list[subprocess.Popen] = []
+        self.pristine = root / "pristine"
+        write(self.pristine, {name: body for name, body in files().items() if not name.startswith("/")})
+        write(self.pristine / "..top", {name: body for name, body in files().items() if name.startswith("/")})
+        (self.pristine / "keys").chmod(0o600)
+        write(root / "web", site())
+        self.certificate()
+        self.start_servers()
+        self.prepare()
+
+    def certificate(self) -> None:
+        """Makes a certificate for the web server, which the examples have under these names too."""
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+            + ["-subj", "/CN=site", "-addext", "subjectAltName=IP:127.0.0.1", "-out", "chain.pem", "-keyout", "key.pem"],
+            cwd=self.pristine, check=True, capture_output=True,
+        )  # fmt: skip
+        shutil.copy(self.pristine / "chain.pem", self.pristine / "site.pem")
+
+    def start_servers(self) -> None:
+        """MinIO with the bucket, and the web server with and without TLS."""
+        minio = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": KEY, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
+        self.start("127.0.0.1:9000", ["minio", "server", "--quiet", "--address", "127.0.0.1:9000", self.root / "minio"], minio)
+        web = [PROGRAM, "serve", self.root / "web", "--bucket", "web", "--listen"]
+        plain, tls = WEB
+        self.start(plain, [*web, plain])
+        self.start(tls, [*web, tls, "--tls-cert", self.pristine / "chain.pem", "--tls-key", self.pristine / "key.pem"])
+        self.s3 = boto3.client(
+            "s3",
+            endpoint_url=MINIO,
+            aws_access_key_id=KEY,
+            aws_secret_access_key=KEY,
+            region_name="us-east-1",
+            config=Config(s3={"addressing_style": "path"}),
+        )
+        self.s3.create_bucket(Bucket="bucket")
+        self.s3.create_bucket(Bucket="versioned")
+        self.s3.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
+        first, _ = (self.s3.put_object(Bucket="versioned", Key="file", Body=body) for body in (b"first\n", b"second\n"))
+        self.version = first["VersionId"]
+
+    def start(self, address: str, command: list, env: dict[str, str] | None = None) -> None:
+        """Starts a server and waits for it."""
+        log = (self.root / f"{address}.log").open("w")
+        environment = CLEAN | {"HOME": str(self.root)} | (env or {})
+        self.servers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+        wait_for(address, self.servers[-1])
+
+    def prepare(self) -> None:
+        """Makes by the program what examples take as given: a manifest, a receipt, man pages."""
+        made = self.run(
+            "firstbyte plan s3://bucket/run-43 --shards 8 --out m.parquet\n"
+            "firstbyte cp --manifest m.parquet --shard 0/8 --receipt r0.json /scratch/run-43\n"
+            "firstbyte manual --man target/man1"
+        )
+        assert made.returncode == 0, made.stdout
+        for name in ("m.parquet", "r0.json", "target"):
+            shutil.move(self.here / name, self.pristine / name)
+
+    def reset(self) -> None:
+        """Brings files and objects back to what they were at first."""
+        for path in (self.here, self.home, self.root / "top"):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(self.pristine, self.here)
+        shutil.move(self.here / "..top", self.root / "top")
+        for name in ("home", "top/mnt/data", "top/mnt/web", "top/mnt/fast", "top/mnt/one", "tmp"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        for bucket in self.s3.list_buckets()["Buckets"]:
+            if bucket["Name"] != "versioned":
+                self.reset_bucket(bucket["Name"])
+
+    def reset_bucket(self, name: str) -> None:
+        """Puts back what is missing or changed, and deletes what is new."""
+        wanted = self.objects if name == "bucket" else {}
+        listed = self.s3.list_objects_v2(Bucket=name).get("Contents", [])
+        found = {entry["Key"]: entry["ETag"].strip('"') for entry in listed}
+        for key, body in wanted.items():
+            if found.pop(key, None) != hashlib.md5(body).hexdigest():
+                self.s3.put_object(Bucket=name, Key=key, Body=body)
+        for key in found:
+            self.s3.delete_object(Bucket=name, Key=key)
+        if not wanted:
+            self.s3.delete_bucket(Bucket=name)
+
+    def environment(self) -> dict[str, str]:
+        """What a user of this MinIO would have set."""
+        path = [str(PROGRAM.parent), str(ROOT / ".venv" / "bin"), CLEAN["PATH"]]
+        return CLEAN | {
+            "PATH": os.pathsep.join(path),
+            "HOME": str(self.home),
+            "XDG_CACHE_HOME": str(self.home / ".cache"),
+            "XDG_CONFIG_HOME": str(self.home / ".config"),
+            "TMPDIR": str(self.root / "tmp"),
+            "XDG_RUNTIME_DIR": str(self.root / "tmp"),
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": KEY,
+            "AWS_ENDPOINT_URL": MINIO,
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CA_BUNDLE": str(self.pristine / "site.pem"),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "VERSION": self.version,
+            # Of s5cmd and rclone.
+            "S3_ENDPOINT_URL": MINIO,
+            "RCLONE_CONFIG": "",
+            "RCLONE_CONFIG_S3_TYPE": "s3",
+            "RCLONE_CONFIG_S3_PROVIDER": "Minio",
+            "RCLONE_CONFIG_S3_ENV_AUTH": "true",
+            "RCLONE_CONFIG_S3_ENDPOINT": MINIO,
+        }
+
+    def located(self, script: str) -> str:
+        """A document's script as it runs here: places and hosts are the world's, and a line that
+        starts a server waits for it.
+        """
+        script = PLACES.sub(f"{self.root}/top/", script)
+        return "\n".join(map(waiting, HOSTS.sub(f"https://{WEB[1]}/", script).splitlines()))
+
+    def run(self, script: str) -> subprocess.CompletedProcess:
+        """Runs a script by bash in the world as it was at first, and ends what it has left running
+        or mounted.
+        """
+        self.reset()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                ["bash", "-euxo", "pipefail", "-c", self.located(script)],
+                cwd=self.here,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            try:
+                process.wait(SCRIPT_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                pass
+            self.clear_up(process.pid)
+            output.seek(0)
+            text = output.read().decode(errors="replace")
+        return subprocess.CompletedProcess(script, process.wait(), text)
+
+    def clear_up(self, group: int) -> None:
+        """Ends the processes of a script, and its mounts with their daemons."""
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for path in reversed(mounted):
+            if path.startswith(f"{self.root}/"):
+                subprocess.run(["umount", "--lazy", path], check=True)
+
+    def close(self) -> None:
+        """Ends the servers."""
+        for server in self.servers:
+            server.terminate()
+            server.wait(START_TIMEOUT)
+
+
+def waiting(line: str) -> str:
+    """A line that starts a server or a slow file system in the background, followed by a wait for
+    it, which fails if it has ended.
+    """
+    started = STARTED.match(line)
+    verb = re.search(r"firstbyte (serve|link)\b", started[1]) if started else None
+    if not verb:
+        return line
+    mounted = re.search(r"--mount (\S+)", started[1])
+    port = re.search(r"--listen \S*:(\d+)", started[1])
+    ready = f"mountpoint -q {mounted[1]}" if mounted else f"(: > /dev/tcp/127.0.0.1/{port[1] if port else 8080}) 2> /dev/null"
+    return f"{line}\nuntil {ready}; do kill -0 $!; sleep 0.02; done"
