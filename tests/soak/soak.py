@@ -24,6 +24,7 @@ from data import Failed
 from servers import AWS, CLEAN, Server, Servers
 from tools import Tools
 
+ROOT = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
 # What a kill may cost at most: for each of these requests its chunk and what its socket held; for
 # an upload a part (crates/transfer/src/plan.rs).
@@ -232,6 +233,17 @@ def examples(soak: Soak) -> int:
     return python_tested(soak, "tests/docs", {}, "--long")
 
 
+def install(soak: Soak) -> int:
+    """`pip install .` brings the module, the program, its man pages and completions"""
+    env = soak.stage / "env"
+    subprocess.run([sys.executable, "-m", "venv", env], check=True)
+    done = subprocess.run([env / "bin" / "pip", "install", "--quiet", ROOT], check=False)
+    imported = subprocess.run([env / "bin" / "python", "-c", "import firstbyte"], cwd=soak.stage, check=False)
+    files = ("bin/firstbyte", "share/man/man1/firstbyte-cp.1", "share/bash-completion/completions/firstbyte")
+    missing = [name for name in files if not (env / name).is_file()]
+    return (done.returncode != 0) + (imported.returncode != 0) + len(missing)
+
+
 def python_tested(soak: Soak, test: str, counts: dict[str, str], *options: str) -> int:
     """Whether one of the tests in Python fails with this much work."""
     command = [sys.executable, "-m", "pytest", "-q", "-rP", f"--basetemp={soak.stage}/tests", test, *options]
@@ -269,7 +281,7 @@ def kill_mount(soak: Soak) -> int:
     return mounts.kills(soak, 4 * soak.times)
 
 
-RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount, examples)}
+RUNS = {run.__name__.replace("_", "-"): run for run in (kill_s3, kill_http, kill_upload, kill_layout, manifests, array_jobs, ray_tasks, api_deadlines, stop_all, faults_with_crc, faults_without_crc, serve_model, ranges_model, mount_model, mount_crowd, kill_mount, examples, install)}
 
 
 def main() -> int:
