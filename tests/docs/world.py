@@ -30,7 +30,7 @@ START_TIMEOUT = 30
 SCRIPT_TIMEOUT = 120
 CLONE_NEWNET = 0x40000000
 # Top-level directories of the examples lie below the world's own, and hosts are this machine.
-PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data)(?:[/\s'\"]|$))")
+PLACES = re.compile(r"(?<![\w./:~$-])/(?=(?:scratch|mnt|nfs|data|backup)(?:[/\s'\"]|$))")
 HOSTS = re.compile(r"https://(?:host|storage\.local)/")
 # `firstbyte serve ... &`, without its comment.
 STARTED = re.compile(r"^(.*?)\s&\s*(?:#.*)?$")
@@ -72,13 +72,14 @@ def files() -> dict[str, bytes]:
     here |= lists() | {"original": objects()["big"]}
     here |= {f"changed/{name}": content(f"changed {name}", 2000) for name in results()}
     there = {f"/data/plates/{number}.tif": content(f"{number}", 100) for number in range(20)}
+    there |= {f"/data/project/{name}": content(name, 100) for name in "ab"}
     there |= {f"/scratch/run-42/{name}": content(name, 100) for name in ("a.bam", "b/c.bam")}
     return here | there | {"/nfs/share/one": b"one", "/nfs/share/two/three": b"three"}
 
 
 def lists() -> dict[str, bytes]:
     """Files from which a program takes names, patterns or commands."""
-    return {"names": b"a.bam\nold/c.tmp\n", "patterns": b"*.tmp\n", "list": b"cp s3://bucket/big .\n"}
+    return {"names": b"a.bam\nold/c.tmp\n", "patterns": b"*.tmp\n", "commands.txt": b"cp s3://bucket/big .\n"}
 
 
 def site() -> dict[str, bytes]:
@@ -161,7 +162,7 @@ class World:
         self.s3.create_bucket(Bucket="bucket")
         self.s3.create_bucket(Bucket="versioned")
         self.s3.put_bucket_versioning(Bucket="versioned", VersioningConfiguration={"Status": "Enabled"})
-        first, _ = (self.s3.put_object(Bucket="versioned", Key="file", Body=body) for body in (b"first\n", b"second\n"))
+        first, _ = (self.s3.put_object(Bucket="versioned", Key="table.csv", Body=body) for body in (b"first\n", b"second\n"))
         self.version = first["VersionId"]
 
     def start(self, address: str, command: list, env: dict[str, str] | None = None) -> None:
@@ -188,7 +189,7 @@ class World:
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.pristine, self.here)
         shutil.move(self.here / "..top", self.root / "top")
-        for name in ("home", "top/mnt/data", "top/mnt/web", "top/mnt/fast", "top/mnt/one", "tmp"):
+        for name in ("home", "top/mnt/data", "top/mnt/web", "top/mnt/fast", "top/mnt/one", "top/backup", "tmp"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         for bucket in self.s3.list_buckets()["Buckets"]:
             if bucket["Name"] != "versioned":
