@@ -15,8 +15,8 @@ REASONS = {
 # Their suites take minutes to hours, by a release build: `make bench` runs them.
 ELSEWHERE = {"suites.md"}
 LANGUAGES = {"", "json", "python", "rust", "sh", "sql", "text", "toml", "yaml"}
-# Of a generated page, whose blocks without a language are usage texts.
-GENERATED = {"options.md"}
+# Of generated pages, whose blocks without a language are usage texts and command lines.
+GENERATED = {"benchmarks.md", "options.md"}
 
 SHELL = [block for block in blocks() if block.language == "sh" and block.page.name not in ELSEWHERE]
 
