@@ -73,6 +73,16 @@ class TextWriteFile(io.TextIOWrapper):
         file.writer.seeks = False
         self._file = file
 
+    def close(self) -> None:
+        """Write what is left; the object is there then. One whose end was not written is not."""
+        if not self.closed:
+            try:
+                self.flush()
+            except BaseException:
+                self._file.discard()
+                raise
+        super().close()
+
     def discard(self) -> None:
         """Leave what was there as it was, and close the file. It is closed with the one below."""
         self._file.discard()

@@ -121,6 +121,7 @@ class _Steps(AsyncIterator[_T]):
         self._cancellation = _native.Cancellation()
         self._source: Iterator[_T] | None = None
         self._ready: Iterator[_T] = iter(())
+        self._ended: Exception | None = None
 
     def __aiter__(self) -> _Steps[_T]:
         return self
@@ -128,13 +129,20 @@ class _Steps(AsyncIterator[_T]):
     async def __anext__(self) -> _T:
         for item in self._ready:
             return item
-        self._ready = iter(await _run(self._cancellation, self._advance))
+        if self._ended is not None:
+            raise self._ended
+        try:
+            self._ready = iter(await _run(self._cancellation, self._advance))
+        except asyncio.CancelledError:
+            self._ended = RuntimeError("a step of this iterator was cancelled, which ended it")
+            raise
         for item in self._ready:
             return item
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """End it; what it had begun is cut."""
+        self._ended = StopAsyncIteration()
         self._cancellation.cancel()
         close = getattr(self._source, "close", None)
         if close is not None:

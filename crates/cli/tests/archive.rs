@@ -121,3 +121,21 @@ fn nothing_outside_the_destination_is_changed_through_its_links() {
     assert_eq!(facts(&outside), before);
     assert_eq!(fs::read(outside).unwrap(), b"not mine");
 }
+
+#[test]
+fn only_copies_of_what_the_source_is_now_take_its_attributes() {
+    let world = World::new();
+    plant(&world);
+    fs::create_dir(world.path("dst")).unwrap();
+    fs::set_permissions(world.path("dst"), Permissions::from_mode(0o1777)).unwrap();
+    // Another file of that name, which is kept.
+    let own = world.write("dst/tool", b"another");
+    fs::set_permissions(&own, Permissions::from_mode(0o640)).unwrap();
+    world.run(&["cp", "-a", "--no-clobber", "src/bin/", "dst"]).ok();
+    assert_eq!(fs::metadata(&own).unwrap().mode() & 0o7777, 0o640);
+    // A pattern chooses what is in a directory, not the directory.
+    fs::set_permissions(world.path("dst"), Permissions::from_mode(0o1777)).unwrap();
+    world.run(&["cp", "-a", "src/bin/t*", "dst/"]).ok();
+    assert_eq!(fs::metadata(world.path("dst")).unwrap().mode() & 0o7777, 0o1777);
+    assert_eq!(facts(&world.path("src/bin/tool")), facts(&world.path("dst/tool")));
+}

@@ -154,6 +154,9 @@ fn a_list_names_what_is_copied() {
         let ran =
             world.run_with_input(&["cp", "s3://bucket/src", "in/", "--files-from", "-"], b"b\nmissing\n");
         assert!(ran.code == Some(3) && ran.stderr.contains("src/missing"), "{ran:?}");
+        let limited = ["cp", "s3://bucket/src", "in/", "--files-from", "-", "--min-size", "1"];
+        let ran = world.run_with_input(&limited, b"b\nmissing\n");
+        assert!(ran.code == Some(3) && ran.stderr.contains("src/missing"), "{ran:?}");
         assert_eq!(world.read("in/b"), b"b");
         world.write("wrong", b"a\n../list\n");
         world.run(&["cp", "src", "x", "--files-from", "wrong"]).fails(2, &["../list"]);

@@ -20,12 +20,30 @@ fn every_line_is_run_and_each_that_fails_is_named() {
         b"cp s3://bucket/x out/x\ncp s3://bucket/missing out/z\ncp 'open\nrun list\nrm s3://bucket/y\n";
     let ran = world.run_with_input(&["run", "-"], input);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    for fact in ["-:2: exit code 1", "s3://bucket/missing", "-:3: a quote", "-:4: a list has no run in it"] {
+    for fact in [
+        "-:2: cp: exit code 1",
+        "s3://bucket/missing",
+        "-:3: cp: a quote",
+        "-:4: run: a list has no run in it",
+    ] {
         assert!(ran.stderr.contains(fact), "{fact}: {ran:?}");
     }
     assert_eq!(world.read("out/x"), b"first");
     world.run(&["stat", "s3://bucket/y"]).fails(1, &["not found"]);
     world.run(&["run", "nowhere"]).fails(1, &["nowhere"]);
+}
+
+#[test]
+fn a_line_has_no_standard_input_and_its_secrets_are_not_repeated() {
+    let s3 = S3::ours();
+    let world = World::with_s3(&s3);
+    world.write("file", b"kept");
+    world.run(&["cp", "file", "s3://bucket/x"]).ok();
+    world.write("list", b"cp - s3://bucket/x\ncat --header 'Authorization: hush' http://127.0.0.1:1/x\n");
+    let ran = world.run_with_input(&["--json", "run", "list"], b"not for the lines");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(!format!("{ran:?}").contains("hush"), "{ran:?}");
+    assert_eq!(world.run(&["cat", "s3://bucket/x"]).ok().stdout, b"kept");
 }
 
 #[test]

@@ -22,13 +22,17 @@ fn curl(words: &[&str]) -> String {
 
 fn versioned() -> (S3, World) {
     let s3 = S3::minio();
+    keep_versions(&s3);
+    let world = World::with_s3(&s3);
+    (s3, world)
+}
+
+fn keep_versions(s3: &S3) {
     let on = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
     // curl signs no body by itself.
     let hash = Hasher::of(Algorithm::Sha256, on.as_bytes()).to_hex();
     let hash = format!("x-amz-content-sha256: {hash}");
     curl(&["-X", "PUT", "-H", &hash, "-d", on, &format!("{}/bucket?versioning=", s3.url)]);
-    let world = World::with_s3(&s3);
-    (s3, world)
 }
 
 /// The rows of a listing of versions: name, id, state.
@@ -128,4 +132,25 @@ fn tags_and_access_lists_go_with_uploads() {
     }
     let many: Vec<String> = (0..11).map(|number| format!("k{number}=v")).collect();
     world.run(&["cp", "small", "s3://bucket/x", "--tag", &many.join(",")]).fails(2, &["10 tags"]);
+}
+
+#[test]
+fn an_object_older_than_the_versions_of_its_bucket_is_read_by_the_id_null() {
+    let s3 = S3::minio();
+    let world = World::with_s3(&s3);
+    let contents = [bytes(1, 20 << 20), bytes(2, 20 << 20)];
+    world.write("file", &contents[0]);
+    world.run(&["cp", "file", "s3://bucket/key"]).ok();
+    keep_versions(&s3);
+    world.write("file", &contents[1]);
+    world.run(&["cp", "file", "s3://bucket/key"]).ok();
+    assert_eq!(versions(&world, &["s3://bucket/key"])[1].1, "null");
+    for to in ["copy", "s3://bucket/inside"] {
+        world.run(&["cp", "s3://bucket/key", to, "--version-id", "null"]).ok();
+    }
+    assert!(world.read("copy") == contents[0], "another version");
+    world.run(&["cp", "s3://bucket/inside", "copy"]).ok();
+    assert!(world.read("copy") == contents[0], "another version");
+    world.run(&["cp", "s3://bucket/key", "copy"]).ok();
+    assert!(world.read("copy") == contents[1], "another version");
 }

@@ -12,7 +12,6 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -31,8 +30,11 @@ use crate::response::{Body, Response, attachment};
 use crate::root::{EntryPath, Root};
 use crate::site::Site;
 
-/// Bytes that are read and sent at once.
-const PIECE: usize = 512 << 10;
+/// Bytes that are read and sent at once. Each slow client holds so many.
+const PIECE: usize = 64 << 10;
+
+/// The name of an entry that holds the next one's name.
+const LONG_NAME: &[u8] = b"././@LongLink";
 
 /// The unit that tar counts in: heads have one, and files are padded to it.
 const BLOCK: usize = 512;
@@ -245,7 +247,21 @@ fn write_head(buffer: &mut Vec<u8>, name: &[u8], metadata: &Metadata) -> io::Res
     header.set_uid(0);
     header.set_gid(0);
     let mut builder = tar::Builder::new(std::mem::take(buffer));
-    builder.append_data(&mut header, Path::new(OsStr::from_bytes(name)), io::empty())?;
+    // The crate's own way to write a long name shortens it to text.
+    let room = header.as_old().name.len();
+    if name.len() > room {
+        let mut long = tar::Header::new_gnu();
+        long.as_old_mut().name[..LONG_NAME.len()].copy_from_slice(LONG_NAME);
+        long.set_entry_type(tar::EntryType::GNULongName);
+        long.set_mode(0o644);
+        long.set_size(name.len() as u64 + 1);
+        long.set_cksum();
+        builder.append(&long, name.chain(&b"\0"[..]))?;
+    }
+    let shown = &name[..name.len().min(room)];
+    header.as_old_mut().name[..shown.len()].copy_from_slice(shown);
+    header.set_cksum();
+    builder.append(&header, io::empty())?;
     *buffer = std::mem::take(builder.get_mut());
     Ok(())
 }

@@ -258,7 +258,8 @@ fn current(root: &Root, parent: &OwnedFd, path: &EntryPath) -> io::Result<Option
     }
 }
 
-/// Renames; by a hard link where the file system cannot refuse to replace.
+/// Renames; where the file system cannot refuse to replace, a file by a hard link, and a directory
+/// over an empty one.
 fn rename(
     from: BorrowedFd<'_>,
     old: &OsStr,
@@ -268,6 +269,14 @@ fn rename(
 ) -> rustix::io::Result<()> {
     match rustix::fs::renameat_with(from, old, to, new, flags) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::NOREPLACE => {
+            let stat = rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                rustix::fs::mkdirat(to, new, Mode::RWXU)?;
+                return rustix::fs::renameat(from, old, to, new).inspect_err(|_| {
+                    // The error that is reported is the rename's.
+                    let _ = rustix::fs::unlinkat(to, new, AtFlags::REMOVEDIR);
+                });
+            }
             rustix::fs::linkat(from, old, to, new, AtFlags::empty())?;
             rustix::fs::unlinkat(from, old, AtFlags::empty())
         }

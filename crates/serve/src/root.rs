@@ -88,8 +88,10 @@ pub(crate) enum PathError {
 #[must_use]
 pub(crate) fn is_hidden(name: &[u8]) -> bool {
     let marker = b".firstbyte-";
-    name == RESERVED.as_bytes()
-        || (name.first() == Some(&b'.') && name.windows(marker.len()).any(|window| window == marker))
+    // Without regard to case, as some file systems look names up.
+    name.eq_ignore_ascii_case(RESERVED.as_bytes())
+        || (name.first() == Some(&b'.')
+            && name.windows(marker.len()).any(|window| window.eq_ignore_ascii_case(marker)))
 }
 
 impl EntryPath {

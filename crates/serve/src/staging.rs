@@ -11,12 +11,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::auth::random_token;
@@ -246,8 +246,9 @@ pub(crate) fn lock_abandoned(
 }
 
 /// Removes `name` in `parent`: a file, or a directory with all it holds. What is gone already is no
-/// error. Blocking.
-pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
+/// error. What is mounted below it is not touched: `CrossesDevices`. Blocking.
+pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
+    let parent = parent.as_fd();
     let gone = |done: rustix::io::Result<()>| match done {
         Err(Errno::NOENT) => Ok(()),
         done => Ok(done?),
@@ -256,16 +257,32 @@ pub(crate) fn remove_tree(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
         Err(Errno::ISDIR | Errno::PERM) => {}
         done => return gone(done),
     }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    for entry in rustix::fs::Dir::read_from(&directory)? {
+    let directory = enter(parent, name)?;
+    // Its owner may have been unable to write there. Removing says what is still refused.
+    let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
+    let mut entries = rustix::fs::Dir::new(directory)?;
+    while let Some(entry) = entries.read() {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name != "." && name != ".." {
-            remove_tree(&directory, name)?;
+            remove_tree(entries.fd()?, name)?;
         }
     }
     gone(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))
+}
+
+/// Opens the directory `name` in `parent`, unless another file system is mounted there.
+fn enter(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat2(parent, name, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+        // Old kernels lack the call, and sandboxes refuse it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+            let same = rustix::fs::fstat(&opened)?.st_dev == rustix::fs::fstat(parent)?.st_dev;
+            if same { Ok(opened) } else { Err(Errno::XDEV.into()) }
+        }
+        done => Ok(done?),
+    }
 }
 
 /// Removes the staging directories of `bucket` that are empty. Blocking.

@@ -58,10 +58,13 @@ impl Sweeper {
 
     fn sweep(&self) {
         for bucket in self.buckets() {
-            let swept = staging::sweep(&self.root, &bucket, self.abandoned)
-                .and_then(|()| self.uploads.sweep(&bucket, self.abandoned))
-                .and_then(|()| trash::sweep(&self.root, &bucket, self.abandoned));
-            if let Err(error) = swept {
+            // A failure of one keeps none of the others from its work.
+            let swept = [
+                staging::sweep(&self.root, &bucket, self.abandoned),
+                self.uploads.sweep(&bucket, self.abandoned),
+                trash::sweep(&self.root, &bucket, self.abandoned),
+            ];
+            for error in swept.into_iter().filter_map(Result::err) {
                 tracing::warn!(%error, %bucket, "leftovers of unfinished writes or trash cannot be removed");
             }
         }
@@ -77,11 +80,7 @@ impl Sweeper {
         let served = EntryPath::default();
         let names = || -> io::Result<Vec<OsString>> {
             let entries = Reader::open(&self.root, &served)?.collect::<io::Result<Vec<_>>>()?;
-            Ok(entries
-                .into_iter()
-                .filter(|entry| entry.kind == Kind::Directory)
-                .map(|entry| entry.name)
-                .collect())
+            Ok(entries.into_iter().filter(|entry| entry.kind != Kind::File).map(|entry| entry.name).collect())
         };
         let names = match self.buckets {
             Buckets::Named(_) => Vec::new(),

@@ -32,6 +32,8 @@ const ORIGIN: &str = "origin";
 /// `NotFound` where there is none, `CrossesDevices` where it is not of the bucket's file system.
 pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish::Result<String> {
     let made = TemporaryDirectory::create(root, bucket)?;
+    // What was in a private directory stays private.
+    rustix::fs::fchmod(made.directory(), Mode::RWXU)?;
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let origin = rustix::fs::openat(made.directory(), ORIGIN, create, Mode::from_raw_mode(0o666))?;
     File::from(origin).write_all(path.as_bytes())?;
@@ -41,10 +43,16 @@ pub(crate) fn put(root: &Root, bucket: &EntryPath, path: &EntryPath) -> publish:
     made.rename(root, bucket, &staging::trash(bucket).join(id.as_ref()))?;
     match move_entry(root, path, &held, ENTRY.as_ref(), RenameFlags::empty()) {
         Ok(()) => Ok(id),
-        Err(error) => {
-            discard(root, bucket, &id)?;
-            Err(error)
-        }
+        Err(error) => match rustix::fs::statat(&held, ENTRY, AtFlags::SYMLINK_NOFOLLOW) {
+            // A network file system may report failure of a rename that it has done.
+            Ok(_) => Ok(id),
+            Err(Errno::NOENT) => {
+                discard(root, bucket, &id)?;
+                Err(error)
+            }
+            // Unknown: it is kept until it expires.
+            Err(_) => Err(error),
+        },
     }
 }
 
@@ -107,7 +115,10 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
                 Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(error) => return Err(error.into()),
             }
-            staging::remove_tree(&directory, name)?;
+            // One that cannot be removed keeps no other.
+            if let Err(error) = staging::remove_tree(&directory, name) {
+                tracing::warn!(%error, entry = ?name, "what was deleted long ago cannot be removed");
+            }
         }
     }
     staging::tidy(root, bucket);

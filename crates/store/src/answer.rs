@@ -121,8 +121,12 @@ pub(crate) fn open(place: &str, get: &Get, head: &Head, incoming: Incoming) -> R
         let size = incoming.length();
         (ByteRange::new(0, size.unwrap_or(u64::MAX)), size)
     };
-    let stat = stat(head, size);
+    let mut stat = stat(head, size);
     check_version(place, get, &stat)?;
+    // An answer need not repeat the id that was asked for, and has none for `null`.
+    if stat.version.version_id.is_none() {
+        stat.version.version_id = get.version.as_ref().and_then(|version| version.version_id.clone());
+    }
     // The whole object in response to a range is usable if the range starts at its first byte.
     if head.status == 200 && get.range.is_some_and(|asked| asked.start != 0) {
         return Err(Error::RangeIgnored { location: place.to_owned() });

@@ -38,6 +38,7 @@ pub(crate) fn of_tree(
         observer.failed(&failure);
         summary.fail(failure);
     };
+    let from = Beneath::new(source, None);
     for entry in scope.store.list(&tree.source, &options)? {
         let entry = match entry {
             Ok(entry) => entry,
@@ -49,13 +50,15 @@ pub(crate) fn of_tree(
         };
         let name = as_path(&entry.name);
         if entry.kind != Kind::Other && tree.contains(&entry.name) {
-            let path = source.join(name);
-            let taken = root.beneath.take_attributes(name, &path);
-            taken.unwrap_or_else(|error| failed(&path, error.into()));
+            let taken = root.beneath.take_attributes(name, &from, name);
+            taken.unwrap_or_else(|error| failed(&source.join(name), error.into()));
         }
     }
-    let whole = root.beneath.take_attributes(Path::new(""), source);
-    whole.unwrap_or_else(|error| failed(source, error.into()));
+    // The root takes part unless a pattern chooses what is below it.
+    if (tree.select)(b"") {
+        let whole = root.beneath.take_attributes(Path::new(""), &from, Path::new(""));
+        whole.unwrap_or_else(|error| failed(source, error.into()));
+    }
     Ok(())
 }
 
@@ -65,16 +68,16 @@ pub(crate) fn one_link(source: &Path, destination: &Path) -> Result<Option<Summa
         return Ok(None);
     }
     let target = fs::read_link(source).map_err(Error::io(shown(source)))?;
-    let (above, name) = parts(destination)?;
+    let ((above, name), (from, own)) = (parts(destination)?, parts(source)?);
     let made = above.make_link(name, &target)?;
-    above.take_attributes(name, source)?;
+    above.take_attributes(name, &from, own)?;
     Ok(Some(Summary { objects: u64::from(made), skipped: u64::from(!made), ..Summary::default() }))
 }
 
 /// Gives one file the attributes of its source.
 pub(crate) fn of_one(source: &Path, destination: &Path) -> Result<()> {
-    let (above, name) = parts(destination)?;
-    Ok(above.take_attributes(name, source)?)
+    let ((above, name), (from, own)) = (parts(destination)?, parts(source)?);
+    Ok(above.take_attributes(name, &from, own)?)
 }
 
 /// The directory of a path, and the name in it.

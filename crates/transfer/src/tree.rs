@@ -79,6 +79,8 @@ impl<'a> TreeCopy<'a> {
             add(&self.counts.special, 1);
         }
         match entry.kind {
+            // A given name of which nothing is known is copied, which reports why.
+            Kind::File if matches!(self.tree.names, Names::Given(_)) && entry.size.is_none() => selected,
             Kind::File => selected && self.limits.take(entry.size, entry.modified),
             Kind::Directory => selected,
             Kind::Symlink => selected && self.keeps_links,

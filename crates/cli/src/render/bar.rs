@@ -296,11 +296,21 @@ fn duration(seconds: u64) -> String {
 
 /// The beginning of a text that is too long, and dots.
 fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if text.chars().map(columns).sum::<usize>() <= width {
         return text.to_owned();
     }
-    let shown: String = text.chars().take(width.saturating_sub(3)).collect();
-    shown + "..."
+    let mut left = width.saturating_sub(3);
+    let fits = |symbol: &char| {
+        let fits = columns(*symbol) <= left;
+        left = left.saturating_sub(columns(*symbol));
+        fits
+    };
+    text.chars().take_while(fits).collect::<String>() + "..."
+}
+
+/// The columns that a character takes at most.
+fn columns(symbol: char) -> usize {
+    if symbol.is_ascii() { 1 } else { 2 }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]

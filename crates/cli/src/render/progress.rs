@@ -73,7 +73,13 @@ impl Progress {
 
     /// Prints a row. Where that fails, the run ends: rows are all that it is for.
     fn row(&self, row: &str) {
-        if let Err(error) = console::write_output(format!("{row}\n").as_bytes()) {
+        let mut printed = Ok(());
+        let mut print = || printed = console::write_output(format!("{row}\n").as_bytes());
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+        if let Err(error) = printed {
             self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             self.stop.iter().for_each(Stop::stop);
         }

@@ -388,6 +388,10 @@ impl Copy<'_> {
         let depth = self.args.depth();
         let matched = AtomicBool::new(glob.is_none());
         let select = |name: &[u8]| {
+            if name.is_empty() {
+                // The root itself, which a pattern does not name.
+                return glob.is_none();
+            }
             let matches = glob.is_none_or(|glob| glob.takes(name, depth));
             let takes = matches && self.args.policy.movement().takes(name);
             if takes {

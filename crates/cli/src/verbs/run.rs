@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::result::Result as StdResult;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use firstbyte::receipt::Failed;
@@ -23,7 +25,10 @@ use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};
 use crate::render::report::{Output, Report};
-use crate::signals::stop_on_signal;
+use crate::signals::{Ending, GRACE, on_ending};
+
+/// Lines that are stopped have as long as any run to end, and then this one reports.
+const PATIENCE: Duration = GRACE.saturating_add(Duration::from_millis(300));
 
 /// Run the verbs of a list, several at a time
 #[derive(Args)]
@@ -47,8 +52,14 @@ pub struct RunArgs {
 
 /// Runs it.
 pub fn run(args: &RunArgs, globals: &Globals) -> Result<Exit> {
+    if console::output_is_closed() {
+        return Err(Error::failed("standard output: it is closed"));
+    }
     let program = std::env::current_exe().map_err(|error| Error::io("this program", &error))?;
-    let stop = stop_on_signal(None)?;
+    let stop = Stop::default();
+    let raised = stop.clone();
+    let ending = Ending { interrupted: PATIENCE, terminated: PATIENCE, exit: Exit::Interrupted };
+    on_ending(ending, move || raised.stop())?;
     let name = shown(&args.list).to_string();
     let file = match args.list == "-" {
         true => console::standard_input()?,
@@ -131,7 +142,10 @@ impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
             return Err("a list has no run in it".to_owned());
         }
         let mut command = Command::new(&self.program);
-        command.args(words).stdin(Stdio::null());
+        // Open for writing only: a line that reads it fails, rather than finding an empty input.
+        let input = File::options().write(true).open("/dev/null").map_err(|error| error.to_string())?;
+        // A terminal's signals reach this process alone, which passes one on: a second one kills.
+        command.args(words).stdin(input).process_group(0);
         // Lines that draw at once would overwrite each other.
         command.envs(self.variables.iter().cloned()).env("FIRSTBYTE_PROGRESS", "never");
         let child = command.spawn().map_err(|error| error.to_string())?;
@@ -163,7 +177,9 @@ impl<L: Iterator<Item = (u64, std::io::Result<String>)> + Send> Runner<'_, L> {
         if self.stop.is_stopped() {
             return;
         }
-        let (location, error) = (format!("{}:{number}", self.name), format!("{why}: {line}"));
+        // The number and the verb find the line; its other words may be secrets.
+        let verb = line.split_whitespace().next().unwrap_or_default();
+        let (location, error) = (format!("{}:{number}", self.name), format!("{verb}: {why}"));
         console::say(format_args!("firstbyte: {}", Error::failed(format!("{location}: {error}"))));
         self.outcome().failed.push(Failed { location, error });
     }

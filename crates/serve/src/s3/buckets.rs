@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::fs::{AtFlags, FileType};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -9,7 +10,7 @@ use crate::auth::Access;
 use crate::condition::Condition;
 use crate::config::Buckets;
 use crate::directory::{Kind, Reader};
-use crate::root::EntryPath;
+use crate::root::{EntryPath, RESERVED, Root};
 use crate::s3::api::Api;
 use crate::s3::error::{from_io, from_path};
 use crate::s3::list::{Query, page};
@@ -105,6 +106,27 @@ pub(crate) async fn create(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{name}")) }))
 }
 
+/// Fails if a bucket could not be removed in the end: what is in its trash would be lost for
+/// nothing. It has to be a plain directory that holds nothing but the server's own.
+fn is_removable(root: &Root, path: &EntryPath) -> std::io::Result<()> {
+    let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let parent = root.open_directory(&path.parent())?;
+    let own = rustix::fs::statat(&parent, path.name().ok_or_else(refused)?, AtFlags::SYMLINK_NOFOLLOW)?;
+    let is_plain = FileType::from_raw_mode(own.st_mode) == FileType::Directory
+        && own.st_dev == rustix::fs::fstat(&parent)?.st_dev;
+    if !is_plain {
+        return Err(refused());
+    }
+    for entry in rustix::fs::Dir::new(root.open_directory(path)?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && name != RESERVED.as_bytes() {
+            return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
+        }
+    }
+    Ok(())
+}
+
 /// Removes an empty bucket, with what is unfinished or deleted in it: nothing of that is an object.
 pub(crate) async fn delete(
     api: &Api,
@@ -119,11 +141,12 @@ pub(crate) async fn delete(
         if !page(&root, &index, &path, &query, &Access::Everyone)?.objects.is_empty() {
             return Err(std::io::ErrorKind::DirectoryNotEmpty.into());
         }
+        is_removable(&root, &path)?;
         uploads.remove_all(&path)?;
         trash::sweep(&root, &path, Duration::ZERO)?;
         staging::sweep(&root, &path, abandoned)?;
         staging::tidy(&root, &path);
-        root.remove(&path, rustix::fs::AtFlags::REMOVEDIR)
+        root.remove(&path, AtFlags::REMOVEDIR)
     });
     match removed.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
         Ok(()) => Ok(S3Response::new(DeleteBucketOutput::default())),

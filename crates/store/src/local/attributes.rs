@@ -1,43 +1,51 @@
 //! Gives a file, directory or link beneath a directory the owner, mode and times of another, and
 //! makes links. Copies that keep everything (`cp -a`) call it after the content is in place.
 //!
-//! No link is followed: each entry is opened as itself, and changed through that descriptor.
+//! No link is followed, below the source neither: each entry is opened as itself, and changed
+//! through that descriptor. A file takes attributes only if it is a copy of what the source is now:
+//! another user may own a directory on the way, and put another file there.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use firstbyte_location::shown;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
 use super::beneath::{Beneath, Missing};
-use super::{io_error, name};
+use super::name;
 use crate::{Error, Result};
 
 /// Bits that let who runs a file act as its owner or group.
 const SET_ID: u32 = 0o6000;
 
 impl Beneath {
-    /// Gives `name` the owner, mode and times of `source`, which is not followed either. An owner
-    /// that this process may not give is left out, and with it the bits that act in its name. An
-    /// entry that is missing, or of another kind than `source`, is left as it is. An empty `name`
-    /// is the directory itself.
+    /// Gives `name` the owner, mode and times of `from` beneath `source`. An owner that this
+    /// process may not give is left out, and with it the bits that act in its name. An entry that
+    /// is missing, or of another kind, is left as it is, and so is a file that is no copy of the
+    /// source's. An empty name is the directory itself.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::InvalidName`] if a component of the path is a link.
-    pub fn take_attributes(&self, name: &Path, source: &Path) -> Result<()> {
-        let wanted = std::fs::symlink_metadata(source).map_err(|error| io_error(source, error))?;
-        let opened = match name.as_os_str().is_empty() {
-            true => self.opened(),
-            false => self.parent(name, Missing::Refuse).and_then(|(directory, last)| entry(&directory, last)),
-        };
-        match opened.and_then(|entry| set_attributes(&entry, &wanted)) {
+    /// [`Error::Io`]; [`Error::InvalidName`] if a component of a path is a link.
+    pub fn take_attributes(&self, name: &Path, source: &Self, from: &Path) -> Result<()> {
+        let wanted = source.entry(from).and_then(rustix::fs::fstat);
+        let wanted = wanted.map_err(|error| source.explain(from, error))?;
+        match self.entry(name).and_then(|entry| set_attributes(&entry, &wanted)) {
             Err(Errno::NOENT) | Ok(()) => Ok(()),
             Err(error) => Err(self.explain(name, error)),
         }
+    }
+
+    /// An entry opened as itself: a link too, and a file that may not be read. An empty name is the
+    /// directory.
+    fn entry(&self, name: &Path) -> std::result::Result<OwnedFd, Errno> {
+        if name.as_os_str().is_empty() {
+            return self.opened();
+        }
+        let (directory, last) = self.parent(name, Missing::Refuse)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&directory, last, flags, Mode::empty())
     }
 
     /// Makes a symbolic link to `target`, in place of a file or another link. Returns false if it
@@ -74,24 +82,21 @@ impl Beneath {
     }
 }
 
-/// An entry opened as itself: a link too, and a file that may not be read.
-fn entry(directory: &OwnedFd, name: &OsStr) -> std::result::Result<OwnedFd, Errno> {
-    rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
 fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
     let there = rustix::fs::readlinkat(directory, name, Vec::new());
     there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
 }
 
-fn set_attributes(entry: &OwnedFd, wanted: &Metadata) -> std::result::Result<(), Errno> {
+fn set_attributes(entry: &OwnedFd, wanted: &Stat) -> std::result::Result<(), Errno> {
     let there = rustix::fs::fstat(entry)?;
-    let kind = FileType::from_raw_mode(wanted.mode());
-    if FileType::from_raw_mode(there.st_mode) != kind {
+    let kind = FileType::from_raw_mode(wanted.st_mode);
+    if FileType::from_raw_mode(there.st_mode) != kind
+        || (kind == FileType::RegularFile && !is_copy(&there, wanted))
+    {
         return Ok(());
     }
-    let (owner, group) = (Uid::from_raw(wanted.uid()), Gid::from_raw(wanted.gid()));
-    let own = (there.st_uid, there.st_gid) == (wanted.uid(), wanted.gid());
+    let (owner, group) = (Uid::from_raw(wanted.st_uid), Gid::from_raw(wanted.st_gid));
+    let own = (there.st_uid, there.st_gid) == (wanted.st_uid, wanted.st_gid);
     let is_given = own || {
         let given = rustix::fs::chownat(entry, "", Some(owner), Some(group), AtFlags::EMPTY_PATH);
         allowed(given)?
@@ -102,12 +107,26 @@ fn set_attributes(entry: &OwnedFd, wanted: &Metadata) -> std::result::Result<(),
     }
     // The calls that change a mode or times take no descriptor of this kind.
     let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
-    let mode = wanted.mode() & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
+    let mode = wanted.st_mode & 0o7777 & if is_given { 0o7777 } else { !SET_ID };
     allowed(rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(mode)))?;
+    if kind == FileType::RegularFile {
+        // Its copy was given it.
+        return Ok(());
+    }
+    let modified =
+        Timespec { tv_sec: wanted.st_mtime, tv_nsec: i64::try_from(wanted.st_mtime_nsec).unwrap_or(0) };
     let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    let modified = Timespec { tv_sec: wanted.mtime(), tv_nsec: wanted.mtime_nsec() };
     let times = Timestamps { last_access: kept, last_modification: modified };
     rustix::fs::utimensat(CWD, path.as_str(), &times, AtFlags::empty())
+}
+
+/// Whether a file was written by a copy of what the source is now: of its length and time, by this
+/// user or the owner to be, and under no other name.
+fn is_copy(there: &Stat, wanted: &Stat) -> bool {
+    let by = [rustix::process::geteuid().as_raw(), wanted.st_uid];
+    (there.st_size, there.st_mtime) == (wanted.st_size, wanted.st_mtime)
+        && by.contains(&there.st_uid)
+        && there.st_nlink == 1
 }
 
 /// Whether a change was made; false where this user or file system does not have it.

@@ -239,6 +239,14 @@ impl LocalFile {
         let Place { directory, name, path, .. } = &self.place;
         match rustix::fs::renameat_with(directory, &self.partial, directory, name, flags) {
             Err(Errno::EXIST) if flags == RenameFlags::NOREPLACE => Err(refused()),
+            // A file system that cannot refuse to replace: a hard link can.
+            Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
+                let unlink = || rustix::fs::unlinkat(directory, &self.partial, AtFlags::empty());
+                match rustix::fs::linkat(directory, &self.partial, directory, name, AtFlags::empty()) {
+                    Err(Errno::EXIST) => Err(refused()),
+                    linked => linked.and_then(|()| unlink()).map_err(|error| io_error(path, error)),
+                }
+            }
             result => result.map_err(|error| io_error(path, error)),
         }
     }

@@ -46,6 +46,9 @@ impl S3 {
         call.header("x-amz-checksum-mode", "ENABLED");
         let (head, _) = self.call(&call)?;
         let mut stat = answer::stat(&head, head.content_length(&call.place())?);
+        if stat.version.version_id.is_none() {
+            stat.version.version_id = version_id.map(ToOwned::to_owned);
+        }
         // S3 serves ranges of every object; some compatible services omit the header.
         stat.ranges = Some(true);
         Ok(stat)

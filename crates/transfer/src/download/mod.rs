@@ -31,7 +31,13 @@ use resume::Resumable;
 pub(crate) fn start(requester: &mut Requester<'_>, job: &Job, path: &Path) -> Result<Started> {
     let source = &job.source;
     let found = resume::find(requester.context, job, path)?;
-    let pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
+    let mut pinned = found.as_ref().map(|found| found.header.version()).or_else(|| job.listed_version());
+    // Where no version is asked for the newest is meant, and the tag says whether it is still that
+    // of which a part is here.
+    if let Some(version) = pinned.as_mut().filter(|it| job.version_id().is_none() && it.if_match().is_some())
+    {
+        version.version_id = None;
+    }
     let range = match &found {
         Some(found) => Some(found.first_missing()),
         // A small object is asked for whole: only then do stores send its checksum along.

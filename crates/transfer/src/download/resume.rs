@@ -41,7 +41,8 @@ pub(super) fn find(context: &Context<'_>, job: &Job, path: &Path) -> Result<Opti
         && found.header.chunk() == plan.chunk()
         && found.header.version().strength() > Strength::None
         && length == found.header.size()
-        && job.check_version(&found.header.version()).is_ok();
+        && job.check_version(&found.header.version()).is_ok()
+        && job.version_id().is_none_or(|id| found.header.version().version_id.as_deref() == Some(id));
     if !usable {
         tracing::debug!(path = %shown(path), "the partial file is of another object: starting over");
         found.discard()?;

@@ -96,9 +96,14 @@ async function ask(method, url, body) {
     scroller.focus();
     try {
       const { done, failed } = await change('restore', { ids });
-      say(failed.length ? `Not brought back: ${failed.slice(0, 3).map(({ message }) => message).join('; ')}` : `Brought back ${numberFormat.format(done.length)}.`);
+      if (failed.length) {
+        // It is still in the trash.
+        say(`Not brought back: ${failed.slice(0, 3).map(({ message }) => message).join('; ')}`, () => restore(failed.map(({ id }) => id)));
+      } else {
+        say(`Brought back ${numberFormat.format(done.length)}.`);
+      }
     } catch (error) {
-      say(`Not brought back: ${error.message}`);
+      say(`Not brought back: ${error.message}`, () => restore(ids));
     }
     changed();
   }
