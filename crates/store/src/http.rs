@@ -82,7 +82,9 @@ impl Http {
     /// `HEAD`.
     pub(crate) fn stat(&self, url: &HttpUrl) -> Result<Stat> {
         let cancel = Cancel::new();
-        let call = Call::new(Method::Head, &cancel);
+        // A server that has several forms of a directory's list answers with the page.
+        let headers = vec![("accept".to_owned(), "text/html, */*;q=0.9".to_owned())];
+        let call = Call { headers, ..Call::new(Method::Head, &cancel) };
         let place = place(url);
         let (head, at) = self.retrying(&call, || {
             let reply = self.send(url, &call)?;

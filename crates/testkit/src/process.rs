@@ -1,11 +1,16 @@
 //! Starts and ends a server process for one test, and runs code without root's privileges.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Ports of test servers, below those that Linux gives to connections.
+const PORTS: Range<u16> = 20_000..32_000;
 /// Time for a server to listen, generous for a busy machine.
 const START: Duration = Duration::from_secs(60);
 
@@ -69,15 +74,25 @@ impl Drop for Process {
     }
 }
 
-/// A port that is free now. Another process may take it before the server binds to it; the server
-/// then fails to start, which the test reports.
+/// A port that is free, and that no other test is given while this process lives. The system
+/// chooses it for no connection.
 ///
 /// # Panics
-/// When the machine has no free port.
+/// If all are taken.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its number").port()
+    static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let directory = std::env::temp_dir().join("firstbyte-test-ports");
+    std::fs::create_dir_all(&directory).expect("a directory for the locks of ports");
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    for port in PORTS {
+        let lock = File::create(directory.join(port.to_string())).expect("a file for the lock of a port");
+        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            reserved.push(lock);
+            return port;
+        }
+    }
+    panic!("all ports of {PORTS:?} are taken");
 }
 
 /// Finds a program on `PATH`, in Debian's directory for daemons, or in that of `go install`.
