@@ -132,11 +132,16 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     def button(name):
         return page.get_by_role("button", name=name, exact=True)
 
+    def settled(name):
+        """Waits for a row, and for the list after it: a list that is drawn anew takes the focus."""
+        expect(row(page, name)).to_be_visible()
+        page.wait_for_load_state("networkidle")
+
     tab_to(page, button("New folder"))
     page.keyboard.press("Enter")
     page.keyboard.type("made by keys")
     page.keyboard.press("Enter")
-    expect(row(page, "made by keys")).to_be_visible()
+    settled("made by keys")
     assert (data / "made by keys").is_dir()
 
     arrow_to(page, ".pick input", "notes.txt")
@@ -147,7 +152,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     # The stem is selected, as in a file manager.
     page.keyboard.type("renamed")
     page.keyboard.press("Enter")
-    expect(row(page, "renamed.txt")).to_be_visible()
+    settled("renamed.txt")
     assert (data / "renamed.txt").exists() and not (data / "notes.txt").exists()
 
     arrow_to(page, ".pick input", "sub folder")
@@ -160,7 +165,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     assert not (data / "sub folder").exists()
     tab_to(page, button("Undo"))
     page.keyboard.press("Enter")
-    expect(row(page, "sub folder")).to_be_visible()
+    settled("sub folder")
     assert (data / "sub folder" / "inner.txt").read_text() == "inner"
 
     source = tmp_path / "uploaded.txt"
@@ -169,7 +174,7 @@ def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, 
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Enter")
     chooser.value.set_files(source)
-    expect(row(page, "uploaded.txt")).to_be_visible()
+    settled("uploaded.txt")
     assert (data / "uploaded.txt").read_text() == "from the keyboard"
 
     arrow_to(page, "a", "sub folder")
