@@ -127,7 +127,7 @@ def arrow_to(page, control, name):
 def test_folders_renames_deletions_and_uploads_by_keyboard_alone(serve, opened, directory, tmp_path, size):
     data = directory / "data"
     page = opened(size)
-    # Asked for in time: the browser is told of an interest in choosers without an answer.
+    # The browser learns of an interest in choosers without an answer, so it has to be in time.
     page.on("filechooser", lambda chooser: None)
     open_directory(page, f"{serve('--write').url}/data/", 7)
 
