@@ -16,7 +16,24 @@ from firstbyte._typing import Any
 _PIECE = 1 << 20
 
 
-class WriteFile(io.BufferedWriter):
+class _Discarded(io.IOBase):
+    """A file being written, bytes or text: one that is not closed as it should is discarded."""
+
+    def discard(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            _warn(self)
+            self.discard()
+
+
+class WriteFile(_Discarded, io.BufferedWriter):
     """An object being written: there, and whole, when it is closed; left as it was if the block
     ends with an error.
     """
@@ -49,18 +66,8 @@ class WriteFile(io.BufferedWriter):
         self.writer.native.discard()
         self.close()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
 
-    def __del__(self) -> None:
-        if not self.closed:
-            _warn(self)
-            self.discard()
-
-
-class TextWriteFile(io.TextIOWrapper):
+class TextWriteFile(_Discarded, io.TextIOWrapper):
     """An object being written as text; it comes to be as a `WriteFile` does."""
 
     def __init__(
@@ -86,16 +93,6 @@ class TextWriteFile(io.TextIOWrapper):
     def discard(self) -> None:
         """Leave what was there as it was, and close the file. It is closed with the one below."""
         self._file.discard()
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is not None:
-            self.discard()
-        self.close()
-
-    def __del__(self) -> None:
-        if not self.closed:
-            _warn(self)
-            self.discard()
 
 
 class RawWriter(io.RawIOBase):
@@ -139,7 +136,7 @@ def wrap(
     return TextWriteFile(file, *text, buffering == 1)
 
 
-def _warn(file: WriteFile | TextWriteFile) -> None:
+def _warn(file: _Discarded) -> None:
     """Say that a file is discarded, as files do that are not closed."""
     import warnings
 

@@ -4,10 +4,10 @@
         head = await file.read(4096)
     receipts = await asyncio.gather(*(firstbyte.aio.cp(one, "/scratch/") for one in many))
 
-Each call runs on a thread of this module, and the event loop goes on meanwhile. Where the task that
-awaits is cancelled, the call is ended too: requests under way are cut, nothing unfinished appears
-under its final name, and what can be resumed is. The task waits for that, for two seconds at most.
-Calls that read local directories only are not cut; their results are discarded.
+Each call runs on a thread of this module, and the event loop continues meanwhile. Where the task
+that awaits is cancelled, the call is ended too: requests under way are cut, nothing unfinished
+appears under its final name, and what can be resumed is. The task waits for that, for two seconds
+at most. Calls that read local directories only are not cut; their results are discarded.
 """
 
 from __future__ import annotations

@@ -6,29 +6,20 @@ folders, renames, deletions, uploads, downloads and previews.
 
 import os
 import pathlib
-import shutil
 import struct
 import tarfile
 import urllib.request
 import zlib
 
 import pytest
-from pages import AXE, CHROMIUM_ARGS, PATIENCE_MS, Server, fits, open_directory, shown_names, violations
-from playwright.sync_api import expect, sync_playwright
+from pages import AXE, PATIENCE_MS, Server, fits, open_directory, shown_names, violations
+from playwright.sync_api import expect
 
 SHOTS = os.environ.get("PAGE_SHOTS")
 PHONE, DESKTOP = (390, 844), (1280, 800)
 SIZES = pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 # Tab stops of a page are some twenty.
 MOST_TABS = 60
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture

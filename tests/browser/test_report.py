@@ -9,24 +9,16 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import time
 
 import made_results
 import pytest
-from pages import AXE, violations
-from playwright.sync_api import sync_playwright
+from pages import AXE, ROOT, TARGET, violations
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 SHOTS = os.environ.get("REPORT_SHOTS")
 PHONE, DESKTOP = (360, 740), (1440, 900)
 RUNS = 10_000
-CHROMIUM_ARGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]
 
 
 @pytest.fixture
@@ -49,14 +41,6 @@ def advised(tmp_path):
     workload = ["--data", "5GB", "--read", "100MB", "--deadline", "29s", "--at", "lambda:3008MB", "--day", "2026-11-23"]
     subprocess.run([TARGET / "debug" / "firstbyte", "advise", "run", *workload, "--page", page], check=True, stdout=subprocess.DEVNULL)
     return page.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_ARGS)
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -86,7 +86,9 @@ impl Cli {
     pub fn from_process() -> Self {
         let parsed = command().try_get_matches().and_then(|matches| {
             let mut cli = Self::from_arg_matches(&matches)?;
-            cli.globals.variables = given_globals(&matches);
+            if let Verb::Run(_) = cli.verb {
+                cli.globals.variables = given_globals(&matches);
+            }
             Ok(cli)
         });
         parsed.unwrap_or_else(|error| {

@@ -67,8 +67,8 @@ pub struct Globals {
     /// Longest time without data before a connection counts as dead
     #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
     pub read_timeout: Duration,
-    /// The global options that were given, as environment variables: for other processes of this
-    /// program. Arguments would show the secrets among them to other users.
+    /// The global options that `run` was given, as environment variables for its lines. Arguments
+    /// would show the secrets among them to other users.
     #[arg(skip)]
     pub variables: Vec<(OsString, OsString)>,
 }

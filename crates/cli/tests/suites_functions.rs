@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use firstbyte_advise::result::{Basis, Outcome, Results};
 use firstbyte_advise::statistics;
@@ -11,6 +12,10 @@ use firstbyte_testkit::BUCKET;
 use support::World;
 use support::servers::S3;
 
+/// One suite at a time: a cold run may drop the page cache of the whole machine, also what another
+/// suite has just made warm.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Runs a suite once and reads its results. Only a contender without boto3 may fail.
 #[track_caller]
 fn run(world: &World, suite: &str, words: &[&str]) -> Results {
@@ -18,7 +23,9 @@ fn run(world: &World, suite: &str, words: &[&str]) -> Results {
     let mut all = vec!["-q", "bench", "run", "--suite", suite, "--rounds", "1"];
     all.extend(["--out", out.to_str().unwrap()]);
     all.extend(words);
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = world.command(&all).output().unwrap();
+    drop(alone);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let results = Results::parse(&fs::read_to_string(out).expect(&said)).unwrap();
     assert!(!results.runs.is_empty(), "{said}");

@@ -11,7 +11,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use firstbyte_location::{Entry, Kind, Location, Version, shown};
+use firstbyte_location::{Entry, Kind, Location, shown};
 use firstbyte_store::{Error as StoreError, Listing, STACK, Store};
 
 use crate::{Error, Result};
@@ -64,12 +64,6 @@ impl NameList {
         Ok(Self { names: names.into() })
     }
 
-    /// Whether there is no name.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
     /// The entries of the names below `root`. One that cannot be described has nothing but its
     /// name: copying it reports why.
     #[must_use]
@@ -116,7 +110,7 @@ impl Iterator for Entries {
 }
 
 fn describe(store: &Store, location: &Location, name: Vec<u8>) -> Entry {
-    let unknown = Entry { name, version: None, ..Entry::of_version(&Version::default()) };
+    let unknown = Entry::named(name, Kind::File);
     match store.stat_object(location) {
         Err(_) => unknown,
         Ok(stat) => Entry {

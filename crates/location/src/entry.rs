@@ -52,17 +52,16 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// An entry of which only name and kind are known.
+    #[must_use]
+    pub fn named(name: Vec<u8>, kind: Kind) -> Self {
+        Self { name, kind, size: None, modified: None, etag: None, storage_class: None, version: None }
+    }
+
     /// An object of which only the wanted version is known.
     #[must_use]
     pub fn of_version(version: &Version) -> Self {
-        Self {
-            name: Vec::new(),
-            kind: Kind::File,
-            size: version.size,
-            modified: None,
-            etag: None,
-            storage_class: None,
-            version: Some(Box::new(version.clone())),
-        }
+        let entry = Self::named(Vec::new(), Kind::File);
+        Self { size: version.size, version: Some(Box::new(version.clone())), ..entry }
     }
 }

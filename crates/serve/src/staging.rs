@@ -198,7 +198,24 @@ fn create(
 /// Removes what killed processes left in `tmp` of `bucket`; where the file system has no locks,
 /// what is older than `age`. Blocking.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    let directory = match root.open_directory(&temporary(bucket)) {
+    for_each_abandoned(root, &temporary(bucket), age, |directory, name, _locked| {
+        tracing::info!(entry = ?name, "removing what a killed server left");
+        remove_tree(directory, name)
+    })?;
+    tidy(root, bucket);
+    Ok(())
+}
+
+/// Calls `visit` with each entry of a directory that no process holds, which stays locked
+/// meanwhile: a process that made the entry and locks it only later then finds it removed. A
+/// missing directory has none.
+pub(crate) fn for_each_abandoned(
+    root: &Root,
+    path: &EntryPath,
+    age: Duration,
+    mut visit: impl FnMut(&OwnedFd, &OsStr, OwnedFd) -> io::Result<()>,
+) -> io::Result<()> {
+    let directory = match root.open_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         done => done?,
     };
@@ -208,22 +225,15 @@ pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Resul
         if name == "." || name == ".." {
             continue;
         }
-        // The lock is held during the removal: a process that made the entry and locks it only
-        // later then finds it removed.
-        let Some(_locked) = lock_abandoned(&directory, name, age)? else { continue };
-        tracing::info!(entry = ?name, "removing what a killed server left");
-        remove_tree(&directory, name)?;
+        if let Some(locked) = lock_abandoned(&directory, name, age)? {
+            visit(&directory, name, locked)?;
+        }
     }
-    tidy(root, bucket);
     Ok(())
 }
 
 /// Locks an entry that no process holds; where the file system has no locks, one older than `age`.
-pub(crate) fn lock_abandoned(
-    directory: &OwnedFd,
-    name: &OsStr,
-    age: Duration,
-) -> io::Result<Option<OwnedFd>> {
+fn lock_abandoned(directory: &OwnedFd, name: &OsStr, age: Duration) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let open = |access| rustix::fs::openat(directory, name, flags | access, Mode::empty());
     let opened = match open(OFlags::RDWR) {

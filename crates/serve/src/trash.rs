@@ -7,7 +7,6 @@
 //! back. Everything here is blocking; called by the page, by the sweeper, and when a bucket is
 //! removed.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -98,29 +97,21 @@ fn discard(root: &Root, bucket: &EntryPath, id: &str) -> io::Result<()> {
 
 /// Removes what was deleted from `bucket` at least `age` ago.
 pub(crate) fn sweep(root: &Root, bucket: &EntryPath, age: Duration) -> io::Result<()> {
-    let directory = match root.open_directory(&staging::trash(bucket)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        done => done?,
-    };
-    for entry in rustix::fs::Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
+    staging::for_each_abandoned(root, &staging::trash(bucket), age, |directory, name, held| {
+        if !has_expired(&held, age)? {
+            return Ok(());
         }
-        let Some(held) = staging::lock_abandoned(&directory, name, age)? else { continue };
-        if has_expired(&held, age)? {
-            tracing::info!(entry = ?name, "removing what was deleted long ago");
-            match rustix::fs::unlinkat(&held, ORIGIN, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            // One that cannot be removed keeps no other.
-            if let Err(error) = staging::remove_tree(&directory, name) {
-                tracing::warn!(%error, entry = ?name, "what was deleted long ago cannot be removed");
-            }
+        tracing::info!(entry = ?name, "removing what was deleted long ago");
+        match rustix::fs::unlinkat(&held, ORIGIN, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(error) => return Err(error.into()),
         }
-    }
+        // One that cannot be removed keeps no other.
+        if let Err(error) = staging::remove_tree(directory, name) {
+            tracing::warn!(%error, entry = ?name, "what was deleted long ago cannot be removed");
+        }
+        Ok(())
+    })?;
     staging::tidy(root, bucket);
     Ok(())
 }

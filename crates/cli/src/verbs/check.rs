@@ -8,7 +8,7 @@ use firstbyte::copy_rules::{Destination, Source, Wildcards};
 use firstbyte_location::Location;
 use firstbyte_transfer::{Check, Content, Engine};
 
-use super::policy::FilterArgs;
+use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
 use crate::render::progress::{Failures, Progress};

@@ -1,6 +1,6 @@
 //! The verbs (subcommands), one file each, with their options and their work. `policy` has the
-//! options that `cp` and `sync` share, `sharding` those of one worker among many, `listed` the
-//! parts that `ls` and `du` share, `cached` the options of a cache.
+//! options that `cp` and `sync` share, `filter` those that choose names, `sharding` those of one
+//! worker among many, `listed` the parts that `ls` and `du` share, `cached` the options of a cache.
 
 pub mod advise;
 pub mod bench;
@@ -12,6 +12,7 @@ pub mod cp;
 pub mod demo;
 pub mod doctor;
 pub mod du;
+mod filter;
 pub mod hydrate;
 mod input;
 pub mod layout;

@@ -11,7 +11,7 @@ use firstbyte::receipt::Receipt;
 use firstbyte::size::human;
 use firstbyte_location::shown;
 
-use super::policy::FilterArgs;
+use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::error::{Exit, Result};
 use crate::render::{console, json};

@@ -6,15 +6,14 @@ use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
 use std::time::{Duration, SystemTime};
 
-use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use firstbyte::filter::{Filter, Verdict, patterns};
+use clap::{Args, ValueEnum};
 use firstbyte::manifest::ShardRun;
-use firstbyte::name_list::{NameEnd, NameList};
+use firstbyte::name_list::NameList;
 use firstbyte_location::{Location, shown, units};
 use firstbyte_store::{Durability, Metadata, Options, ServerSideEncryption, Store, header_value};
 use firstbyte_transfer::{Compare, Effect, Limits, Settings, Stop};
 
+use super::filter::FilterArgs;
 use super::sharding::Sharding;
 use crate::globals::Globals;
 use crate::render::console;
@@ -390,91 +389,6 @@ impl Policy {
                 .advise("give them to firstbyte plan"));
         }
         Ok(run)
-    }
-}
-
-/// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
-/// derived parser would lose.
-#[derive(Clone)]
-pub struct FilterArgs {
-    pub filter: Filter,
-    /// What ends a name or pattern in a list.
-    end: NameEnd,
-}
-
-impl FilterArgs {
-    /// Whether `name` is taken, relative to the operand.
-    pub fn takes(&self, name: &[u8]) -> bool {
-        self.filter.takes(name)
-    }
-}
-
-impl Args for FilterArgs {
-    fn augment_args(command: Command) -> Command {
-        let option = |id: &'static str, help: &'static str| {
-            Arg::new(id).long(id).value_name("PATTERN").action(ArgAction::Append).help(help)
-        };
-        let file = |id, help| option(id, help).value_name("FILE");
-        command
-            .arg(option("include", "Take names that match, though an earlier --exclude leaves them"))
-            .arg(option(
-                "exclude",
-                "Leave names that match; of several patterns the last that matches decides",
-            ))
-            .arg(file(
-                "include-from",
-                "As --include, with a pattern on each line of FILE; # begins a comment",
-            ))
-            .arg(file(
-                "exclude-from",
-                "As --exclude, with a pattern on each line of FILE; # begins a comment",
-            ))
-            .arg(
-                Arg::new("null")
-                    .short('0')
-                    .long("null")
-                    .action(ArgAction::SetTrue)
-                    .help("Lists (--include-from and others) have a zero byte instead of each line feed"),
-            )
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for FilterArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let given = |id: &'static str, verdict: Verdict| {
-            let places = matches.indices_of(id).into_iter().flatten();
-            let texts = matches.get_many::<String>(id).into_iter().flatten();
-            places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
-        };
-        let end = if matches.get_flag("null") { NameEnd::Zero } else { NameEnd::Line };
-        let mut rules = Vec::new();
-        for (id, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
-            rules.extend(
-                given(id, verdict).into_iter().map(|(place, verdict, text)| (place, verdict, text.clone())),
-            );
-        }
-        for (id, verdict) in [("include-from", Verdict::Include), ("exclude-from", Verdict::Exclude)] {
-            for (place, verdict, path) in given(id, verdict) {
-                let list = std::fs::read_to_string(path).map_err(|error| {
-                    clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))
-                })?;
-                rules.extend(patterns(&list, end).map(|pattern| (place, verdict, pattern.to_owned())));
-            }
-        }
-        // Patterns of one list stay in their order.
-        rules.sort_by_key(|(place, ..)| *place);
-        let mut filter = Filter::default();
-        rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));
-        Ok(Self { filter, end })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
     }
 }
 

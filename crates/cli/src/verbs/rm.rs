@@ -13,7 +13,7 @@ use firstbyte_location::{Location, shown};
 use firstbyte_store::{Error as StoreError, Links, ListOptions, Store};
 use firstbyte_transfer::{Action, Effect, Engine, Extent, Failure, Levels, Observer as _, Removal, Summary};
 
-use super::policy::FilterArgs;
+use super::filter::FilterArgs;
 use crate::globals::Globals;
 use crate::render::console;
 use crate::render::error::{Error, Exit, Result};

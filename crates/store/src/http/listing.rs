@@ -203,15 +203,7 @@ fn links(page: &str, url: &HttpUrl) -> Vec<Entry> {
         let kind = if relative.ends_with('/') { Kind::Directory } else { Kind::File };
         let name: Vec<u8> = percent_decode_str(name).collect();
         if seen.insert(name.clone()) {
-            entries.push(Entry {
-                name,
-                kind,
-                size: None,
-                modified: None,
-                etag: None,
-                storage_class: None,
-                version: None,
-            });
+            entries.push(Entry::named(name, kind));
         }
     }
     entries

@@ -171,7 +171,7 @@ impl S3 {
             .ok_or_else(|| protocol("s3://", "no buckets in the response"))?;
         let entry = |bucket: xml::Bucket| Entry {
             modified: bucket.creation_date.as_deref().and_then(answer::rfc3339),
-            ..directory(bucket.name.into_bytes())
+            ..Entry::named(bucket.name.into_bytes(), Kind::Directory)
         };
         let entries = page.buckets.bucket.into_iter().map(entry).collect();
         Ok(Page { entries, last: None, next: page.continuation_token.filter(|token| !token.is_empty()) })
@@ -197,17 +197,5 @@ pub(super) fn common_prefix(mut name: Vec<u8>) -> Entry {
     if name.len() > 1 {
         name.pop();
     }
-    directory(name)
-}
-
-fn directory(name: Vec<u8>) -> Entry {
-    Entry {
-        name,
-        kind: Kind::Directory,
-        size: None,
-        modified: None,
-        etag: None,
-        storage_class: None,
-        version: None,
-    }
+    Entry::named(name, Kind::Directory)
 }

@@ -1,0 +1,92 @@
+//! The options that choose names by patterns, of every verb that has them: `--include`,
+//! `--exclude`, their lists, and what ends a line of a list.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use firstbyte::filter::{Filter, Verdict, patterns};
+use firstbyte::name_list::NameEnd;
+
+/// `--include` and `--exclude` are one option in two spellings: their common order counts, which a
+/// derived parser would lose.
+#[derive(Clone)]
+pub struct FilterArgs {
+    pub filter: Filter,
+    /// What ends a name or pattern in a list.
+    pub end: NameEnd,
+}
+
+impl FilterArgs {
+    /// Whether `name` is taken, relative to the operand.
+    pub fn takes(&self, name: &[u8]) -> bool {
+        self.filter.takes(name)
+    }
+}
+
+impl Args for FilterArgs {
+    fn augment_args(command: Command) -> Command {
+        let option = |id: &'static str, help: &'static str| {
+            Arg::new(id).long(id).value_name("PATTERN").action(ArgAction::Append).help(help)
+        };
+        let file = |id, help| option(id, help).value_name("FILE");
+        command
+            .arg(option("include", "Take names that match, though an earlier --exclude leaves them"))
+            .arg(option(
+                "exclude",
+                "Leave names that match; of several patterns the last that matches decides",
+            ))
+            .arg(file(
+                "include-from",
+                "As --include, with a pattern on each line of FILE; # begins a comment",
+            ))
+            .arg(file(
+                "exclude-from",
+                "As --exclude, with a pattern on each line of FILE; # begins a comment",
+            ))
+            .arg(
+                Arg::new("null")
+                    .short('0')
+                    .long("null")
+                    .action(ArgAction::SetTrue)
+                    .help("Lists (--include-from and others) have a zero byte instead of each line feed"),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FilterArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let given = |id: &'static str, verdict: Verdict| {
+            let places = matches.indices_of(id).into_iter().flatten();
+            let texts = matches.get_many::<String>(id).into_iter().flatten();
+            places.zip(texts).map(move |(place, text)| (place, verdict, text)).collect::<Vec<_>>()
+        };
+        let end = if matches.get_flag("null") { NameEnd::Zero } else { NameEnd::Line };
+        let mut rules = Vec::new();
+        for (id, verdict) in [("include", Verdict::Include), ("exclude", Verdict::Exclude)] {
+            rules.extend(
+                given(id, verdict).into_iter().map(|(place, verdict, text)| (place, verdict, text.clone())),
+            );
+        }
+        for (id, verdict) in [("include-from", Verdict::Include), ("exclude-from", Verdict::Exclude)] {
+            for (place, verdict, path) in given(id, verdict) {
+                let list = std::fs::read_to_string(path).map_err(|error| {
+                    clap::Error::raw(ErrorKind::ValueValidation, format!("--{id} {path}: {error}\n"))
+                })?;
+                rules.extend(patterns(&list, end).map(|pattern| (place, verdict, pattern.to_owned())));
+            }
+        }
+        // Patterns of one list stay in their order.
+        rules.sort_by_key(|(place, ..)| *place);
+        let mut filter = Filter::default();
+        rules.into_iter().for_each(|(_, verdict, text)| filter.push(verdict, &text));
+        Ok(Self { filter, end })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
