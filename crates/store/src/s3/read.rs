@@ -6,6 +6,7 @@ use crate::{Body, Cancel, Error, Get, Metadata, Result, Stat, answer};
 
 use super::operation::Operation;
 use super::{Call, S3};
+use crate::error::VERSION;
 
 impl S3 {
     /// Describes an object, or else a prefix with keys below it, which counts as a directory.
@@ -44,7 +45,12 @@ impl S3 {
         let mut call = Call::new(Operation::HeadObject, object, &cancel);
         call.query.extend(version_id.map(|id| ("versionId", id.to_owned())));
         call.header("x-amz-checksum-mode", "ENABLED");
-        let (head, _) = self.call(&call)?;
+        let (head, _) = self.call(&call).map_err(|error| match (error, version_id) {
+            (Error::NotFound { location }, Some(id)) => {
+                Error::NotFound { location: format!("{location}{VERSION}{id}") }
+            }
+            (other, _) => other,
+        })?;
         let mut stat = answer::stat(&head, head.content_length(&call.place())?);
         if stat.version.version_id.is_none() {
             stat.version.version_id = version_id.map(ToOwned::to_owned);
